@@ -1,0 +1,2 @@
+//! The wink program.
+fn main() {}

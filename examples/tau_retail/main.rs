@@ -1,0 +1,2 @@
+//! Replays the retail domain.
+fn main() {}
