@@ -6,3 +6,7 @@
 mod clock;
 
 pub use clock::{Clock, SystemClock};
+
+/// Tokens (stand-in until the limits room lands).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct TokenUsage {}

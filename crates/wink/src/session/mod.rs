@@ -1,1 +1,358 @@
-//! (room: session)
+//! The session: typed slices that only events change, the log of what happened, and the index of successful calls.
+//!
+//! Everything in a session is immutable behind shared pointers. Nothing here knows what a tool is, runs a handler,
+//! or does I/O other than handing records to the [store](crate::store).
+
+mod core;
+mod dispatcher;
+mod events;
+mod family;
+mod fork;
+mod ids;
+mod open;
+mod record;
+mod reducer;
+mod root;
+mod slice;
+mod snapshot;
+
+use std::any::{Any, TypeId};
+use std::sync::{Arc, Mutex};
+
+use arc_swap::ArcSwap;
+use jiff::Timestamp;
+
+use self::core::Inner;
+use crate::limits::{Clock, SystemClock};
+use crate::store::{Durability, MemoryStore, SharedStore, StoreError};
+use crate::support::lock::lock;
+
+pub use self::core::CommitError;
+pub use dispatcher::{Delivery, DeliveryError, Dispatcher, EventSource, Subscription};
+pub use events::{
+    Ending, ErasedValue, LoggedAnswer, LoggedDecision, LoggedParams, LoggedValue, PromptExecuted, PromptRendered,
+    RunContext, ToolInvoked,
+};
+pub use family::FamilyError;
+pub use fork::Conflict;
+pub use ids::{InvocationId, SessionId};
+pub use open::{SessionBuilder, SliceProblem};
+pub use reducer::{
+    DeclarativeSlice, Reducer, Reducers, append_all, replace_latest, replace_latest_by_key, upsert_by_key,
+};
+pub use root::CallStat;
+pub use slice::{SliceKey, SliceKind, SliceOp, SliceType, SliceView};
+pub use snapshot::{SessionSnapshot, SnapshotError, SnapshotScope};
+
+pub(crate) use self::core::Closing;
+pub(crate) use fork::{Action, Fork, Mark};
+pub(crate) use ids::fresh_uuid;
+pub(crate) use reducer::{ByTypeId, Registry, Slot};
+pub(crate) use slice::Item;
+
+/// A session. A handle: clones of it are the same session ([`Session::duplicate`] copies).
+#[derive(Clone)]
+pub struct Session {
+    pub(crate) core: Arc<Core>,
+}
+
+pub(crate) struct Core {
+    id: SessionId,
+    created_at: Timestamp,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) store: SharedStore,
+    durability: Durability,
+    registry: ArcSwap<Registry>,
+    inner: Mutex<Inner>,
+    dispatcher: Dispatcher,
+    /// Held from the begin of a call to its end: two callers take turns.
+    pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
+    /// Held while a commit is on its way to the store.
+    committing: tokio::sync::Mutex<()>,
+    family: Mutex<family::Family>,
+    /// What was read from the store for slices that nobody has named yet, and what could not be read.
+    stored: Mutex<open::Stored>,
+}
+
+/// What came of a dispatch.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[must_use = "a failing reducer or subscriber is only visible here"]
+pub struct DispatchResult {
+    /// The reducers that failed; their slices are unchanged.
+    pub failures: Vec<ReducerFailure>,
+    /// What the subscribers said.
+    pub delivery: Delivery,
+}
+
+impl DispatchResult {
+    /// Whether every reducer and subscriber went through.
+    pub fn is_ok(&self) -> bool {
+        self.failures.is_empty() && self.delivery.failures.is_empty()
+    }
+}
+
+/// A reducer failed, and left its slice as it was.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the reducer of slice {slice} failed: {reason}")]
+pub struct ReducerFailure {
+    /// The slice.
+    pub slice: &'static str,
+    /// What the reducer said.
+    pub reason: String,
+}
+
+/// A session could not do what it was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SessionError {
+    /// Two slice types declare one name.
+    #[error("slice name {name:?} belongs to {by}; {wanted_by} must declare another")]
+    SliceNameTaken {
+        /// The name.
+        name: &'static str,
+        /// The type that has it.
+        by: &'static str,
+        /// The type that wants it.
+        wanted_by: &'static str,
+    },
+    /// A declarative slice names no event, or one twice.
+    #[error("slice {slice} cannot be installed: {reason}")]
+    Install {
+        /// The slice.
+        slice: &'static str,
+        /// Why.
+        reason: String,
+    },
+    /// What the store holds of a slice cannot be read.
+    #[error("slice {slice} cannot be read from the store: {reason}")]
+    Unreadable {
+        /// The slice.
+        slice: String,
+        /// Why.
+        reason: String,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Session {
+    /// A session that lives as long as the process.
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+
+    /// A session with a chosen id, clock, store or tags.
+    pub fn builder() -> SessionBuilder {
+        SessionBuilder::new(Arc::new(MemoryStore::new()), Arc::new(SystemClock))
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &SessionId {
+        &self.core.id
+    }
+
+    /// When it was made.
+    pub fn created_at(&self) -> Timestamp {
+        self.core.created_at
+    }
+
+    /// The clock that everything in this session reads.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.core.clock
+    }
+
+    /// Where it is kept.
+    pub fn store(&self) -> &SharedStore {
+        &self.core.store
+    }
+
+    /// Who listens to its events.
+    pub fn dispatcher(&self) -> &Dispatcher {
+        &self.core.dispatcher
+    }
+
+    /// The slice of `T` as it is now. Empty for a type that nothing was dispatched of.
+    pub fn slice<T: SliceType>(&self) -> SliceView<T> {
+        match self.slot_of::<T>() {
+            Ok(slot) => SliceView::new(self.cell_now(slot).items),
+            Err(error) => {
+                tracing::error!(%error, "slice read as empty");
+                SliceView::new(slice::Cell::empty(&slice::SliceDef::of::<T>()).items)
+            }
+        }
+    }
+
+    /// Hands an event to the reducers of its type, then to its subscribers.
+    ///
+    /// From outside a call: it is neither lost nor undone with a call that runs meanwhile.
+    pub fn dispatch<E: SliceType>(&self, event: E) -> DispatchResult {
+        if let Err(error) = self.slot_of::<E>() {
+            let failures = vec![ReducerFailure { slice: E::NAME, reason: error.to_string() }];
+            return DispatchResult { failures, ..DispatchResult::default() };
+        }
+        let event: Item = Arc::new(event);
+        let failures = self.apply_outside(Action::Event(Arc::clone(&event)));
+        let delivery = self.deliver(&event, None);
+        DispatchResult { failures, delivery }
+    }
+
+    /// Makes `items` the only ones in their slice.
+    pub fn seed<T: SliceType>(&self, items: impl IntoIterator<Item = T>) -> Result<(), SessionError> {
+        let items: Vec<Item> = items.into_iter().map(|item| Arc::new(item) as Item).collect();
+        let slot = self.slot_of::<T>()?;
+        let edit: Arc<fork::Edit> = Arc::new(move |_, _| Ok(Some(slice::Change::Replace(items.clone()))));
+        self.edit(T::NAME, slot, edit)
+    }
+
+    /// Empties the slice.
+    pub fn clear<T: SliceType>(&self) -> Result<(), SessionError> {
+        self.seed::<T>([])
+    }
+
+    /// Removes the items that match.
+    pub fn clear_where<T: SliceType>(
+        &self,
+        matches: impl Fn(&T) -> bool + Send + Sync + 'static,
+    ) -> Result<(), SessionError> {
+        let slot = self.slot_of::<T>()?;
+        self.edit(T::NAME, slot, fork::clear_where(matches))
+    }
+
+    /// Adds a reducer of events `E` into slice `S`. Reducers of one event run in the order of registration.
+    pub fn register<E: SliceType, S: SliceType>(
+        &self,
+        reducer: impl Fn(&SliceView<S>, &E) -> Result<SliceOp<S>, String> + Send + Sync + 'static,
+    ) -> Result<(), SessionError> {
+        self.slot_of::<E>()?;
+        self.slot_of::<S>()?;
+        let registration = reducer::Registration::of::<S, E>(reducer, reducer::Origin::Registered);
+        self.change_registry(|registry| registry.add(TypeId::of::<E>(), registration.clone()));
+        Ok(())
+    }
+
+    /// Installs a slice that carries its own reducers. Again is a no-op.
+    pub fn install<S: DeclarativeSlice>(&self) -> Result<(), SessionError> {
+        let found = Reducers::<S>::collect().found;
+        let fault = |reason: String| Err(SessionError::Install { slice: S::NAME, reason });
+        if found.is_empty() {
+            return fault("it names no event".to_owned());
+        }
+        for (at, (def, _)) in found.iter().enumerate() {
+            if found.iter().skip(at + 1).any(|(other, _)| other.type_id == def.type_id) {
+                return fault(format!("it names event {} twice", def.name));
+            }
+        }
+        self.slot_of::<S>()?;
+        for (def, registration) in found {
+            let event = def.type_id;
+            self.slot_for(def)?;
+            self.change_registry(|registry| {
+                let there = registry.reducers(event).is_some_and(|list| {
+                    list.iter().any(|other| other.target == registration.target && other.origin == registration.origin)
+                });
+                if !there {
+                    registry.add(event, registration.clone());
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// Makes a slice type known, so that successful tool values of this type are dispatched to it and stored
+    /// values are read.
+    pub fn know<T: SliceType>(&self) -> Result<(), SessionError> {
+        self.slot_of::<T>().map(|_| ())
+    }
+
+    /// How often `tool` succeeded in this session, and when last.
+    pub fn calls(&self, tool: &str) -> Option<CallStat> {
+        lock(&self.core.inner).state.calls(tool)
+    }
+
+    /// A view that offers no change.
+    pub fn read_only(&self) -> ReadOnlySession {
+        ReadOnlySession { session: self.clone() }
+    }
+
+    pub(crate) fn registry(&self) -> Arc<Registry> {
+        self.core.registry.load_full()
+    }
+
+    pub(crate) fn inner(&self) -> &Mutex<Inner> {
+        &self.core.inner
+    }
+
+    pub(crate) fn deliver(&self, event: &Item, source: Option<EventSource>) -> Delivery {
+        let event: &dyn Any = event.as_ref();
+        if !self.core.dispatcher.listens(event.type_id()) {
+            return Delivery::default();
+        }
+        let source = source.unwrap_or_else(|| EventSource {
+            session: self.core.id.clone(),
+            tool: None,
+            invocation: None,
+            time: self.core.clock.now(),
+        });
+        self.core.dispatcher.deliver_erased(event, &source)
+    }
+
+    fn cell_now(&self, slot: Slot) -> slice::Cell {
+        let registry = self.registry();
+        let Some(def) = registry.def(slot) else { return slice::Cell::nothing() };
+        let inner = lock(&self.core.inner);
+        match def.kind {
+            SliceKind::State => inner.state.cell(slot, def),
+            SliceKind::Log => inner.log.cell(slot, def),
+        }
+    }
+
+    fn edit(&self, slice: &'static str, slot: Slot, edit: Arc<fork::Edit>) -> Result<(), SessionError> {
+        match self.apply_outside(Action::Edit { slot, edit }).into_iter().next() {
+            None => Ok(()),
+            Some(failure) => Err(SessionError::Install { slice, reason: failure.reason }),
+        }
+    }
+
+    fn change_registry(&self, change: impl Fn(&mut Registry)) {
+        self.core.registry.rcu(|registry| {
+            let mut registry = Registry::clone(registry);
+            change(&mut registry);
+            registry
+        });
+    }
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("id", &self.core.id).finish_non_exhaustive()
+    }
+}
+
+/// A session that can be looked at and not changed.
+#[derive(Debug, Clone)]
+pub struct ReadOnlySession {
+    session: Session,
+}
+
+impl ReadOnlySession {
+    /// Its id.
+    pub fn id(&self) -> &SessionId {
+        self.session.id()
+    }
+
+    /// The slice of `T` as it is now.
+    pub fn slice<T: SliceType>(&self) -> SliceView<T> {
+        self.session.slice()
+    }
+
+    /// How often `tool` succeeded in this session, and when last.
+    pub fn calls(&self, tool: &str) -> Option<CallStat> {
+        self.session.calls(tool)
+    }
+}

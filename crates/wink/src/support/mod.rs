@@ -1,4 +1,6 @@
-//! Small shared parts that belong to no room: boxed futures, locks that outlive a panic, unwinding.
+//! Small shared parts that belong to no room: boxed futures, work that must be finished, locks that outlive a
+//! panic.
 
+pub(crate) mod background;
 pub(crate) mod future;
 pub(crate) mod lock;

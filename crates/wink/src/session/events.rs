@@ -1,0 +1,289 @@
+//! The events that the runtime itself records. All of them are LOG: never rolled back, never changed.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::ids::{InvocationId, SessionId};
+use super::slice::{SliceKind, SliceType};
+use crate::limits::TokenUsage;
+
+/// A tool call, as it ended. Exactly one for every call that reaches the runtime.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolInvoked {
+    /// This call, unique.
+    pub id: InvocationId,
+    /// The provider's id of the call; unique within its batch only.
+    pub call_id: Arc<str>,
+    /// The tool's name, as the model wrote it.
+    pub tool: Arc<str>,
+    /// The prompt, as `ns/key`.
+    pub prompt: Arc<str>,
+    /// The adapter that drives the conversation.
+    pub adapter: Arc<str>,
+    /// The session.
+    pub session: SessionId,
+    /// Run, request, worker and trace ids.
+    pub run: Arc<RunContext>,
+    /// When the call began.
+    pub time: Timestamp,
+    /// How long it took.
+    pub duration: Duration,
+    /// Which try of the same call this is, from 1.
+    pub attempt: u32,
+    /// The arguments: sensitive ones masked.
+    pub params: LoggedParams,
+    /// What came of it.
+    pub ending: Ending,
+    /// Whether everything of the call was kept.
+    pub success: bool,
+    /// The result's message.
+    pub message: Arc<str>,
+    /// The result's value, whether or not the model saw it.
+    pub value: LoggedValue,
+    /// Whether the value was kept from the model.
+    pub value_hidden: bool,
+    /// What the model saw, up to the log's own bound.
+    pub rendered: Arc<str>,
+    /// The error and its causes, for the operator, outermost first.
+    pub error_chain: Vec<String>,
+    /// What each policy said, in order.
+    pub decisions: Vec<LoggedDecision>,
+    /// Who approved, if somebody was asked.
+    pub approver: Option<Arc<str>>,
+    /// Whether the result was taken from the ledger instead of running the handler.
+    pub replayed: bool,
+    /// Tokens used by the evaluation so far, if somebody counts.
+    pub usage: Option<TokenUsage>,
+}
+
+impl SliceType for ToolInvoked {
+    const NAME: &'static str = "wink.tool_invoked";
+    const KIND: SliceKind = SliceKind::Log;
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// It succeeded and was committed.
+    Succeeded,
+    /// There is no such tool, it is disabled, or it has no handler.
+    Unavailable,
+    /// The arguments were rejected.
+    Rejected,
+    /// A policy denied it.
+    Denied,
+    /// The ledger cannot tell whether an earlier try had its effect.
+    InDoubt,
+    /// The handler returned a failed result.
+    Failed,
+    /// The handler returned an error.
+    Errored,
+    /// The handler, or a step of the runtime around it, panicked.
+    Panicked,
+    /// The tool's own time limit passed.
+    TimedOut,
+    /// The deadline or the budget was exhausted.
+    Exhausted,
+    /// It was cancelled, or whoever waited for it went away.
+    Cancelled,
+    /// The handler asked for sections to be opened.
+    Expanded,
+    /// The handler raised an evaluation error.
+    Escalated,
+    /// A subscriber failed, or the commit did.
+    NotCommitted,
+    /// An earlier call of the batch escalated.
+    NotRun,
+    /// The process died while it ran.
+    Interrupted,
+}
+
+/// The arguments of a recorded call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoggedParams {
+    /// They were accepted. JSON text, as it came, sensitive values masked.
+    Accepted(Arc<str>),
+    /// They were rejected, or never looked at.
+    Rejected {
+        /// The text as it came, sensitive values masked.
+        raw: Arc<str>,
+        /// What was wrong with them.
+        problems: Arc<str>,
+    },
+}
+
+impl LoggedParams {
+    /// The arguments' text.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Accepted(text) => text,
+            Self::Rejected { raw, .. } => raw,
+        }
+    }
+}
+
+/// What one policy said of a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoggedDecision {
+    /// The policy's stable key.
+    pub policy: Arc<str>,
+    /// Its answer.
+    pub answer: LoggedAnswer,
+}
+
+/// A policy's answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoggedAnswer {
+    /// It may run.
+    Allow,
+    /// It may not.
+    Deny(Arc<str>),
+    /// Somebody was asked.
+    Ask {
+        /// What was asked.
+        question: Arc<str>,
+        /// Whether they agreed.
+        approved: bool,
+    },
+}
+
+/// A value in the log: encoded only when somebody looks.
+#[derive(Clone, Default)]
+pub enum LoggedValue {
+    /// There is none.
+    #[default]
+    None,
+    /// As the handler returned it.
+    Typed(Arc<dyn ErasedValue>),
+    /// As it was read back.
+    Json(Arc<Value>),
+}
+
+/// A tool's value with its type erased.
+pub trait ErasedValue: std::any::Any + Send + Sync {
+    /// The value as JSON.
+    fn to_json(&self) -> Result<Value, String>;
+}
+
+impl<T: Serialize + Send + Sync + 'static> ErasedValue for T {
+    fn to_json(&self) -> Result<Value, String> {
+        serde_json::to_value(self).map_err(|error| error.to_string())
+    }
+}
+
+impl LoggedValue {
+    /// The value as JSON; null when there is none or it cannot be encoded.
+    pub fn to_json(&self) -> Value {
+        match self {
+            Self::None => Value::Null,
+            Self::Typed(value) => value.as_ref().to_json().unwrap_or(Value::Null),
+            Self::Json(value) => Value::clone(value),
+        }
+    }
+
+    /// The value in its own type.
+    pub fn typed<T: serde::de::DeserializeOwned + Clone + 'static>(&self) -> Option<T> {
+        match self {
+            Self::None => None,
+            Self::Typed(value) => {
+                let any: &dyn std::any::Any = value.as_ref();
+                any.downcast_ref::<T>().cloned()
+            }
+            Self::Json(value) => T::deserialize(value.as_ref()).ok(),
+        }
+    }
+
+    /// Whether there is a value.
+    pub fn is_some(&self) -> bool {
+        !matches!(self, Self::None)
+    }
+}
+
+impl fmt::Debug for LoggedValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.to_json())
+    }
+}
+
+impl PartialEq for LoggedValue {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_some() == other.is_some() && self.to_json() == other.to_json()
+    }
+}
+
+impl Serialize for LoggedValue {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::None => serializer.serialize_none(),
+            some => serializer.serialize_some(&some.to_json()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for LoggedValue {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(match Option::<Value>::deserialize(deserializer)? {
+            None => Self::None,
+            Some(value) => Self::Json(Arc::new(value)),
+        })
+    }
+}
+
+/// Which run, request and worker a call belongs to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunContext {
+    /// The run.
+    pub run_id: Option<String>,
+    /// The request within it.
+    pub request_id: Option<String>,
+    /// The worker that serves it.
+    pub worker_id: Option<String>,
+    /// The trace it is part of.
+    pub trace_id: Option<String>,
+}
+
+/// A prompt was rendered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PromptRendered {
+    /// The prompt, as `ns/key`.
+    pub prompt: Arc<str>,
+    /// When.
+    pub time: Timestamp,
+    /// The text.
+    pub text: Arc<str>,
+    /// The names of the tools that the model is given, in order.
+    pub tools: Vec<Arc<str>>,
+}
+
+impl SliceType for PromptRendered {
+    const NAME: &'static str = "wink.prompt_rendered";
+    const KIND: SliceKind = SliceKind::Log;
+}
+
+/// A prompt was evaluated to the end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PromptExecuted {
+    /// The prompt, as `ns/key`.
+    pub prompt: Arc<str>,
+    /// When.
+    pub time: Timestamp,
+    /// The model's final text.
+    pub text: Arc<str>,
+    /// The structured output, if one was asked for.
+    pub output: LoggedValue,
+    /// Tokens used.
+    pub usage: Option<TokenUsage>,
+}
+
+impl SliceType for PromptExecuted {
+    const NAME: &'static str = "wink.prompt_executed";
+    const KIND: SliceKind = SliceKind::Log;
+}

@@ -1,0 +1,349 @@
+//! The fork that a call works on.
+//!
+//! A fork copies nothing when it is made: a slice is taken over (a few pointers) when it is first touched, and
+//! what the call does to it stays here until it is published. Rolling back is forgetting the fork. When the
+//! session moved on meanwhile, the fork's events run through the reducers again on what is there now; only a
+//! slice that the call *read* and that has changed since is a conflict.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::ReducerFailure;
+use super::reducer::{Registry, Slot, concrete, type_of};
+use super::root::{PolicyCell, Root};
+use super::slice::{Cell, Change, Item, SliceDef, SliceKind, SliceOp, SliceView};
+
+/// One thing that a call did to the session, kept so that it can be done again on a newer base.
+#[derive(Clone)]
+pub(crate) struct Step {
+    pub(crate) what: Action,
+    /// Whether the STATE part still stands; a nested rollback takes it back, and the LOG part stays.
+    state: bool,
+    /// Whether a reducer already failed on it in the call, which was told so.
+    failed: bool,
+}
+
+#[derive(Clone)]
+pub(crate) enum Action {
+    Event(Item),
+    Edit { slot: Slot, edit: Arc<Edit> },
+}
+
+/// A direct change of a slice (seed, clear), as a function so that it can be repeated.
+pub(crate) type Edit = dyn Fn(&Cell, &SliceDef) -> Result<Option<Change>, String> + Send + Sync;
+
+#[derive(Clone)]
+pub(crate) struct Touched {
+    pub(crate) slot: Slot,
+    pub(crate) base: u64,
+    read: bool,
+    pub(crate) cell: Cell,
+    pub(crate) changes: Vec<Change>,
+}
+
+#[derive(Clone)]
+pub(crate) struct TouchedPolicy {
+    pub(crate) key: Arc<str>,
+    base: PolicyCell,
+    read: Vec<Arc<str>>,
+    pub(crate) cell: PolicyCell,
+    pub(crate) changes: Vec<(Arc<str>, Option<Arc<Value>>)>,
+}
+
+/// A call's private view of a session.
+#[derive(Clone, Default)]
+pub(crate) struct Fork {
+    pub(crate) touched: Vec<Touched>,
+    pub(crate) policies: Vec<TouchedPolicy>,
+    pub(crate) steps: Vec<Step>,
+    /// The success to count in the index of calls.
+    pub(crate) success: Option<(Arc<str>, Timestamp)>,
+}
+
+/// A place in a fork's history to come back to.
+pub(crate) struct Mark {
+    touched: Vec<Touched>,
+    policies: Vec<TouchedPolicy>,
+    steps: usize,
+}
+
+/// Why a fork cannot be published on the session as it is now.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Conflict {
+    /// The call read a slice that somebody else changed meanwhile.
+    #[error("slice {slice} was read by this call and changed by somebody else before it ended")]
+    Slice {
+        /// The slice's name.
+        slice: &'static str,
+    },
+    /// A policy's state was read and changed meanwhile.
+    #[error("the state of policy {policy} was read by this call and changed before it ended")]
+    Policy {
+        /// The policy's key.
+        policy: Arc<str>,
+    },
+    /// A reducer that accepted an event refuses it on the newer state.
+    #[error("slice {slice} changed meanwhile and its reducer now fails: {reason}")]
+    Reducer {
+        /// The slice's name.
+        slice: &'static str,
+        /// The reducer's error.
+        reason: String,
+    },
+}
+
+impl Fork {
+    /// The slice's contents in this fork. `read` is for what the call itself looks at; a reducer's look at its
+    /// own slice is repeated when the base moved, so it never conflicts.
+    pub(crate) fn cell(&mut self, slot: Slot, read: bool, base: impl FnOnce() -> Cell) -> &mut Touched {
+        let at = match self.touched.iter().position(|touched| touched.slot == slot) {
+            Some(at) => at,
+            None => {
+                let cell = base();
+                self.touched.push(Touched { slot, base: cell.version, read: false, cell, changes: Vec::new() });
+                self.touched.len() - 1
+            }
+        };
+        #[expect(clippy::indexing_slicing, reason = "the position was just found or made")]
+        let touched = &mut self.touched[at];
+        touched.read |= read;
+        touched
+    }
+
+    /// Runs `action`'s reducers here, for slices of `kind`.
+    pub(crate) fn apply(
+        &mut self,
+        registry: &Registry,
+        action: &Action,
+        kind: SliceKind,
+        mut base: impl FnMut(Slot, &SliceDef) -> Cell,
+    ) -> Vec<ReducerFailure> {
+        let mut failures = Vec::new();
+        match action {
+            Action::Event(event) => registry.reduce(
+                type_of(event),
+                event,
+                |def| def.kind == kind,
+                |slot, def, run| self.cell(slot, false, || base(slot, def)).change(def, run),
+                &mut failures,
+            ),
+            Action::Edit { slot, edit } => {
+                if let Some(def) = registry.def(*slot).filter(|def| def.kind == kind) {
+                    let touched = self.cell(*slot, false, || base(*slot, def));
+                    if let Err(reason) = touched.change(def, &|cell| edit(cell, def)) {
+                        failures.push(ReducerFailure { slice: def.name, reason });
+                    }
+                }
+            }
+        }
+        failures
+    }
+
+    /// Remembers `action`, whose STATE part was applied.
+    pub(crate) fn record(&mut self, action: Action, failed: bool) {
+        self.steps.push(Step { what: action, state: true, failed });
+    }
+
+    /// The events that this fork's call dispatched and that stand if it commits (`committed`) or not.
+    pub(crate) fn events(&self, registry: &Registry, committed: bool) -> Vec<Item> {
+        let is_log = |item: &Item| {
+            let targets = registry.targets(type_of(item));
+            targets
+                .into_iter()
+                .filter_map(|target| registry.find(target))
+                .filter_map(|slot| registry.def(slot))
+                .any(|def| def.kind == SliceKind::Log)
+        };
+        self.steps
+            .iter()
+            .filter_map(|step| match &step.what {
+                Action::Event(item) if (committed && step.state) || is_log(item) => Some(Arc::clone(item)),
+                Action::Event(_) | Action::Edit { .. } => None,
+            })
+            .collect()
+    }
+
+    /// Every action, for its LOG part.
+    pub(crate) fn actions(&self) -> impl Iterator<Item = &Action> {
+        self.steps.iter().map(|step| &step.what)
+    }
+
+    pub(crate) fn policy(&mut self, key: &Arc<str>, base: impl FnOnce() -> PolicyCell) -> &mut TouchedPolicy {
+        let at = match self.policies.iter().position(|touched| touched.key == *key) {
+            Some(at) => at,
+            None => {
+                let base = base();
+                self.policies.push(TouchedPolicy {
+                    key: Arc::clone(key),
+                    cell: base.clone(),
+                    base,
+                    read: Vec::new(),
+                    changes: Vec::new(),
+                });
+                self.policies.len() - 1
+            }
+        };
+        #[expect(clippy::indexing_slicing, reason = "the position was just found or made")]
+        &mut self.policies[at]
+    }
+
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { touched: self.touched.clone(), policies: self.policies.clone(), steps: self.steps.len() }
+    }
+
+    /// Takes back the STATE part of everything since `mark`. What was read since stays read.
+    pub(crate) fn roll_back_to(&mut self, mark: Mark) {
+        let read: Vec<Slot> = self.touched.iter().filter(|touched| touched.read).map(|touched| touched.slot).collect();
+        let later: Vec<Touched> = std::mem::replace(&mut self.touched, mark.touched);
+        for touched in later {
+            let known = self.touched.iter().any(|earlier| earlier.slot == touched.slot);
+            if !known && touched.read && touched.changes.is_empty() {
+                self.touched.push(touched);
+            }
+        }
+        for touched in &mut self.touched {
+            touched.read |= read.contains(&touched.slot);
+        }
+        self.policies = mark.policies;
+        for step in self.steps.iter_mut().skip(mark.steps) {
+            step.state = false;
+        }
+    }
+
+    /// Whether anything of the session would change.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.success.is_none()
+            && self.touched.iter().all(|touched| touched.changes.is_empty())
+            && self.policies.iter().all(|policy| policy.changes.is_empty())
+    }
+
+    /// Whether every slice and policy state that the fork took over is still what `root` has.
+    pub(crate) fn is_current(&self, root: &Root) -> bool {
+        self.touched.iter().all(|touched| root.version(touched.slot) == touched.base)
+            && self.policies.iter().all(|policy| root.policy_version(&policy.key) == policy.base.version)
+    }
+
+    /// Applies an action from outside on top of the slices that this fork changed; the others have it already.
+    pub(crate) fn repeat_on_touched(&mut self, registry: &Registry, action: &Action) {
+        for touched in self.touched.iter_mut().filter(|touched| !touched.changes.is_empty()) {
+            let slot = touched.slot;
+            if let Some(def) = registry.def(slot)
+                && let Err(reason) = touched.repeat(registry, def, slot, action)
+            {
+                tracing::warn!(slice = def.name, reason, "a reducer failed on what a commit left");
+            }
+        }
+    }
+
+    /// Brings the fork up to `root`: what others changed is taken over, and the call's own events run again.
+    pub(crate) fn rebase(&mut self, registry: &Registry, root: &Root) -> Result<(), Conflict> {
+        for at in 0..self.touched.len() {
+            let Some(touched) = self.touched.get_mut(at) else { continue };
+            let Some(def) = registry.def(touched.slot) else { continue };
+            let current = root.cell(touched.slot, def);
+            if current.version == touched.base {
+                continue;
+            }
+            if touched.read {
+                return Err(Conflict::Slice { slice: def.name });
+            }
+            touched.base = current.version;
+            touched.cell = current;
+            touched.changes.clear();
+            let slot = touched.slot;
+            for step in self.steps.iter().filter(|step| step.state) {
+                // Only a failure after earlier success would change what the call was told.
+                if let Err(reason) = touched.repeat(registry, def, slot, &step.what)
+                    && !step.failed
+                {
+                    return Err(Conflict::Reducer { slice: def.name, reason });
+                }
+            }
+        }
+        for policy in &mut self.policies {
+            policy.rebase(root.policy(&policy.key))?;
+        }
+        Ok(())
+    }
+}
+
+impl Touched {
+    fn change(
+        &mut self,
+        def: &SliceDef,
+        run: &dyn Fn(&Cell) -> Result<Option<Change>, String>,
+    ) -> Result<(), String> {
+        if let Some(change) = run(&self.cell)? {
+            self.cell.apply(def, &change);
+            self.changes.push(change);
+        }
+        Ok(())
+    }
+
+    fn repeat(
+        &mut self,
+        registry: &Registry,
+        def: &SliceDef,
+        slot: Slot,
+        action: &Action,
+    ) -> Result<(), String> {
+        match action {
+            Action::Edit { slot: edited, edit } if *edited == slot => self.change(def, &|cell| edit(cell, def)),
+            Action::Edit { .. } => Ok(()),
+            Action::Event(event) => {
+                let mut failures = Vec::new();
+                registry.reduce(
+                    type_of(event),
+                    event,
+                    |target| target.type_id == def.type_id,
+                    |_, def, run| self.change(def, run),
+                    &mut failures,
+                );
+                failures.into_iter().next().map_or(Ok(()), |failure| Err(failure.reason))
+            }
+        }
+    }
+}
+
+impl TouchedPolicy {
+    pub(crate) fn get(&mut self, item: &str) -> Option<Arc<Value>> {
+        if !self.read.iter().any(|read| **read == *item) {
+            self.read.push(item.into());
+        }
+        self.cell.get(item)
+    }
+
+    pub(crate) fn set(&mut self, item: Arc<str>, value: Option<Arc<Value>>) {
+        self.cell.set(Arc::clone(&item), value.clone());
+        self.changes.push((item, value));
+    }
+
+    fn rebase(&mut self, current: PolicyCell) -> Result<(), Conflict> {
+        if current.version == self.base.version {
+            return Ok(());
+        }
+        if self.read.iter().any(|item| current.get(item) != self.base.get(item)) {
+            return Err(Conflict::Policy { policy: Arc::clone(&self.key) });
+        }
+        self.cell = current.clone();
+        self.base = current;
+        for (item, value) in &self.changes {
+            self.cell.set(Arc::clone(item), value.clone());
+        }
+        Ok(())
+    }
+}
+
+/// The edit that removes the items that match.
+pub(crate) fn clear_where<T: super::SliceType>(
+    matches: impl Fn(&T) -> bool + Send + Sync + 'static,
+) -> Arc<Edit> {
+    let matches: Arc<dyn Fn(&T) -> bool + Send + Sync> = Arc::new(matches);
+    Arc::new(move |cell, def| {
+        let view = SliceView::<T>::new(cell.items.clone());
+        crate::support::future::catch(|| concrete(def, &view, SliceOp::ClearWhere(Arc::clone(&matches))))
+            .unwrap_or_else(|panic| Err(format!("the condition panicked: {panic}")))
+    })
+}

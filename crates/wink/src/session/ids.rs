@@ -1,0 +1,101 @@
+//! Identifiers: sessions and invocations. Ours, always unique; a provider's call ids are not.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// A session's name in the store.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SessionId(Arc<str>);
+
+impl SessionId {
+    /// A fresh id, unique in this and every other process.
+    pub fn fresh(now: Timestamp) -> Self {
+        Self(fresh_uuid(now).to_string().into())
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for SessionId {
+    fn from(text: &str) -> Self {
+        Self(text.into())
+    }
+}
+
+impl From<String> for SessionId {
+    fn from(text: String) -> Self {
+        Self(text.into())
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One tool invocation. Every call that reaches the runtime gets its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct InvocationId(Uuid);
+
+impl InvocationId {
+    /// A fresh id, ordered by time.
+    pub fn fresh(now: Timestamp) -> Self {
+        Self(fresh_uuid(now))
+    }
+
+    /// Reads the form that [`fmt::Display`] writes.
+    pub fn parse(text: &str) -> Option<Self> {
+        Uuid::parse_str(text).ok().map(Self)
+    }
+}
+
+impl fmt::Display for InvocationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.hyphenated().fmt(f)
+    }
+}
+
+/// A version 7 UUID. The random part is a process-wide random start and a counter, mixed: as unique as drawing
+/// fresh bytes each time, without asking the system for some on every call.
+pub(crate) fn fresh_uuid(now: Timestamp) -> Uuid {
+    static START: LazyLock<[u8; 32]> = LazyLock::new(|| {
+        use std::hash::{BuildHasher, RandomState};
+        let mut hasher = blake3::Hasher::new();
+        for _ in 0..4 {
+            hasher.update(&RandomState::new().hash_one(std::process::id()).to_le_bytes());
+        }
+        *hasher.finalize().as_bytes()
+    });
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+
+    let count = NEXT.fetch_add(1, Ordering::Relaxed);
+    let (low, high) = START.split_at(8);
+    let seed = |part: &[u8]| part.iter().take(8).fold(0u64, |word, byte| (word << 8) | u64::from(*byte));
+    let first = mix(seed(low).wrapping_add(count));
+    let second = seed(high).wrapping_add(count);
+    let mut random = [0u8; 10];
+    for (slot, byte) in random.iter_mut().zip(first.to_be_bytes().into_iter().chain(second.to_be_bytes())) {
+        *slot = byte;
+    }
+    let millis = u64::try_from(now.as_millisecond()).unwrap_or(0);
+    uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid()
+}
+
+/// A bijection on 64 bits (splitmix64's finaliser): distinct counts stay distinct.
+fn mix(mut word: u64) -> u64 {
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}

@@ -1,0 +1,251 @@
+//! Making a session: in memory, or from what a store holds of it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
+
+use arc_swap::ArcSwap;
+
+use super::core::{Closing, Inner};
+use super::events::{Ending, LoggedParams, LoggedValue, RunContext, ToolInvoked};
+use super::family::Family;
+use super::fork::Fork;
+use super::record;
+use super::reducer::{Registry, Slot};
+use super::root::Root;
+use super::slice::{Cell, SliceDef, SliceKind, SliceType};
+use super::{Core, Dispatcher, Session, SessionError, SessionId};
+use crate::limits::Clock;
+use crate::store::{CallMark, Record, SharedStore, StoreError};
+use crate::support::lock::lock;
+
+/// Makes a [`Session`].
+#[must_use = "a builder does nothing until built"]
+pub struct SessionBuilder {
+    store: SharedStore,
+    clock: Arc<dyn Clock>,
+    id: Option<SessionId>,
+    tags: BTreeMap<String, String>,
+}
+
+/// A stored slice that could not be read. Its records stay in the store; the session goes on without them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SliceProblem {
+    /// The slice's stable name.
+    pub slice: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// What was read from the store and waits for its slice type to be named.
+#[derive(Default)]
+pub(crate) struct Stored {
+    waiting: HashMap<String, Vec<Record>>,
+    problems: Vec<SliceProblem>,
+    broken: Vec<(Slot, String)>,
+}
+
+impl SessionBuilder {
+    pub(crate) fn new(store: SharedStore, clock: Arc<dyn Clock>) -> Self {
+        Self { store, clock, id: None, tags: BTreeMap::new() }
+    }
+
+    /// Where the session is kept.
+    pub fn store(mut self, store: SharedStore) -> Self {
+        self.store = store;
+        self
+    }
+
+    /// The clock that everything in the session reads.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// The session's id. A fresh one if not given.
+    pub fn id(mut self, id: impl Into<SessionId>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// A tag.
+    pub fn tag(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.tags.insert(name.into(), value.into());
+        self
+    }
+
+    /// A session without history.
+    pub fn build(self) -> Session {
+        let now = self.clock.now();
+        let id = self.id.unwrap_or_else(|| SessionId::fresh(now));
+        let core = Core {
+            durability: self.store.durability(),
+            family: Mutex::new(Family::new(&id, self.tags)),
+            id,
+            created_at: now,
+            clock: self.clock,
+            store: self.store,
+            registry: ArcSwap::from_pointee(Registry::with_own_types()),
+            inner: Mutex::new(Inner::default()),
+            dispatcher: Dispatcher::default(),
+            turn: Arc::default(),
+            committing: tokio::sync::Mutex::new(()),
+            stored: Mutex::default(),
+        };
+        Session { core: Arc::new(core) }
+    }
+
+    /// A session with what the store holds of it. Calls that were in flight when the last process died get their
+    /// event here.
+    pub async fn open(self) -> Result<Session, StoreError> {
+        let session = self.build();
+        let stored = session.core.store.load(session.id()).await?;
+        session.read_back(stored.records);
+        for mark in stored.unfinished {
+            let ends = Some(mark.invocation);
+            let event = Arc::new(session.interrupted(mark));
+            let closing = Closing { event: Some(event), ends, ledger: None };
+            session.close_failed(&Fork::default(), closing).await.map_err(|error| StoreError {
+                doing: "record an interrupted call",
+                reason: error.to_string(),
+            })?;
+        }
+        Ok(session)
+    }
+}
+
+impl Registry {
+    /// A registry that knows the runtime's own events.
+    pub(crate) fn with_own_types() -> Self {
+        let mut registry = Self::default();
+        let own = [
+            SliceDef::of::<ToolInvoked>(),
+            SliceDef::of::<super::PromptRendered>(),
+            SliceDef::of::<super::PromptExecuted>(),
+        ];
+        for def in own {
+            // Their names differ, so this cannot fail.
+            let _ = registry.slot(def);
+        }
+        registry
+    }
+}
+
+impl Session {
+    /// What could not be read from the store.
+    pub fn problems(&self) -> Vec<SliceProblem> {
+        lock(&self.core.stored).problems.clone()
+    }
+
+    pub(crate) fn slot_of<T: SliceType>(&self) -> Result<Slot, SessionError> {
+        match self.core.registry.load().find(std::any::TypeId::of::<T>()) {
+            Some(slot) => Ok(slot),
+            None => self.slot_for(SliceDef::of::<T>()),
+        }
+    }
+
+    /// The slot of `def`'s type; what the store held of it is read when it is first named.
+    pub(crate) fn slot_for(&self, def: SliceDef) -> Result<Slot, SessionError> {
+        let def = Arc::new(def);
+        // One at a time, so that stored records are applied before anybody sees the slot.
+        let mut stored = lock(&self.core.stored);
+        let mut registry = Registry::clone(&self.core.registry.load());
+        if let Some(slot) = registry.find(def.type_id) {
+            return Ok(slot);
+        }
+        let slot = registry.slot_shared(Arc::clone(&def))?;
+        if let Some(records) = stored.waiting.remove(def.name) {
+            self.read_slice(&mut stored, slot, &def, &records);
+        }
+        self.core.registry.store(Arc::new(registry));
+        Ok(slot)
+    }
+
+    /// Why a slice's stored contents could not be read, if they could not.
+    pub(crate) fn unreadable(&self, slot: Slot) -> Option<String> {
+        let stored = lock(&self.core.stored);
+        stored.broken.iter().find(|(broken, _)| *broken == slot).map(|(_, reason)| reason.clone())
+    }
+
+    fn read_back(&self, records: Vec<Record>) {
+        let registry = self.registry();
+        let mut stored = lock(&self.core.stored);
+        let mut known: HashMap<String, Vec<Record>> = HashMap::new();
+        {
+            let mut inner = lock(&self.core.inner);
+            let version = inner.next_version();
+            let mut root = Root::clone(&inner.state);
+            for record in records {
+                match record::apply_own(&mut root, &record, version) {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        let there = registry.find_name(&record.stream).is_some();
+                        let list = if there { &mut known } else { &mut stored.waiting };
+                        list.entry(record.stream.clone()).or_default().push(record);
+                    }
+                    Err(reason) => stored.problems.push(SliceProblem { slice: record.stream, reason }),
+                }
+            }
+            inner.state = Arc::new(root);
+        }
+        for (name, records) in known {
+            if let Some((slot, def)) =
+                registry.find_name(&name).and_then(|slot| Some((slot, Arc::clone(registry.def(slot)?))))
+            {
+                self.read_slice(&mut stored, slot, &def, &records);
+            }
+        }
+    }
+
+    fn read_slice(&self, stored: &mut Stored, slot: Slot, def: &SliceDef, records: &[Record]) {
+        let mut cell = Cell::empty(def);
+        for record in records {
+            match record::change_of(def, record) {
+                Ok(change) => cell.apply(def, &change),
+                Err(reason) => {
+                    tracing::error!(slice = def.name, reason, "a stored value cannot be read");
+                    stored.problems.push(SliceProblem { slice: def.name.to_owned(), reason: reason.clone() });
+                    stored.broken.push((slot, reason));
+                    return;
+                }
+            }
+        }
+        let mut inner = lock(&self.core.inner);
+        cell.version = inner.next_version();
+        match def.kind {
+            SliceKind::State => Arc::make_mut(&mut inner.state).set(slot, cell),
+            SliceKind::Log => inner.log.set(slot, cell),
+        }
+    }
+
+    fn interrupted(&self, mark: CallMark) -> ToolInvoked {
+        let message: Arc<str> = format!(
+            "{} was interrupted: the process ended while it ran; nothing of it was kept in this session",
+            mark.tool
+        )
+        .into();
+        ToolInvoked {
+            id: mark.invocation,
+            call_id: mark.call_id.into(),
+            tool: mark.tool.into(),
+            prompt: mark.prompt.into(),
+            adapter: mark.adapter.into(),
+            session: self.core.id.clone(),
+            run: Arc::new(RunContext::default()),
+            time: mark.time,
+            duration: std::time::Duration::ZERO,
+            attempt: 1,
+            params: LoggedParams::Accepted(mark.arguments.into()),
+            ending: Ending::Interrupted,
+            success: false,
+            rendered: Arc::clone(&message),
+            message,
+            value: LoggedValue::None,
+            value_hidden: false,
+            error_chain: Vec::new(),
+            decisions: Vec::new(),
+            approver: None,
+            replayed: false,
+            usage: None,
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The session's STATE: every slice, every policy's state, and the index of successful calls.
+//!
+//! The root sits behind an `Arc`. A snapshot is a copy of that pointer; the next publication then copies the
+//! tables (their entries are persistent collections) and leaves the snapshot alone. Without a snapshot the
+//! tables are changed in place.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::fork::Fork;
+use super::reducer::Slot;
+use super::slice::{Cell, Change, Item, SliceDef};
+
+/// How often a tool succeeded in this session, and when last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallStat {
+    /// The number of committed successes.
+    pub count: u64,
+    /// The time of the last one.
+    pub last: Timestamp,
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct Root {
+    /// By slot; shorter than the registry while nobody wrote to the later ones.
+    slices: Vec<Option<Cell>>,
+    policies: HashMap<Arc<str>, PolicyCell>,
+    calls: HashMap<Arc<str>, CallStat>,
+}
+
+impl Root {
+    pub(crate) fn cell(&self, slot: Slot, def: &SliceDef) -> Cell {
+        match self.slices.get(slot.0) {
+            Some(Some(cell)) => cell.clone(),
+            Some(None) | None => Cell::empty(def),
+        }
+    }
+
+    pub(crate) fn version(&self, slot: Slot) -> u64 {
+        self.slices.get(slot.0).and_then(Option::as_ref).map_or(0, |cell| cell.version)
+    }
+
+    pub(crate) fn policy_version(&self, key: &str) -> u64 {
+        self.policies.get(key).map_or(0, |cell| cell.version)
+    }
+
+    /// Adds `item` at the end of a slice, in place.
+    pub(crate) fn append(&mut self, slot: Slot, def: &SliceDef, item: Item, version: u64) {
+        if self.slices.get(slot.0).is_none_or(Option::is_none) {
+            self.set(slot, Cell::empty(def));
+        }
+        if let Some(Some(cell)) = self.slices.get_mut(slot.0) {
+            cell.apply(def, &Change::Append(item));
+            cell.version = version;
+        }
+    }
+
+    pub(crate) fn set(&mut self, slot: Slot, cell: Cell) {
+        if self.slices.len() <= slot.0 {
+            self.slices.resize_with(slot.0 + 1, || None);
+        }
+        if let Some(place) = self.slices.get_mut(slot.0) {
+            *place = Some(cell);
+        }
+    }
+
+    pub(crate) fn policy(&self, key: &str) -> PolicyCell {
+        self.policies.get(key).cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn set_policy(&mut self, key: Arc<str>, cell: PolicyCell) {
+        self.policies.insert(key, cell);
+    }
+
+    pub(crate) fn clear_policies(&mut self) {
+        self.policies.clear();
+    }
+
+    pub(crate) fn policies(&self) -> impl Iterator<Item = (&Arc<str>, &PolicyCell)> {
+        self.policies.iter()
+    }
+
+    pub(crate) fn calls(&self, tool: &str) -> Option<CallStat> {
+        self.calls.get(tool).copied()
+    }
+
+    pub(crate) fn all_calls(&self) -> &HashMap<Arc<str>, CallStat> {
+        &self.calls
+    }
+
+    pub(crate) fn set_calls(&mut self, calls: HashMap<Arc<str>, CallStat>) {
+        self.calls = calls;
+    }
+
+    pub(crate) fn count_success(&mut self, tool: &Arc<str>, at: Timestamp) {
+        match self.calls.get_mut(tool) {
+            Some(stat) => *stat = CallStat { count: stat.count + 1, last: at },
+            None => {
+                self.calls.insert(Arc::clone(tool), CallStat { count: 1, last: at });
+            }
+        }
+    }
+
+    /// Takes over what `fork` changed. The fork has been rebased onto this root.
+    pub(crate) fn take(&mut self, fork: Fork, version: u64) {
+        for touched in fork.touched.into_iter().filter(|touched| !touched.changes.is_empty()) {
+            self.set(touched.slot, Cell { version, ..touched.cell });
+        }
+        for policy in fork.policies.into_iter().filter(|policy| !policy.changes.is_empty()) {
+            self.set_policy(policy.key, PolicyCell { version, ..policy.cell });
+        }
+        if let Some((tool, at)) = fork.success {
+            self.count_success(&tool, at);
+        }
+    }
+
+    /// Marks everything as changed by publication `version`, so that no fork from before mistakes it for what it
+    /// saw.
+    pub(crate) fn renew(&mut self, version: u64) {
+        for cell in self.slices.iter_mut().flatten() {
+            cell.version = version;
+        }
+        for cell in self.policies.values_mut() {
+            cell.version = version;
+        }
+    }
+}
+
+/// One policy instance's state: small JSON values by key.
+#[derive(Clone, Default)]
+pub(crate) struct PolicyCell {
+    items: imbl::HashMap<Arc<str>, Arc<Value>>,
+    pub(crate) version: u64,
+}
+
+impl PolicyCell {
+    pub(crate) fn get(&self, item: &str) -> Option<Arc<Value>> {
+        self.items.get(item).cloned()
+    }
+
+    pub(crate) fn set(&mut self, item: Arc<str>, value: Option<Arc<Value>>) {
+        match value {
+            Some(value) => self.items.insert(item, value),
+            None => self.items.remove(&item),
+        };
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Value>)> {
+        self.items.iter()
+    }
+}

@@ -1,0 +1,364 @@
+//! Slices: typed collections that only events change.
+//!
+//! A slice's items are immutable and shared; a slice itself is a persistent collection, so a fork or a snapshot
+//! of it is a handful of pointer copies whatever its size. Every change, however it was asked for, becomes a
+//! [`Change`] first, and [`Cell::apply`] is the only code that applies one: in a call, at commit, and when a
+//! stored session is read back.
+
+use std::any::{Any, TypeId};
+use std::borrow::Borrow;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A type whose values live in a slice of a session.
+///
+/// ```
+/// use serde::{Deserialize, Serialize};
+/// use wink::session::SliceType;
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Note { text: String }
+/// impl SliceType for Note {
+///     const NAME: &'static str = "note";
+/// }
+/// ```
+pub trait SliceType: Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// The stable name under which values are stored. Never change it.
+    const NAME: &'static str;
+
+    /// The version of the stored form. Raise it when the form changes, and say in [`SliceType::upgrade`] how to
+    /// read the older ones.
+    const VERSION: u32 = 1;
+
+    /// Whether a failed call rolls the slice back.
+    const KIND: SliceKind = SliceKind::State;
+
+    /// Whether items have a [`SliceType::key`]. A keyed slice finds and replaces an item in flat time.
+    const KEYED: bool = false;
+
+    /// The item's key, in a keyed slice.
+    fn key(&self) -> Option<SliceKey> {
+        None
+    }
+
+    /// Turns a stored value of version `from` into the present form.
+    fn upgrade(from: u32, value: Value) -> Result<Value, String> {
+        let _ = value;
+        Err(format!("no upgrade from version {from} to {}", Self::VERSION))
+    }
+}
+
+/// Whether a slice is working state or record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SliceKind {
+    /// Rolled back with the call that changed it.
+    State,
+    /// Never rolled back.
+    Log,
+}
+
+/// The key of an item in a keyed slice.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SliceKey(Arc<str>);
+
+impl<T: Into<Arc<str>>> From<T> for SliceKey {
+    fn from(text: T) -> Self {
+        Self(text.into())
+    }
+}
+
+impl Borrow<str> for SliceKey {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for SliceKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What a reducer asks for.
+pub enum SliceOp<S> {
+    /// Leave the slice as it is.
+    Keep,
+    /// Add one item at the end.
+    Append(S),
+    /// Add several items at the end.
+    Extend(Vec<S>),
+    /// Replace the item with the same key where it stands, or add it at the end. Keyed slices only.
+    Upsert(S),
+    /// Remove the item with the same key, and add this one at the end. Keyed slices only.
+    ReplaceKey(S),
+    /// Make these the only items.
+    Replace(Vec<S>),
+    /// Remove every item.
+    Clear,
+    /// Remove the items that match.
+    ClearWhere(Arc<dyn Fn(&S) -> bool + Send + Sync>),
+}
+
+impl<S> fmt::Debug for SliceOp<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Keep => "Keep",
+            Self::Append(_) => "Append",
+            Self::Extend(_) => "Extend",
+            Self::Upsert(_) => "Upsert",
+            Self::ReplaceKey(_) => "ReplaceKey",
+            Self::Replace(_) => "Replace",
+            Self::Clear => "Clear",
+            Self::ClearWhere(_) => "ClearWhere",
+        })
+    }
+}
+
+/// A slice as it was at one moment: cheap to hold, never changing.
+pub struct SliceView<T> {
+    items: Items,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for SliceView<T> {
+    fn clone(&self) -> Self {
+        Self { items: self.items.clone(), of: PhantomData }
+    }
+}
+
+impl<T: SliceType> SliceView<T> {
+    pub(crate) fn new(items: Items) -> Self {
+        Self { items, of: PhantomData }
+    }
+
+    /// How many items there are.
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The item added last.
+    pub fn latest(&self) -> Option<Arc<T>> {
+        self.items.last().and_then(typed)
+    }
+
+    /// The item with this key, in a keyed slice.
+    pub fn get(&self, key: &str) -> Option<Arc<T>> {
+        self.items.get(key).and_then(typed)
+    }
+
+    /// Every item, oldest first, without copying.
+    pub fn iter(&self) -> impl Iterator<Item = Arc<T>> + '_ {
+        self.items.iter().filter_map(typed)
+    }
+
+    /// Every item, oldest first.
+    pub fn all(&self) -> Vec<Arc<T>> {
+        self.iter().collect()
+    }
+
+    /// The items that match, oldest first. (`where` is a keyword of the language.)
+    pub fn filter(&self, matches: impl Fn(&T) -> bool) -> Vec<Arc<T>> {
+        self.iter().filter(|item| matches(item)).collect()
+    }
+}
+
+impl<T: SliceType + fmt::Debug> fmt::Debug for SliceView<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// One immutable item, its type known to the slice's [`SliceDef`].
+pub(crate) type Item = Arc<dyn Any + Send + Sync>;
+
+fn typed<T: Send + Sync + 'static>(item: &Item) -> Option<Arc<T>> {
+    Arc::clone(item).downcast().ok()
+}
+
+/// What a slice holds. Keyed slices pay for an index; the others do not.
+#[derive(Clone)]
+pub(crate) enum Items {
+    List(imbl::Vector<Item>),
+    Keyed { order: imbl::OrdMap<u64, Item>, places: imbl::HashMap<SliceKey, u64>, next: u64 },
+}
+
+impl Items {
+    fn empty(keyed: bool) -> Self {
+        if keyed {
+            Self::Keyed { order: imbl::OrdMap::new(), places: imbl::HashMap::new(), next: 0 }
+        } else {
+            Self::List(imbl::Vector::new())
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::List(list) => list.len(),
+            Self::Keyed { order, .. } => order.len(),
+        }
+    }
+
+    fn last(&self) -> Option<&Item> {
+        match self {
+            Self::List(list) => list.last(),
+            Self::Keyed { order, .. } => order.get_max().map(|(_, item)| item),
+        }
+    }
+
+    fn get(&self, key: &str) -> Option<&Item> {
+        match self {
+            Self::List(_) => None,
+            Self::Keyed { order, places, .. } => places.get(key).and_then(|place| order.get(place)),
+        }
+    }
+
+    pub(crate) fn iter(&self) -> Box<dyn Iterator<Item = &Item> + '_> {
+        match self {
+            Self::List(list) => Box::new(list.iter()),
+            Self::Keyed { order, .. } => Box::new(order.values()),
+        }
+    }
+}
+
+/// A concrete, repeatable change of a slice: what a reducer's wish comes down to, and what the store keeps.
+#[derive(Clone)]
+pub(crate) enum Change {
+    Append(Item),
+    Extend(Vec<Item>),
+    Upsert(Item),
+    ReplaceKey(Item),
+    Replace(Vec<Item>),
+    Remove(Vec<usize>),
+}
+
+/// A slice's contents, and which of the session's publications last changed them.
+#[derive(Clone)]
+pub(crate) struct Cell {
+    pub(crate) items: Items,
+    pub(crate) version: u64,
+}
+
+impl Cell {
+    /// What a slice that nobody knows has.
+    pub(crate) fn nothing() -> Self {
+        Self { items: Items::empty(false), version: 0 }
+    }
+
+    pub(crate) fn empty(def: &SliceDef) -> Self {
+        Self { items: Items::empty(def.keyed), version: 0 }
+    }
+
+    /// Applies `change`. The one place where a slice changes.
+    pub(crate) fn apply(&mut self, def: &SliceDef, change: &Change) {
+        match change {
+            Change::Append(item) => self.push(def, item),
+            Change::Extend(items) => items.iter().for_each(|item| self.push(def, item)),
+            Change::Upsert(item) => self.upsert(def, item),
+            Change::ReplaceKey(item) => self.push(def, item),
+            Change::Replace(items) => {
+                self.items = Items::empty(def.keyed);
+                items.iter().for_each(|item| self.push(def, item));
+            }
+            Change::Remove(positions) => self.remove(def, positions),
+        }
+    }
+
+    fn upsert(&mut self, def: &SliceDef, item: &Item) {
+        if let (Items::Keyed { order, places, .. }, Some(key)) = (&mut self.items, (def.key)(item.as_ref()))
+            && let Some(place) = places.get(&key)
+        {
+            order.insert(*place, Arc::clone(item));
+        } else {
+            self.push(def, item);
+        }
+    }
+
+    /// Adds at the end; in a keyed slice the key's older item goes.
+    fn push(&mut self, def: &SliceDef, item: &Item) {
+        match &mut self.items {
+            Items::List(list) => list.push_back(Arc::clone(item)),
+            Items::Keyed { order, places, next } => {
+                if let Some(key) = (def.key)(item.as_ref())
+                    && let Some(older) = places.insert(key, *next)
+                {
+                    order.remove(&older);
+                }
+                order.insert(*next, Arc::clone(item));
+                *next += 1;
+            }
+        }
+    }
+
+    fn remove(&mut self, def: &SliceDef, positions: &[usize]) {
+        let gone: std::collections::HashSet<usize> = positions.iter().copied().collect();
+        let kept: Vec<Item> = self
+            .items
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| !gone.contains(at))
+            .map(|(_, item)| Arc::clone(item))
+            .collect();
+        self.items = Items::empty(def.keyed);
+        kept.iter().for_each(|item| self.push(def, item));
+    }
+}
+
+/// What the session knows of a slice type once its Rust type is erased.
+pub(crate) struct SliceDef {
+    pub(crate) name: &'static str,
+    pub(crate) version: u32,
+    pub(crate) kind: SliceKind,
+    pub(crate) keyed: bool,
+    pub(crate) type_id: TypeId,
+    pub(crate) type_name: &'static str,
+    key: fn(&dyn Any) -> Option<SliceKey>,
+    encode: fn(&dyn Any) -> Result<Value, String>,
+    decode: fn(u32, Value) -> Result<Item, String>,
+}
+
+impl SliceDef {
+    pub(crate) fn of<T: SliceType>() -> Self {
+        Self {
+            name: T::NAME,
+            version: T::VERSION,
+            kind: T::KIND,
+            keyed: T::KEYED,
+            type_id: TypeId::of::<T>(),
+            type_name: std::any::type_name::<T>(),
+            key: |item| item.downcast_ref::<T>().and_then(T::key),
+            encode: |item| match item.downcast_ref::<T>() {
+                Some(item) => serde_json::to_value(item).map_err(|error| error.to_string()),
+                None => Err(format!("an item of slice {} has another type", T::NAME)),
+            },
+            decode: |version, value| {
+                let value = if version == T::VERSION { value } else { T::upgrade(version, value)? };
+                serde_json::from_value::<T>(value)
+                    .map(|item| Arc::new(item) as Item)
+                    .map_err(|error| error.to_string())
+            },
+        }
+    }
+
+    pub(crate) fn encode(&self, item: &Item) -> Result<Value, String> {
+        (self.encode)(item.as_ref())
+    }
+
+    pub(crate) fn decode(&self, version: u32, value: Value) -> Result<Item, String> {
+        (self.decode)(version, value)
+    }
+
+    pub(crate) fn has_key(&self, item: &Item) -> bool {
+        (self.key)(item.as_ref()).is_some()
+    }
+}

@@ -1,0 +1,314 @@
+//! Snapshots: the whole STATE in one pointer, and its versioned JSON form that comes back typed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::reducer::Registry;
+use super::root::{CallStat, PolicyCell, Root};
+use super::slice::{Cell, Change, SliceDef, SliceKind};
+use super::{Session, SessionError, SessionId, record};
+use crate::support::lock::lock;
+
+/// The version of the JSON form.
+const VERSION: u64 = 1;
+
+/// Whether a snapshot has the LOG slices too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SnapshotScope {
+    /// What a rollback would restore.
+    #[default]
+    State,
+    /// LOG as well. Restoring still leaves the session's own LOG alone.
+    IncludeAll,
+}
+
+/// A session's contents at one moment.
+#[derive(Clone)]
+pub struct SessionSnapshot {
+    pub(crate) session: SessionId,
+    pub(crate) created_at: Timestamp,
+    tags: BTreeMap<String, String>,
+    parent: Option<SessionId>,
+    children: Vec<SessionId>,
+    state: Arc<Root>,
+    log: Option<Root>,
+    registry: Arc<Registry>,
+}
+
+/// A snapshot's JSON cannot be used. It changes nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SnapshotError {
+    /// The text is not JSON.
+    #[error("the snapshot is not valid JSON: {0}")]
+    NotJson(String),
+    /// The form is of another version.
+    #[error("snapshot version {found} is not supported; this is version {VERSION}")]
+    Version {
+        /// The version found, as text.
+        found: String,
+    },
+    /// A field is missing or has the wrong type.
+    #[error("snapshot field {field} must be {expected}")]
+    Field {
+        /// The field.
+        field: String,
+        /// What it must be.
+        expected: &'static str,
+    },
+    /// A slice type that this session does not know.
+    #[error("the snapshot has slice {slice:?}, which this session does not know: register its type first")]
+    UnknownSlice {
+        /// The slice's name.
+        slice: String,
+    },
+    /// A slice is declared with another kind than in the snapshot.
+    #[error("slice {slice:?} is {declared} here and {found} in the snapshot")]
+    Kind {
+        /// The slice's name.
+        slice: String,
+        /// As declared.
+        declared: &'static str,
+        /// As found.
+        found: String,
+    },
+    /// An item cannot be read in its type.
+    #[error("item {at} of slice {slice:?} cannot be read: {reason}")]
+    Item {
+        /// The slice's name.
+        slice: String,
+        /// Which item.
+        at: usize,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl SessionSnapshot {
+    /// The session it is of.
+    pub fn session_id(&self) -> &SessionId {
+        &self.session
+    }
+
+    /// When it was taken.
+    pub fn created_at(&self) -> Timestamp {
+        self.created_at
+    }
+
+    /// The versioned JSON form.
+    pub fn to_json(&self) -> Result<Value, SessionError> {
+        let mut slices = Vec::new();
+        for (slot, def) in self.registry.defs() {
+            let cell = match (def.kind, &self.log) {
+                (SliceKind::State, _) => self.state.cell(slot, def),
+                (SliceKind::Log, Some(log)) => log.cell(slot, def),
+                (SliceKind::Log, None) => continue,
+            };
+            let items: Result<Vec<Value>, String> = cell.items.iter().map(|item| def.encode(item)).collect();
+            let items =
+                items.map_err(|reason| SessionError::Unreadable { slice: def.name.to_owned(), reason })?;
+            slices.push(json!({ "name": def.name, "version": def.version, "kind": def.kind, "items": items }));
+        }
+        let calls: BTreeMap<_, _> = self.state.all_calls().iter().collect();
+        let policies: BTreeMap<_, BTreeMap<_, _>> =
+            self.state.policies().map(|(key, cell)| (key, cell.iter().collect())).collect();
+        Ok(json!({
+            "version": VERSION,
+            "session_id": self.session,
+            "created_at": self.created_at,
+            "parent_id": self.parent,
+            "children_ids": self.children,
+            "tags": self.tags,
+            "slices": slices,
+            "calls": calls,
+            "policies": policies,
+        }))
+    }
+}
+
+impl std::fmt::Debug for SessionSnapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SessionSnapshot").field("session", &self.session).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// The STATE as it is now, in constant time.
+    pub fn snapshot(&self) -> SessionSnapshot {
+        self.snapshot_of(SnapshotScope::State)
+    }
+
+    /// The STATE as it is now, with or without LOG.
+    pub fn snapshot_of(&self, scope: SnapshotScope) -> SessionSnapshot {
+        let inner = lock(self.inner());
+        let state = Arc::clone(&inner.state);
+        let log = match scope {
+            SnapshotScope::State => None,
+            SnapshotScope::IncludeAll => Some(inner.log.clone()),
+        };
+        drop(inner);
+        SessionSnapshot {
+            session: self.id().clone(),
+            created_at: self.clock().now(),
+            tags: self.tags(),
+            parent: self.parent_id(),
+            children: self.children().iter().map(|child| child.id().clone()).collect(),
+            state,
+            log,
+            registry: self.registry(),
+        }
+    }
+
+    /// Makes STATE what it was when `snapshot` was taken. LOG stays. A snapshot of another session will do, if this
+    /// one knows its slices.
+    pub fn restore(&self, snapshot: &SessionSnapshot) -> Result<(), SnapshotError> {
+        let registry = self.registry();
+        let mut root = Root::clone(&snapshot.state);
+        if !Arc::ptr_eq(&registry, &snapshot.registry) {
+            root = self.translated(&registry, snapshot)?;
+        }
+        let mut inner = lock(self.inner());
+        let version = inner.next_version();
+        root.renew(version);
+        inner.state = Arc::new(root);
+        drop(inner);
+        self.store_whole();
+        Ok(())
+    }
+
+    /// Empties every slice, LOG too. Reducers and subscribers stay.
+    pub fn reset(&self) {
+        {
+            let mut inner = lock(self.inner());
+            inner.state = Arc::default();
+            inner.log = Root::default();
+            inner.next_version();
+        }
+        self.store_whole();
+    }
+
+    /// Reads a snapshot's JSON form into this session's types. Changes nothing.
+    pub fn decode_snapshot(&self, text: &str) -> Result<SessionSnapshot, SnapshotError> {
+        let value: Value = serde_json::from_str(text).map_err(|error| SnapshotError::NotJson(error.to_string()))?;
+        self.decode_snapshot_value(&value)
+    }
+
+    /// Like [`Session::decode_snapshot`], from a parsed value.
+    pub fn decode_snapshot_value(&self, value: &Value) -> Result<SessionSnapshot, SnapshotError> {
+        let object = value.as_object().ok_or(field("(root)", "an object"))?;
+        match object.get("version") {
+            Some(Value::Number(version)) if version.as_u64() == Some(VERSION) => {}
+            found => {
+                let found = found.map_or("missing".to_owned(), Value::to_string);
+                return Err(SnapshotError::Version { found });
+            }
+        }
+        let registry = self.registry();
+        let mut state = Root::default();
+        let mut log = None;
+        for slice in part::<Vec<Map<String, Value>>>(object, "slices", "a list of objects")? {
+            let (def, slot, cell) = read_slice(&registry, &slice)?;
+            match def.kind {
+                SliceKind::State => state.set(slot, cell),
+                SliceKind::Log => log.get_or_insert_with(Root::default).set(slot, cell),
+            }
+        }
+        let calls: BTreeMap<Arc<str>, CallStat> = part(object, "calls", "an object of {count, last}")?;
+        state.set_calls(calls.into_iter().collect());
+        let policies: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Value>> =
+            part(object, "policies", "an object of objects")?;
+        for (key, items) in policies {
+            let mut cell = PolicyCell::default();
+            for (item, value) in items {
+                cell.set(item, Some(Arc::new(value)));
+            }
+            state.set_policy(key, cell);
+        }
+        Ok(SessionSnapshot {
+            session: part(object, "session_id", "a string")?,
+            created_at: part(object, "created_at", "an RFC 3339 time")?,
+            tags: part(object, "tags", "an object of strings")?,
+            parent: part(object, "parent_id", "a string or null")?,
+            children: part(object, "children_ids", "a list of strings")?,
+            state: Arc::new(state),
+            log,
+            registry,
+        })
+    }
+
+    /// Hands the whole STATE to the store with the next batch, as what replaces everything before.
+    pub(crate) fn store_whole(&self) {
+        if !self.is_durable() {
+            return;
+        }
+        let registry = self.registry();
+        let mut inner = lock(self.inner());
+        match record::of_root(&registry, &inner.state) {
+            Ok(records) => inner.outbox().extend(records),
+            Err(reason) => tracing::error!(reason, "the restored state cannot be encoded for the store"),
+        }
+    }
+
+    /// The snapshot's root in this session's slots.
+    fn translated(&self, registry: &Registry, snapshot: &SessionSnapshot) -> Result<Root, SnapshotError> {
+        let mut root = Root::default();
+        for (slot, def) in snapshot.registry.defs().filter(|(_, def)| def.kind == SliceKind::State) {
+            let cell = snapshot.state.cell(slot, def);
+            match registry.find(def.type_id) {
+                Some(here) => root.set(here, cell),
+                None if cell.items.len() == 0 => {}
+                None => return Err(SnapshotError::UnknownSlice { slice: def.name.to_owned() }),
+            }
+        }
+        for (key, cell) in snapshot.state.policies() {
+            root.set_policy(Arc::clone(key), cell.clone());
+        }
+        root.set_calls(snapshot.state.all_calls().clone());
+        Ok(root)
+    }
+}
+
+fn field(field: &str, expected: &'static str) -> SnapshotError {
+    SnapshotError::Field { field: field.to_owned(), expected }
+}
+
+fn part<T: for<'de> Deserialize<'de>>(
+    object: &Map<String, Value>,
+    name: &str,
+    expected: &'static str,
+) -> Result<T, SnapshotError> {
+    let value = object.get(name).ok_or_else(|| field(name, expected))?;
+    T::deserialize(value).map_err(|_| field(name, expected))
+}
+
+fn read_slice<'a>(
+    registry: &'a Registry,
+    slice: &Map<String, Value>,
+) -> Result<(&'a SliceDef, super::Slot, Cell), SnapshotError> {
+    let name: String = part(slice, "name", "a string")?;
+    let slot = registry.find_name(&name);
+    let Some((slot, def)) = slot.and_then(|slot| Some((slot, registry.def(slot)?))) else {
+        return Err(SnapshotError::UnknownSlice { slice: name });
+    };
+    let version: u32 = part(slice, "version", "a whole number")?;
+    let kind: String = part(slice, "kind", "\"state\" or \"log\"")?;
+    let declared = match def.kind {
+        SliceKind::State => "state",
+        SliceKind::Log => "log",
+    };
+    if kind != declared {
+        return Err(SnapshotError::Kind { slice: name, declared, found: kind });
+    }
+    let mut items = Vec::new();
+    for (at, value) in part::<Vec<Value>>(slice, "items", "a list")?.into_iter().enumerate() {
+        let item = def.decode(version, value);
+        items.push(item.map_err(|reason| SnapshotError::Item { slice: name.clone(), at, reason })?);
+    }
+    let mut cell = Cell::empty(def);
+    cell.apply(def, &Change::Replace(items));
+    Ok((def, slot, cell))
+}
+
