@@ -32,6 +32,7 @@ pub(super) const ARGUMENTS: &str = concat!(
     r#""content":"    let value_0 = compute(\"alpha\", 0);\n    let value_1 = com","#,
     r#""start_line":117,"overwrite":true,"tags":["edit","rust"]}"#
 );
+const _: () = assert!(ARGUMENTS.len() == 170);
 
 /// The handler: all that it does is to say what it was asked.
 pub(super) fn answer(args: &Args) -> String {
