@@ -1,2 +1,163 @@
-//! Benchmarks.
-fn main() {}
+//! Wink beside the floor and its peers, in one run.
+//!
+//! `cargo run --release -p wink-bench` prints tables with the targets; `-- --json` prints one JSON object.
+//! Names of rows restrict the run to them. To see where the instructions of one case go:
+//!
+//! ```text
+//! valgrind --tool=callgrind --collect-atstart=no --toggle-collect='*measured_region*' \
+//!     target/release/wink-bench --counted wink call/empty
+//! ```
+
+use std::num::NonZero;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use crate::cases::{Case, Contender, Row};
+use crate::measure::{COUNTED, Callgrind, Figures};
+use crate::report::Report;
+
+mod cases;
+mod measure;
+mod report;
+
+const USAGE: &str = "\
+Usage: wink-bench [--json] [ROW]...
+
+Measures Wink beside the floor and its peers: instructions (with valgrind) and nanoseconds per call.
+
+  --json   print one JSON object instead of tables
+  ROW      measure only these rows: call/empty, call/write, call/large, call/fail, policy/history
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match Command::parse(&arguments).and_then(Command::run) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("wink-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+enum Command {
+    Help,
+    Measure { rows: Vec<Row>, format: Format },
+    Counted { contender: Contender, row: Row },
+}
+
+enum Format {
+    Json,
+    Table,
+}
+
+impl Command {
+    fn parse(arguments: &[String]) -> Result<Self, String> {
+        if let [flag, contender, row] = arguments
+            && flag == COUNTED
+        {
+            return Ok(Command::Counted { contender: contender.parse()?, row: row.parse()? });
+        }
+        let mut rows = Vec::new();
+        let mut format = Format::Table;
+        for argument in arguments {
+            match argument.as_str() {
+                "--help" | "-h" => return Ok(Command::Help),
+                "--json" => format = Format::Json,
+                flag if flag.starts_with('-') => {
+                    return Err(format!("`{flag}` is not an option\n\n{USAGE}"));
+                }
+                row => rows.push(row.parse()?),
+            }
+        }
+        if rows.is_empty() {
+            rows.extend(Row::ALL);
+        }
+        Ok(Command::Measure { rows, format })
+    }
+
+    fn run(self) -> Result<(), String> {
+        match self {
+            Command::Help => print!("{USAGE}"),
+            Command::Counted { contender, row } => {
+                let case = contender
+                    .make(row)
+                    .ok_or_else(|| format!("{} has nothing to show in {}", contender.name(), row.name()))?;
+                measure::run_counted(case);
+            }
+            Command::Measure { rows, format } => {
+                if cfg!(debug_assertions) {
+                    eprintln!("this is a debug build: its figures mean nothing; use `cargo run --release`");
+                }
+                let report = measure_rows(&rows);
+                match format {
+                    Format::Json => println!("{}", report.to_json()),
+                    Format::Table => print!("{report}"),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Times every case first, on a quiet machine, and then counts instructions, which do not mind company.
+fn measure_rows(rows: &[Row]) -> Report {
+    let timed: Vec<_> = rows.iter().map(|row| (*row, time_row(*row))).collect();
+    let cases: Vec<(Contender, Row)> = timed
+        .iter()
+        .flat_map(|(row, contenders)| contenders.iter().map(|(contender, _)| (*contender, *row)))
+        .collect();
+    let mut instructions = count_all(&cases).into_iter();
+
+    let mut report = Report::default();
+    for (row, contenders) in timed {
+        let figures = contenders.into_iter().map(|(contender, ns)| {
+            let instructions = instructions.next().flatten();
+            (contender, Figures { instructions, ns: Some(ns) })
+        });
+        report.add(row, figures.collect());
+    }
+    report
+}
+
+fn time_row(row: Row) -> Vec<(Contender, f64)> {
+    let (contenders, mut cases): (Vec<Contender>, Vec<Case>) =
+        Contender::ALL.into_iter().filter_map(|contender| Some((contender, contender.make(row)?))).unzip();
+    contenders.into_iter().zip(measure::time(&mut cases)).collect()
+}
+
+/// Instructions of each case, in order; a case that could not be counted says why on standard error.
+fn count_all(cases: &[(Contender, Row)]) -> Vec<Option<u64>> {
+    let callgrind = match Callgrind::find() {
+        Ok(callgrind) => callgrind,
+        Err(error) => {
+            eprintln!("wink-bench: {error}");
+            return vec![None; cases.len()];
+        }
+    };
+    let next = AtomicUsize::new(0);
+    let count_some = || {
+        let mut counted = Vec::new();
+        while let index = next.fetch_add(1, Ordering::Relaxed)
+            && let Some((contender, row)) = cases.get(index)
+        {
+            match callgrind.count(*contender, *row) {
+                Ok(instructions) => counted.push((index, instructions)),
+                Err(error) => eprintln!("wink-bench: {} of {}: {error}", row.name(), contender.name()),
+            }
+        }
+        counted
+    };
+    let workers = thread::available_parallelism().map_or(1, NonZero::get);
+    let mut instructions = vec![None; cases.len()];
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(count_some)).collect();
+        for (index, count) in workers.into_iter().flat_map(|worker| worker.join().unwrap_or_default()) {
+            if let Some(slot) = instructions.get_mut(index) {
+                *slot = Some(count);
+            }
+        }
+    });
+    instructions
+}

@@ -1,0 +1,157 @@
+//! What is printed: one JSON object for programs, or tables with the targets for people.
+
+use std::fmt::{self, Display, Formatter};
+
+use serde_json::{Map, Value, json};
+
+use crate::cases::{Contender, Row};
+use crate::measure::Figures;
+
+#[cfg(test)]
+mod tests;
+
+/// The figures of one run.
+#[derive(Default)]
+pub(crate) struct Report {
+    rows: Vec<(Row, Vec<(Contender, Figures)>)>,
+}
+
+impl Report {
+    /// Adds a row with the contenders that were measured in it.
+    pub(crate) fn add(&mut self, row: Row, figures: Vec<(Contender, Figures)>) {
+        self.rows.push((row, figures));
+    }
+
+    /// `{"rows": [{"name": …, "wink": {"instructions": …, "ns": …}, …}]}`. A peer without figures is left out;
+    /// Wink is always there, with nulls if need be.
+    pub(crate) fn to_json(&self) -> Value {
+        let rows = self.rows.iter().map(|(row, figures)| {
+            let mut object = Map::new();
+            object.insert("name".to_owned(), json!(row.name()));
+            object.insert(Contender::Wink.name().to_owned(), figures_to_json(Figures::default()));
+            for (contender, figures) in figures {
+                object.insert(contender.name().to_owned(), figures_to_json(*figures));
+            }
+            Value::Object(object)
+        });
+        json!({ "rows": rows.collect::<Vec<_>>() })
+    }
+
+    fn figures(&self, contender: Contender, row: Row) -> Option<Figures> {
+        let (_, contenders) = self.rows.iter().find(|(measured, _)| *measured == row)?;
+        contenders.iter().find(|(measured, _)| *measured == contender).map(|(_, figures)| *figures)
+    }
+
+    /// Instructions against instructions if both were counted, else time against time.
+    fn ratio(&self, (contender, row): Subject, to: Subject) -> Option<Reading> {
+        let ours = self.figures(contender, row)?;
+        let theirs = self.figures(to.0, to.1)?;
+        let divide = |ours: f64, theirs: f64| (theirs > 0.0).then(|| ours / theirs);
+        if let (Some(ours), Some(theirs)) = (ours.instructions, theirs.instructions) {
+            return Some(Reading { value: divide(ours as f64, theirs as f64)?, by: "instructions" });
+        }
+        Some(Reading { value: divide(ours.ns?, theirs.ns?)?, by: "ns" })
+    }
+}
+
+fn figures_to_json(figures: Figures) -> Value {
+    json!({ "instructions": figures.instructions, "ns": figures.ns.map(|ns| (ns * 10.0).round() / 10.0) })
+}
+
+type Subject = (Contender, Row);
+
+struct Reading {
+    value: f64,
+    by: &'static str,
+}
+
+/// A promise about Wink's cost in one row.
+struct Target {
+    row: Row,
+    bound: Bound,
+}
+
+enum Bound {
+    /// At most so many times what the subject costs.
+    Times(f64, Subject, &'static str),
+    /// At most so many nanoseconds.
+    Nanoseconds(f64),
+}
+
+/// The plain call is "the floor" of every target, also of `call/write`: its own floor, which writes too, is
+/// dearer and would be the easier promise. That `policy/history` is flat shows in its size: it is asked of a long
+/// history, which nobody walks in fifty nanoseconds.
+const TARGETS: [Target; 7] = [
+    Target { row: Row::CallEmpty, bound: Bound::Times(2.0, (Contender::Floor, Row::CallEmpty), "the floor") },
+    Target {
+        row: Row::CallEmpty,
+        bound: Bound::Times(1.0, (Contender::Rmcp, Row::CallEmpty), "rmcp's router"),
+    },
+    Target {
+        row: Row::CallEmpty,
+        bound: Bound::Times(0.5, (Contender::Rig, Row::CallEmpty), "rig's tool set"),
+    },
+    Target { row: Row::CallWrite, bound: Bound::Times(3.0, (Contender::Floor, Row::CallEmpty), "the floor") },
+    Target {
+        row: Row::CallLarge,
+        bound: Bound::Times(1.75, (Contender::Wink, Row::CallWrite), "call/write"),
+    },
+    Target { row: Row::CallFail, bound: Bound::Times(1.3, (Contender::Wink, Row::CallWrite), "call/write") },
+    Target { row: Row::PolicyHistory, bound: Bound::Nanoseconds(50.0) },
+];
+
+impl Target {
+    fn limit(&self) -> f64 {
+        match self.bound {
+            Bound::Times(limit, ..) | Bound::Nanoseconds(limit) => limit,
+        }
+    }
+
+    fn promise(&self) -> String {
+        match self.bound {
+            Bound::Times(limit, _, whom) => format!("≤ {limit} × {whom}"),
+            Bound::Nanoseconds(limit) => format!("≤ {limit} ns"),
+        }
+    }
+
+    fn read(&self, report: &Report) -> Option<Reading> {
+        match self.bound {
+            Bound::Times(_, to, _) => report.ratio((Contender::Wink, self.row), to),
+            Bound::Nanoseconds(_) => {
+                let figures = report.figures(Contender::Wink, self.row)?;
+                Some(Reading { value: figures.ns?, by: "ns" })
+            }
+        }
+    }
+}
+
+impl Display for Report {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:<15} {:<6} {:>13} {:>10} {:>8}", "row", "who", "instructions", "ns", "× floor")?;
+        for (row, contenders) in &self.rows {
+            for (contender, figures) in contenders {
+                let instructions = figures.instructions.map(|count| count.to_string());
+                let ns = figures.ns.map(|ns| format!("{ns:.1}"));
+                let floor = self.ratio((*contender, *row), (Contender::Floor, *row));
+                let floor = floor.map(|reading| format!("{:.2}", reading.value));
+                let [instructions, ns, floor] =
+                    [instructions, ns, floor].map(|cell| cell.unwrap_or_else(|| "-".to_owned()));
+                let (row, who) = (row.name(), contender.name());
+                writeln!(f, "{row:<15} {who:<6} {instructions:>13} {ns:>10} {floor:>8}")?;
+            }
+        }
+        writeln!(f)?;
+        writeln!(f, "{:<15} {:<24} {:>20} verdict", "row", "target for wink", "measured")?;
+        for target in TARGETS.iter().filter(|target| self.rows.iter().any(|(row, _)| *row == target.row)) {
+            let (measured, verdict) = match target.read(self) {
+                Some(Reading { value, by }) => {
+                    let verdict = if value <= target.limit() { "met" } else { "missed" };
+                    (format!("{value:.2} ({by})"), verdict)
+                }
+                None => ("-".to_owned(), "not measured"),
+            };
+            writeln!(f, "{:<15} {:<24} {measured:>20} {verdict}", target.row.name(), target.promise())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,69 @@
+use super::*;
+
+fn figures(instructions: Option<u64>, ns: f64) -> Figures {
+    Figures { instructions, ns: Some(ns) }
+}
+
+#[test]
+fn the_json_has_wink_in_every_row_and_peers_where_they_apply() {
+    let mut report = Report::default();
+    report.add(
+        Row::CallEmpty,
+        vec![
+            (Contender::Wink, figures(Some(12_000), 800.04)),
+            (Contender::Floor, figures(Some(6_938), 468.0)),
+        ],
+    );
+    report.add(Row::PolicyHistory, vec![(Contender::Floor, figures(None, 12.26))]);
+    let expected = json!({ "rows": [
+        {
+            "name": "call/empty",
+            "wink": { "instructions": 12_000, "ns": 800.0 },
+            "floor": { "instructions": 6_938, "ns": 468.0 },
+        },
+        {
+            "name": "policy/history",
+            "wink": { "instructions": null, "ns": null },
+            "floor": { "instructions": null, "ns": 12.3 },
+        },
+    ] });
+    assert_eq!(report.to_json(), expected);
+}
+
+#[test]
+fn the_table_judges_by_instructions_and_falls_back_to_time() {
+    let mut report = Report::default();
+    report.add(
+        Row::CallEmpty,
+        vec![
+            (Contender::Wink, figures(Some(15_000), 100.0)),
+            (Contender::Floor, figures(Some(10_000), 100.0)),
+            (Contender::Rmcp, figures(Some(14_000), 100.0)),
+            (Contender::Rig, figures(None, 400.0)),
+        ],
+    );
+    let expected = "\
+row             who     instructions         ns  × floor
+call/empty      wink           15000      100.0     1.50
+call/empty      floor          10000      100.0     1.00
+call/empty      rmcp           14000      100.0     1.40
+call/empty      rig                -      400.0     4.00
+
+row             target for wink                      measured verdict
+call/empty      ≤ 2 × the floor           1.50 (instructions) met
+call/empty      ≤ 1 × rmcp's router       1.07 (instructions) missed
+call/empty      ≤ 0.5 × rig's tool set              0.25 (ns) met
+";
+    assert_eq!(report.to_string(), expected);
+}
+
+#[test]
+fn a_target_without_figures_is_not_met() {
+    let mut report = Report::default();
+    report.add(Row::PolicyHistory, vec![]);
+    let table = report.to_string();
+    assert_eq!(
+        table.lines().last(),
+        Some("policy/history  ≤ 50 ns                                     - not measured")
+    );
+}
