@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::fork::{Action, Fork};
 use super::reducer::{Registry, type_of};
-use super::root::{CallStat, PolicyCell, Root};
+use super::root::{CallStat, Root};
 use super::slice::{Change, Item, SliceDef, SliceKind};
 use crate::store::Record;
 
@@ -145,7 +145,8 @@ pub(crate) fn apply_own(root: &mut Root, record: &Record, version: u64) -> Resul
             StoredPolicy::Set { policy, item, value } => {
                 let mut cell = root.policy(&policy);
                 cell.set(item, value.map(Arc::new));
-                root.set_policy(policy, PolicyCell { version, ..cell });
+                cell.version = version;
+                root.set_policy(policy, cell);
             }
             StoredPolicy::Reset => root.clear_policies(),
         },
