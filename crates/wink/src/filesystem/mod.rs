@@ -1,1 +1,132 @@
-//! (room: filesystem)
+//! The workspace: one object-safe asynchronous trait, the types it speaks in, and the in-memory
+//! implementation.
+//!
+//! A path is an [`FsPath`] and nothing else: it is normalised once, in [`FsPath::parse`], so no
+//! implementation ever sees `..`, and two spellings of one path are one value. A call works on a
+//! [`fork`](Filesystem::fork); commit [merges](Filesystem::merge) it, rollback forgets it.
+//!
+//! Nothing here decides who may write what (policies do) or when a fork is merged (transactions do).
+
+mod error;
+mod ext;
+mod limits;
+mod path;
+mod snapshot;
+mod types;
+
+use std::any::Any;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::BoxFuture;
+
+pub use error::{FsError, FsErrorKind};
+pub use ext::FilesystemExt;
+pub use limits::FsLimits;
+pub use path::FsPath;
+pub use snapshot::{FsSnapshot, MergeReceipt, SnapshotData};
+pub use types::{
+    BytesRead, DeleteMode, DirEntry, Edit, EditReceipt, EntryKind, FileVersion, GrepMatch, GrepOutcome,
+    GrepQuery, InvalidFileVersion, Metadata, MkdirOptions, ReadWindow, TextRead, WriteMode, WriteOptions,
+    WriteReceipt,
+};
+
+/// What a filesystem operation gives back.
+pub type FsResult<T> = Result<T, FsError>;
+
+/// The files of a workspace.
+///
+/// Every operation applies fully or not at all, and is safe to use from several threads: concurrent edits of
+/// one file lose nothing. Implementations prove themselves with
+/// [`filesystem_contract`](crate::testing::filesystem_contract). For `&str` paths see [`FilesystemExt`].
+pub trait Filesystem: Send + Sync + 'static {
+    /// The limits that paths, writes and searches are held to.
+    fn limits(&self) -> &FsLimits;
+
+    /// Whether every mutation is refused.
+    fn is_read_only(&self) -> bool;
+
+    /// Reads lines of a text file, byte for byte: line endings are part of the lines.
+    fn read<'a>(&'a self, path: &'a FsPath, window: ReadWindow) -> BoxFuture<'a, FsResult<TextRead>>;
+
+    /// Reads a whole file, whatever it contains.
+    fn read_bytes<'a>(&'a self, path: &'a FsPath) -> BoxFuture<'a, FsResult<BytesRead>>;
+
+    /// Writes a file.
+    fn write<'a>(
+        &'a self,
+        path: &'a FsPath,
+        content: &'a [u8],
+        options: WriteOptions,
+    ) -> BoxFuture<'a, FsResult<WriteReceipt>>;
+
+    /// Replaces an exact text in a file, leaving every other byte as it is.
+    fn edit<'a>(&'a self, path: &'a FsPath, edit: &'a Edit) -> BoxFuture<'a, FsResult<EditReceipt>>;
+
+    /// Deletes a file or a directory. The root cannot be deleted.
+    fn delete<'a>(&'a self, path: &'a FsPath, mode: DeleteMode) -> BoxFuture<'a, FsResult<()>>;
+
+    /// Creates a directory.
+    fn mkdir<'a>(&'a self, path: &'a FsPath, options: MkdirOptions) -> BoxFuture<'a, FsResult<()>>;
+
+    /// Moves a file or directory. The target must not exist and its parent must.
+    fn rename<'a>(&'a self, from: &'a FsPath, to: &'a FsPath) -> BoxFuture<'a, FsResult<()>>;
+
+    /// What is known about a path.
+    fn stat<'a>(&'a self, path: &'a FsPath) -> BoxFuture<'a, FsResult<Metadata>>;
+
+    /// Whether there is something at a path. What cannot be reached does not exist.
+    fn exists<'a>(&'a self, path: &'a FsPath) -> BoxFuture<'a, FsResult<bool>> {
+        Box::pin(async move {
+            match self.stat(path).await {
+                Ok(_) => Ok(true),
+                Err(error) => match error.kind() {
+                    FsErrorKind::NotFound | FsErrorKind::NotDirectory | FsErrorKind::Outside => Ok(false),
+                    _ => Err(error),
+                },
+            }
+        })
+    }
+
+    /// The entries of a directory, sorted by name.
+    fn list<'a>(&'a self, dir: &'a FsPath) -> BoxFuture<'a, FsResult<Vec<DirEntry>>>;
+
+    /// Files and directories below `base` whose path relative to it matches `pattern`, sorted by path.
+    ///
+    /// `*` does not cross `/`; `**` stands for zero or more directories.
+    fn glob<'a>(&'a self, base: &'a FsPath, pattern: &'a str) -> BoxFuture<'a, FsResult<Vec<DirEntry>>>;
+
+    /// Lines of text files at or below `base` that match a regular expression, sorted by path, then line.
+    fn grep<'a>(&'a self, base: &'a FsPath, query: &'a GrepQuery) -> BoxFuture<'a, FsResult<GrepOutcome>>;
+
+    /// A private copy to work on, at constant cost. What is done to it reaches this filesystem only through
+    /// [`Filesystem::merge`].
+    fn fork(&self) -> FsResult<Arc<dyn Filesystem>>;
+
+    /// Takes over what `fork`, which must come from [`Filesystem::fork`] of this very filesystem, changed.
+    ///
+    /// A path that changed here as well since the fork was made is a [`FsError::Conflict`], and then nothing
+    /// is taken over. Directories that both sides made are not a conflict.
+    fn merge(&self, fork: &dyn Filesystem) -> FsResult<MergeReceipt>;
+
+    /// Puts everything back as it was before a merge. An error, and no change, if this filesystem was changed
+    /// after the merge.
+    fn unmerge(&self, receipt: MergeReceipt) -> FsResult<()>;
+
+    /// What a fork changed since it was made (created, removed or rewritten), sorted. Empty for a filesystem that
+    /// is not a fork.
+    fn changes(&self) -> Vec<FsPath>;
+
+    /// Marks the present state, at constant cost.
+    fn snapshot(&self) -> FsResult<FsSnapshot>;
+
+    /// Goes to the state that `snapshot` marks. Any snapshot may be restored, in any order, any number of times.
+    fn restore(&self, snapshot: &FsSnapshot) -> FsResult<()>;
+
+    /// Reads back what [`FsSnapshot::to_json`] wrote. Changes nothing.
+    fn decode_snapshot(&self, json: &Value) -> FsResult<FsSnapshot>;
+
+    /// For downcasting, as [`Filesystem::merge`] must.
+    fn as_any(&self) -> &dyn Any;
+}

@@ -1,1 +1,4 @@
 //! (room: tool)
+
+pub mod schema;
+pub mod secret;

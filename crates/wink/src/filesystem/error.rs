@@ -1,0 +1,261 @@
+//! What can go wrong, in words that say what to do next.
+
+use super::path::FsPath;
+
+/// Why a filesystem operation was refused. Nothing was changed when one is returned.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FsError {
+    /// There is nothing at the path.
+    #[error("'{path}' does not exist")]
+    NotFound {
+        /// What was looked for; a missing parent directory is named itself.
+        path: FsPath,
+    },
+    /// There is something at the path already.
+    #[error("'{path}' already exists")]
+    Exists {
+        /// The path.
+        path: FsPath,
+    },
+    /// A directory is where a file was expected.
+    #[error("'{path}' is a directory; a file was expected")]
+    IsDirectory {
+        /// The directory.
+        path: FsPath,
+    },
+    /// A file is where a directory was expected.
+    #[error("'{path}' is a file; a directory was expected")]
+    NotDirectory {
+        /// The file.
+        path: FsPath,
+    },
+    /// A directory with entries was to be deleted without its contents.
+    #[error("directory '{path}' is not empty; delete it recursively to remove everything in it")]
+    NotEmpty {
+        /// The directory.
+        path: FsPath,
+    },
+    /// The filesystem takes no changes.
+    #[error("the filesystem is read-only; nothing can be changed")]
+    ReadOnly,
+    /// The path leads out of the root.
+    #[error("'{path}' leads outside the workspace; paths are relative to its root")]
+    Outside {
+        /// The path as given.
+        path: String,
+    },
+    /// The path can name nothing.
+    #[error("'{path}' is not a path: it contains a NUL character")]
+    InvalidPath {
+        /// The path as given.
+        path: String,
+    },
+    /// Too many segments.
+    #[error("'{path}' has {depth} segments; at most {max} are allowed")]
+    TooDeep {
+        /// The path.
+        path: String,
+        /// Its segments.
+        depth: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// A segment has too many characters.
+    #[error("path segment '{segment}' has {chars} characters; at most {max} are allowed")]
+    SegmentTooLong {
+        /// The segment.
+        segment: String,
+        /// Its characters.
+        chars: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// More bytes than one write may have.
+    #[error("writing {bytes} bytes to '{path}' exceeds the limit of {max}; split the content")]
+    TooLarge {
+        /// The file.
+        path: FsPath,
+        /// What would have been written.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// A file that is not text was read or edited as text.
+    #[error("'{path}' is a binary file, not UTF-8 text; read it as bytes")]
+    Binary {
+        /// The file.
+        path: FsPath,
+    },
+    /// A glob or regular expression that cannot be used.
+    #[error("invalid pattern '{pattern}': {reason}")]
+    InvalidPattern {
+        /// The pattern as given.
+        pattern: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The text to be replaced does not occur.
+    #[error("the text to replace does not occur in '{path}'; {hint}")]
+    NoMatch {
+        /// The file.
+        path: FsPath,
+        /// What to look at.
+        hint: &'static str,
+    },
+    /// The text to be replaced occurs more than once.
+    #[error(
+        "the text to replace occurs {count} times in '{path}'; give more of its surroundings, or replace all"
+    )]
+    AmbiguousMatch {
+        /// The file.
+        path: FsPath,
+        /// How often it occurs.
+        count: usize,
+    },
+    /// The text to be replaced is empty.
+    #[error("the text to replace in '{path}' is empty; give the exact text to be replaced")]
+    EmptyOld {
+        /// The file.
+        path: FsPath,
+    },
+    /// The root cannot be deleted or moved.
+    #[error("the root of the workspace cannot be deleted or moved")]
+    RootProtected,
+    /// A directory was to be moved below itself.
+    #[error("'{from}' cannot be moved to '{to}', which is inside it")]
+    IntoItself {
+        /// What was to be moved.
+        from: FsPath,
+        /// Where to.
+        to: FsPath,
+    },
+    /// Both sides of a merge changed the same paths.
+    #[error("changed by somebody else meanwhile: {}; nothing was applied, look again and retry", listed(.paths))]
+    Conflict {
+        /// The paths, sorted.
+        paths: Vec<FsPath>,
+    },
+    /// The filesystem was changed after the merge that was to be undone.
+    #[error("the filesystem was changed after this merge, so the merge can no longer be taken back")]
+    Moved,
+    /// A fork, receipt or snapshot of another filesystem.
+    #[error("this {what} comes from another filesystem")]
+    Foreign {
+        /// What was handed in.
+        what: &'static str,
+    },
+    /// A serialised snapshot of a format that is not known here.
+    #[error("snapshot format {found} is not supported; {supported} is")]
+    SnapshotVersion {
+        /// The format found.
+        found: String,
+        /// The format that can be read.
+        supported: u32,
+    },
+    /// A serialised snapshot that cannot be read.
+    #[error("malformed filesystem snapshot: {reason}")]
+    SnapshotMalformed {
+        /// What is wrong, and where.
+        reason: String,
+    },
+    /// The implementation cannot do this.
+    #[error("{operation} is not supported by this filesystem")]
+    Unsupported {
+        /// What was asked for.
+        operation: &'static str,
+    },
+    /// The operating system refused.
+    #[error("'{path}': {message}")]
+    Io {
+        /// The path.
+        path: FsPath,
+        /// The kind of failure.
+        kind: std::io::ErrorKind,
+        /// The system's words.
+        message: String,
+    },
+}
+
+/// The kinds of [`FsError`], without what they carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "each is documented at the error of the same name")]
+pub enum FsErrorKind {
+    NotFound,
+    Exists,
+    IsDirectory,
+    NotDirectory,
+    NotEmpty,
+    ReadOnly,
+    Outside,
+    InvalidPath,
+    TooDeep,
+    SegmentTooLong,
+    TooLarge,
+    Binary,
+    InvalidPattern,
+    NoMatch,
+    AmbiguousMatch,
+    EmptyOld,
+    RootProtected,
+    IntoItself,
+    Conflict,
+    Moved,
+    Foreign,
+    SnapshotVersion,
+    SnapshotMalformed,
+    Unsupported,
+    Io,
+}
+
+impl FsError {
+    /// Which kind of error this is.
+    pub fn kind(&self) -> FsErrorKind {
+        match self {
+            Self::NotFound { .. } => FsErrorKind::NotFound,
+            Self::Exists { .. } => FsErrorKind::Exists,
+            Self::IsDirectory { .. } => FsErrorKind::IsDirectory,
+            Self::NotDirectory { .. } => FsErrorKind::NotDirectory,
+            Self::NotEmpty { .. } => FsErrorKind::NotEmpty,
+            Self::ReadOnly => FsErrorKind::ReadOnly,
+            Self::Outside { .. } => FsErrorKind::Outside,
+            Self::InvalidPath { .. } => FsErrorKind::InvalidPath,
+            Self::TooDeep { .. } => FsErrorKind::TooDeep,
+            Self::SegmentTooLong { .. } => FsErrorKind::SegmentTooLong,
+            Self::TooLarge { .. } => FsErrorKind::TooLarge,
+            Self::Binary { .. } => FsErrorKind::Binary,
+            Self::InvalidPattern { .. } => FsErrorKind::InvalidPattern,
+            Self::NoMatch { .. } => FsErrorKind::NoMatch,
+            Self::AmbiguousMatch { .. } => FsErrorKind::AmbiguousMatch,
+            Self::EmptyOld { .. } => FsErrorKind::EmptyOld,
+            Self::RootProtected => FsErrorKind::RootProtected,
+            Self::IntoItself { .. } => FsErrorKind::IntoItself,
+            Self::Conflict { .. } => FsErrorKind::Conflict,
+            Self::Moved => FsErrorKind::Moved,
+            Self::Foreign { .. } => FsErrorKind::Foreign,
+            Self::SnapshotVersion { .. } => FsErrorKind::SnapshotVersion,
+            Self::SnapshotMalformed { .. } => FsErrorKind::SnapshotMalformed,
+            Self::Unsupported { .. } => FsErrorKind::Unsupported,
+            Self::Io { .. } => FsErrorKind::Io,
+        }
+    }
+}
+
+/// What a caller sent, short enough to be shown to it again.
+pub(super) fn shown(text: &str) -> String {
+    const MAX: usize = 200;
+    match text.char_indices().nth(MAX) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+    }
+}
+
+fn listed(paths: &[FsPath]) -> String {
+    const MAX: usize = 10;
+    let mut text = paths.iter().take(MAX).map(FsPath::to_string).collect::<Vec<_>>().join(", ");
+    if paths.len() > MAX {
+        text.push_str(&format!(" and {} more", paths.len() - MAX));
+    }
+    text
+}

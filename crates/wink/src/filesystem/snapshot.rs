@@ -1,0 +1,64 @@
+//! Opaque marks: what an implementation hands out to come back to a state later.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+/// What an implementation keeps in an [`FsSnapshot`].
+pub trait SnapshotData: Any + Send + Sync {
+    /// The snapshot as JSON, from which [`Filesystem::decode_snapshot`](super::Filesystem::decode_snapshot)
+    /// makes it again.
+    fn to_json(&self) -> Value;
+}
+
+/// A marked state of a filesystem. Cloning does not copy.
+#[derive(Clone)]
+pub struct FsSnapshot(Arc<dyn SnapshotData>);
+
+impl FsSnapshot {
+    /// Wraps what an implementation keeps.
+    pub fn new(data: impl SnapshotData) -> Self {
+        Self(Arc::new(data))
+    }
+
+    /// What [`FsSnapshot::new`] wrapped, if it is a `T`.
+    pub fn downcast_ref<T: SnapshotData>(&self) -> Option<&T> {
+        let data: &dyn Any = &*self.0;
+        data.downcast_ref()
+    }
+
+    /// The whole state as JSON: contents, modes and times. Costs as much as there are files.
+    pub fn to_json(&self) -> Value {
+        self.0.to_json()
+    }
+}
+
+impl fmt::Debug for FsSnapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FsSnapshot")
+    }
+}
+
+/// What is needed to take a merge back.
+#[must_use = "keep it until the commit went through: it is the only way back"]
+pub struct MergeReceipt(Box<dyn Any + Send + Sync>);
+
+impl MergeReceipt {
+    /// Wraps what an implementation needs.
+    pub fn new<T: Any + Send + Sync>(data: T) -> Self {
+        Self(Box::new(data))
+    }
+
+    /// What [`MergeReceipt::new`] wrapped, if it is a `T`.
+    pub fn downcast<T: Any>(self) -> Option<T> {
+        self.0.downcast().ok().map(|data| *data)
+    }
+}
+
+impl fmt::Debug for MergeReceipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MergeReceipt")
+    }
+}
