@@ -1,0 +1,150 @@
+//! Footprints: what a call reads and writes. Calls whose footprints are disjoint may overlap in time, so what a
+//! footprint does not name cannot be touched.
+
+use std::any::{TypeId, type_name};
+use std::sync::Arc;
+
+use crate::filesystem::{FsLimits, FsPath};
+use crate::session::SliceType;
+
+/// Something that a call can touch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Area {
+    Slice(TypeId, &'static str),
+    /// A path and everything below it.
+    Path(FsPath),
+    Resource(TypeId, &'static str),
+    /// One item of a policy's state.
+    PolicyItem(Arc<str>, Arc<str>),
+    History,
+    /// The world outside, which no rollback reaches.
+    Outside,
+    Everything,
+}
+
+impl Area {
+    fn overlaps(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Everything, _) | (_, Self::Everything) => true,
+            (Self::Path(a), Self::Path(b)) => within(a, b) || within(b, a),
+            (a, b) => a == b,
+        }
+    }
+}
+
+/// Whether `path` is `base` or below it.
+fn within(path: &FsPath, base: &FsPath) -> bool {
+    let (path, base) = (path.as_str(), base.as_str());
+    base.is_empty() || path.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Whether something is looked at or changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Looked at.
+    Read,
+    /// Changed.
+    Write,
+}
+
+/// What one call reads and writes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[must_use = "a footprint is declared on a tool"]
+pub struct Footprint {
+    reads: Vec<Area>,
+    writes: Vec<Area>,
+}
+
+impl Footprint {
+    /// A call that touches nothing but its parameters.
+    pub fn nothing() -> Self {
+        Self::default()
+    }
+
+    /// A call that may touch anything, and so overlaps with nothing.
+    pub fn everything() -> Self {
+        Self { reads: Vec::new(), writes: vec![Area::Everything] }
+    }
+
+    /// Reads the slice of `T`.
+    pub fn read_slice<T: SliceType>(self) -> Self {
+        self.reading(Area::Slice(TypeId::of::<T>(), T::NAME))
+    }
+
+    /// Changes the slice of `T`.
+    pub fn write_slice<T: SliceType>(self) -> Self {
+        self.writing(Area::Slice(TypeId::of::<T>(), T::NAME))
+    }
+
+    /// Reads a path and what is below it.
+    pub fn read_path(self, path: &str) -> Self {
+        let area = path_area(path);
+        self.reading(area)
+    }
+
+    /// Changes a path or what is below it.
+    pub fn write_path(self, path: &str) -> Self {
+        let area = path_area(path);
+        self.writing(area)
+    }
+
+    /// Uses a resource in a way that others notice.
+    pub fn use_resource<T: ?Sized + 'static>(self) -> Self {
+        self.writing(Area::Resource(TypeId::of::<T>(), type_name::<T>()))
+    }
+
+    /// Uses a resource that others may use at the same time.
+    pub fn share_resource<T: ?Sized + 'static>(self) -> Self {
+        self.reading(Area::Resource(TypeId::of::<T>(), type_name::<T>()))
+    }
+
+    /// Asks which calls succeeded before.
+    pub fn read_history(self) -> Self {
+        self.reading(Area::History)
+    }
+
+    /// Has effects that no rollback reaches, so its place in the order counts.
+    pub fn outside(self) -> Self {
+        self.writing(Area::Outside)
+    }
+
+    pub(crate) fn reading(mut self, area: Area) -> Self {
+        self.reads.push(area);
+        self
+    }
+
+    pub(crate) fn writing(mut self, area: Area) -> Self {
+        self.writes.push(area);
+        self
+    }
+
+    /// Both footprints as one.
+    pub fn and(mut self, other: Self) -> Self {
+        self.reads.extend(other.reads);
+        self.writes.extend(other.writes);
+        self
+    }
+
+    /// Whether calls with these footprints can overlap and nobody can tell.
+    pub fn is_disjoint(&self, other: &Self) -> bool {
+        let clash = |writes: &[Area], other: &Self| {
+            writes.iter().any(|area| other.reads.iter().chain(&other.writes).any(|theirs| area.overlaps(theirs)))
+        };
+        !clash(&self.writes, other) && !clash(&other.writes, self)
+    }
+
+    pub(crate) fn allows(&self, access: Access, wanted: &Area) -> bool {
+        let covers = |declared: &Area| match (declared, wanted) {
+            (Area::Everything, _) => true,
+            (Area::Path(base), Area::Path(path)) => within(path, base),
+            (declared, wanted) => declared == wanted,
+        };
+        // What may be changed may be looked at.
+        self.writes.iter().any(covers) || (access == Access::Read && self.reads.iter().any(covers))
+    }
+}
+
+fn path_area(path: &str) -> Area {
+    // A path that is no path cannot be touched; whatever it meant, the call must not overlap with anything.
+    FsPath::parse(path, &FsLimits::default()).map_or(Area::Everything, Area::Path)
+}

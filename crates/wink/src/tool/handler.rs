@@ -1,0 +1,123 @@
+//! The one shape of a handler: `(params, &mut context)`, asynchronous or blocking.
+
+use std::future::Future;
+
+use super::context::{CallContext, ReadContext, ToolContext};
+use super::result::IntoToolResult;
+
+/// Something that can handle calls of a tool: a plain `async fn`, or a type of yours with state.
+///
+/// ```
+/// use wink::prelude::*;
+///
+/// async fn shout(text: Text, _cx: &mut ToolContext) -> ToolResult<String> {
+///     ToolResult::value(text.text.to_uppercase())
+/// }
+/// # #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+/// # struct Text { text: String }
+/// let tool = Tool::new("shout", "Say it louder.", shout);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a tool handler",
+    label = "expected `async fn(params, &mut ToolContext) -> Result<ToolResult<R>, ToolError>`",
+    note = "a handler takes exactly two arguments: its parameters by value, and `&mut ToolContext` (or `&mut ReadContext` for a read-only tool)",
+    note = "it returns `ToolResult<R>` or `Result<ToolResult<R>, ToolError>`, and its future must be `Send`",
+    note = "closures cannot borrow the context across an await: write an `async fn`, and take dependencies from `cx.resource::<T>()`"
+)]
+pub trait Handler<C, P, R>: Send + Sync + 'static {
+    /// Handles one call.
+    fn call<'a>(&'a self, params: P, cx: &'a mut C) -> impl Future<Output: IntoToolResult<R>> + Send + 'a;
+}
+
+impl<F, C, P, R> Handler<C, P, R> for F
+where
+    C: 'static,
+    F: for<'a> AsyncHandlerFn<'a, C, P, R> + Send + Sync + 'static,
+{
+    fn call<'a>(&'a self, params: P, cx: &'a mut C) -> impl Future<Output: IntoToolResult<R>> + Send + 'a {
+        AsyncHandlerFn::call_fn(self, params, cx)
+    }
+}
+
+/// A function that borrows its context for as long as its future lives. Implemented for every fitting function;
+/// one lifetime, so that the compiler can infer `P` and `R`.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a tool handler",
+    label = "expected `async fn(params, &mut ToolContext) -> Result<ToolResult<R>, ToolError>`",
+    note = "a handler takes exactly two arguments: its parameters by value, and `&mut ToolContext` (or `&mut ReadContext` for a read-only tool)",
+    note = "it returns `ToolResult<R>` or `Result<ToolResult<R>, ToolError>`, and its future must be `Send`",
+    note = "closures cannot borrow the context across an await: write an `async fn`, and take dependencies from `cx.resource::<T>()`"
+)]
+pub trait AsyncHandlerFn<'a, C: 'a, P, R> {
+    type Future: Future<Output: IntoToolResult<R>> + Send + 'a;
+    fn call_fn(&self, params: P, cx: &'a mut C) -> Self::Future;
+}
+
+impl<'a, F, Fut, C, P, R> AsyncHandlerFn<'a, C, P, R> for F
+where
+    C: 'a,
+    F: Fn(P, &'a mut C) -> Fut,
+    Fut: Future<Output: IntoToolResult<R>> + Send + 'a,
+{
+    type Future = Fut;
+
+    fn call_fn(&self, params: P, cx: &'a mut C) -> Fut {
+        self(params, cx)
+    }
+}
+
+/// A handler that blocks its thread: `fn(params, &mut ToolContext) -> Result<ToolResult<R>, ToolError>`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a blocking tool handler",
+    label = "expected `fn(params, &mut ToolContext) -> Result<ToolResult<R>, ToolError>`",
+    note = "an `async fn` goes to `Tool::new`"
+)]
+pub trait BlockingHandler<C, P, R>: Send + Sync + 'static {
+    /// What it returns.
+    type Output: IntoToolResult<R>;
+    /// Handles one call.
+    fn call(&self, params: P, cx: &mut C) -> Self::Output;
+}
+
+impl<F, O, C, P, R> BlockingHandler<C, P, R> for F
+where
+    F: Fn(P, &mut C) -> O + Send + Sync + 'static,
+    O: IntoToolResult<R>,
+{
+    type Output = O;
+
+    fn call(&self, params: P, cx: &mut C) -> O {
+        self(params, cx)
+    }
+}
+
+/// The context types that a handler can ask for.
+pub trait ContextKind: Send + 'static + sealed::Sealed {
+    /// Whether a tool that asks for this is read-only.
+    const READ_ONLY: bool;
+    #[doc(hidden)]
+    fn wrap(context: CallContext) -> Self;
+}
+
+impl ContextKind for ToolContext {
+    const READ_ONLY: bool = false;
+
+    fn wrap(context: CallContext) -> Self {
+        Self::new(context)
+    }
+}
+
+impl ContextKind for ReadContext {
+    const READ_ONLY: bool = true;
+
+    fn wrap(context: CallContext) -> Self {
+        Self::new(context)
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::ToolContext {}
+    impl Sealed for super::ReadContext {}
+}
