@@ -46,8 +46,14 @@ struct Args {
     json: bool,
 }
 
-fn main() -> Result<ExitCode, Box<dyn Error>> {
-    let args = Args::parse();
+fn main() -> ExitCode {
+    run(&Args::parse()).unwrap_or_else(|error| {
+        eprintln!("error: {error}");
+        ExitCode::FAILURE
+    })
+}
+
+fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     let tasks = trace::load(&args.data)?;
     let initial = Arc::new(Initial::load(&args.data)?);
     let after_fault = if args.no_rollback { AfterFault::Kept } else { AfterFault::RolledBack };

@@ -75,7 +75,12 @@ pub(crate) fn round2(value: f64) -> f64 {
 /// Writes a float with the shortest digits that read back, always with a fraction or an exponent.
 pub(crate) fn float_text(value: f64) -> String {
     let text = format!("{value:?}");
-    let Some((digits, exponent)) = text.split_once('e') else { return text };
-    let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |exponent| ('-', exponent));
-    format!("{digits}e{sign}{exponent:0>2}")
+    if let Some((digits, exponent)) = text.split_once('e') {
+        let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |exponent| ('-', exponent));
+        return format!("{digits}e{sign}{exponent:0>2}");
+    }
+    // Where two such texts are equally near, the even digit is meant; the standard library takes the upper one.
+    let decimals = text.split_once('.').map_or(0, |(_, fraction)| fraction.len());
+    let even = format!("{value:.decimals$}");
+    if even.parse() == Ok(value) { even } else { text }
 }

@@ -2,6 +2,9 @@
 //!
 //! Integers are exact up to 38 digits (`i128`); beyond that the answer is an error, never a rounded one.
 
+#[cfg(test)]
+mod tests;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
