@@ -1,12 +1,16 @@
 //! Limits: the injected clock, deadlines, budgets and heartbeats.
 //!
 //! Nothing in the crate reads a clock but through [`Clock`], so every timing rule can be tested without
-//! waiting.
+//! waiting. The limits only measure and refuse; stopping what exceeds them is the executor's business.
 
+mod budget;
 mod clock;
+mod deadline;
+mod heartbeat;
 
+pub use budget::{
+    Budget, BudgetDimension, BudgetExceededError, BudgetLimits, BudgetTracker, InvalidBudget, TokenUsage,
+};
 pub use clock::{Clock, SystemClock};
-
-/// Tokens (stand-in until the limits room lands).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct TokenUsage {}
+pub use deadline::{Deadline, DeadlineExceededError, InvalidDeadline};
+pub use heartbeat::Heartbeat;

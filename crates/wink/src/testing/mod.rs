@@ -1,1 +1,5 @@
-//! (room: testing)
+//! What users test their tools with.
+
+mod clock;
+
+pub use clock::FakeClock;

@@ -1,0 +1,438 @@
+//! One tool call's view of the resources: its own instances, its own copies of the snapshotable ones, and how
+//! all of that ends.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use super::binding::{AnyBinding, Erased};
+use super::core::{self, Core, Found};
+use super::error::{ResourceError, ResourceErrors};
+use super::resolve::{Access, View};
+use super::slot::{Flight, Instance, Made, Ready, Serial, Slot, close_all, in_order};
+use super::snapshot::{ErasedFork, ErasedSnapshot, Undo};
+use crate::support::lock::lock;
+
+/// The resources of one tool call, held by whoever runs the call.
+///
+/// The call itself works with [`CallScope::handle`]. At the end: [`CallScope::merge`], then whatever else commits,
+/// then [`CallScope::finish`]. Dropping it instead rolls back; what then remains to be closed is left to
+/// [`ResourceContext::drain`](super::ResourceContext::drain).
+#[must_use = "dropping a scope rolls it back"]
+pub struct CallScope {
+    inner: Arc<ScopeInner>,
+}
+
+/// What a call gets its resources from; it fails once the call is over. Cloning it is cheap.
+#[derive(Clone)]
+pub struct CallResources {
+    inner: Arc<ScopeInner>,
+}
+
+/// How a call ended.
+#[derive(Debug)]
+pub enum CallEnd {
+    /// Everything committed: what [`CallScope::merge`] did stays.
+    Committed(MergeUndo),
+    /// Nothing of the call stays.
+    RolledBack,
+}
+
+/// What [`CallScope::merge`] did, until it is settled: given to [`CallScope::finish`] it stays, otherwise it is
+/// undone, at the latest when this is dropped.
+#[must_use = "dropping it undoes the merge"]
+#[derive(Default)]
+pub struct MergeUndo {
+    steps: Vec<Undo>,
+}
+
+impl CallScope {
+    pub(super) fn new(core: &Arc<Core>, parent: Option<&Arc<ScopeInner>>) -> Self {
+        let inner = ScopeInner {
+            core: Arc::clone(core),
+            parent: parent.cloned(),
+            serial: core.next_serial(),
+            over: AtomicBool::new(false),
+            data: Mutex::new(None),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// What the call gets its resources from.
+    #[must_use]
+    pub fn handle(&self) -> CallResources {
+        CallResources { inner: Arc::clone(&self.inner) }
+    }
+
+    /// As [`CallResources::get`].
+    ///
+    /// # Errors
+    /// As [`CallResources::get`].
+    pub async fn get<T: ?Sized + Send + Sync + 'static>(&self) -> Result<Arc<T>, ResourceError> {
+        self.inner.view().get().await
+    }
+
+    /// As [`CallResources::get_optional`].
+    ///
+    /// # Errors
+    /// As [`CallResources::get`].
+    pub async fn get_optional<T: ?Sized + Send + Sync + 'static>(
+        &self,
+    ) -> Result<Option<Arc<T>>, ResourceError> {
+        self.inner.view().get_optional().await
+    }
+
+    /// As [`CallResources::ready`].
+    ///
+    /// # Errors
+    /// As [`CallResources::get`].
+    pub fn ready<T: ?Sized + Send + Sync + 'static>(&self) -> Result<Option<Arc<T>>, ResourceError> {
+        self.inner.view().ready()
+    }
+
+    /// A scope inside this one: it has its own instances, and its copies are copies of this scope's. Merging it
+    /// merges into this scope only. It is closed before this one, at the latest.
+    pub fn tool_scope(&self) -> Self {
+        let nested = Self::new(&self.inner.core, Some(&self.inner));
+        self.inner.adopt(&nested.inner);
+        nested
+    }
+
+    /// Ends the call's access, and brings what it did to its copies into the originals, in order of first use.
+    ///
+    /// Two calls must not merge at the same time, or between one's merge and its end: whoever runs the calls
+    /// sees to that, as for all other state.
+    ///
+    /// # Errors
+    /// When one cannot be merged. Those before it are put back; [`ResourceError::is_restore_failure`] when even
+    /// that failed.
+    pub fn merge(&self) -> Result<MergeUndo, ResourceError> {
+        let mut merged = MergeUndo::default();
+        for (_, fork) in self.inner.seal() {
+            match fork.merge() {
+                Ok(Some(undo)) => merged.steps.push(undo),
+                Ok(None) => {}
+                Err(cause) => {
+                    return Err(match merged.undo() {
+                        Ok(()) => cause,
+                        Err(failures) => ResourceError::NotPutBack { cause: Box::new(cause), failures },
+                    });
+                }
+            }
+        }
+        Ok(merged)
+    }
+
+    /// Ends the call: closes its instances in reverse order of construction. Singletons that were built inside it
+    /// stay if it committed, and go if no other call uses them. The failures of closing are handed back; none
+    /// stops the rest.
+    pub async fn finish(self, end: CallEnd) -> Vec<ResourceError> {
+        let verdict = match end {
+            CallEnd::Committed(mut merged) => {
+                merged.steps.clear();
+                Verdict::Keep
+            }
+            CallEnd::RolledBack => Verdict::Forget,
+        };
+        let mut closing = Vec::new();
+        self.inner.end(verdict, &mut closing);
+        close_all(&self.inner.core, closing).await
+    }
+}
+
+impl Drop for CallScope {
+    fn drop(&mut self) {
+        let mut closing = Vec::new();
+        self.inner.end(Verdict::Forget, &mut closing);
+        self.inner.core.orphan(closing);
+    }
+}
+
+impl fmt::Debug for CallScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallScope").field("over", &self.inner.is_over()).finish_non_exhaustive()
+    }
+}
+
+impl CallResources {
+    /// The resource of type `T`: the call's own instance, or copy, where it has one; built if need be.
+    ///
+    /// # Errors
+    /// When it is not bound, cannot be built or copied, or the call is over.
+    pub async fn get<T: ?Sized + Send + Sync + 'static>(&self) -> Result<Arc<T>, ResourceError> {
+        self.inner.view().get().await
+    }
+
+    /// As [`CallResources::get`]; nothing when `T` is not bound.
+    ///
+    /// # Errors
+    /// As [`CallResources::get`].
+    pub async fn get_optional<T: ?Sized + Send + Sync + 'static>(
+        &self,
+    ) -> Result<Option<Arc<T>>, ResourceError> {
+        self.inner.view().get_optional().await
+    }
+
+    /// The resource if it can be had without waiting: made outside, or built before.
+    ///
+    /// # Errors
+    /// As [`CallResources::get`].
+    pub fn ready<T: ?Sized + Send + Sync + 'static>(&self) -> Result<Option<Arc<T>>, ResourceError> {
+        self.inner.view().ready()
+    }
+}
+
+impl fmt::Debug for CallResources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallResources").field("over", &self.inner.is_over()).finish_non_exhaustive()
+    }
+}
+
+impl MergeUndo {
+    /// Whether nothing was merged: the call changed no resource.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// Takes the merges back, last first.
+    ///
+    /// # Errors
+    /// When some could not be; the others were.
+    pub fn undo(mut self) -> Result<(), ResourceErrors> {
+        ResourceErrors::check(self.take_back())
+    }
+
+    fn take_back(&mut self) -> Vec<ResourceError> {
+        let mut failures = Vec::new();
+        while let Some(undo) = self.steps.pop() {
+            if let Err(failure) = undo() {
+                failures.push(failure);
+            }
+        }
+        failures
+    }
+}
+
+impl Drop for MergeUndo {
+    fn drop(&mut self) {
+        for failure in self.take_back() {
+            tracing::error!(%failure, "a merge that was given up could not be undone");
+        }
+    }
+}
+
+impl fmt::Debug for MergeUndo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MergeUndo").field("steps", &self.steps.len()).finish()
+    }
+}
+
+/// What becomes of the singletons that a call built.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Keep,
+    Forget,
+}
+
+/// A scope as its handles, resolvers and inner scopes share it. Until something is used, it is one allocation.
+pub(super) struct ScopeInner {
+    pub(super) core: Arc<Core>,
+    pub(super) serial: Serial,
+    parent: Option<Arc<ScopeInner>>,
+    /// Set under the lock of `data`; whoever changes `data` looks at it there.
+    over: AtomicBool,
+    data: Mutex<Option<Box<Data>>>,
+}
+
+#[derive(Default)]
+struct Data {
+    slots: Vec<(usize, Slot)>,
+    forks: Vec<(usize, Box<dyn ErasedFork>)>,
+    loose: Vec<Instance>,
+    used: Vec<usize>,
+    nested: Vec<Weak<ScopeInner>>,
+}
+
+impl Data {
+    fn slot(&mut self, at: usize) -> Option<&mut Slot> {
+        self.slots.iter_mut().find_map(|(place, slot)| (*place == at).then_some(slot))
+    }
+}
+
+impl ScopeInner {
+    pub(super) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    pub(super) fn look(&self, at: usize, binding: &AnyBinding) -> Result<Found, ResourceError> {
+        self.with(binding, |data| match data.slot(at) {
+            Some(Slot::Ready(ready)) => Found::Value(Arc::clone(&ready.value), Vec::new()),
+            Some(Slot::Building(flight)) => Found::Building(flight.clone()),
+            Some(Slot::Empty) | None => Found::Empty,
+        })
+    }
+
+    pub(super) fn claim(
+        &self,
+        at: usize,
+        flight: Flight,
+        binding: &AnyBinding,
+    ) -> Result<bool, ResourceError> {
+        self.with(binding, |data| {
+            if data.slot(at).is_none() {
+                data.slots.push((at, Slot::Empty));
+            }
+            core::claim(data.slot(at), flight)
+        })
+    }
+
+    pub(super) fn vacate(&self, at: usize, build: Serial) {
+        if let Some(data) = lock(&self.data).as_mut() {
+            core::vacate(data.slot(at), build);
+        }
+    }
+
+    /// Puts a finished build into its slot; hands it back when the call is over.
+    pub(super) fn publish(&self, at: usize, ready: Ready) -> Result<(), Ready> {
+        let mut data = lock(&self.data);
+        match data.as_mut().and_then(|data| data.slot(at)) {
+            Some(slot) if !self.is_over() => {
+                *slot = Slot::Ready(ready);
+                Ok(())
+            }
+            _ => Err(ready),
+        }
+    }
+
+    /// Looks after prototypes of this call; hands them back when it is over.
+    pub(super) fn keep(&self, made: Made) -> Result<(), Made> {
+        if made.closing.is_empty() {
+            return Ok(());
+        }
+        let mut data = lock(&self.data);
+        if self.is_over() {
+            return Err(made);
+        }
+        data.get_or_insert_default().loose.extend(made.closing);
+        Ok(())
+    }
+
+    /// Notes provisional singletons that this call uses, so that its end decides about them.
+    pub(super) fn note_use(&self, used: &[usize], binding: &AnyBinding) -> Result<(), ResourceError> {
+        let noted = self.with(binding, |data| data.used.extend_from_slice(used));
+        if noted.is_err() {
+            self.core.orphan(self.core.release(used, self.serial));
+        }
+        noted
+    }
+
+    /// This call's copy of a resource, made at the first get.
+    pub(super) fn fork(
+        &self,
+        at: usize,
+        binding: &AnyBinding,
+        operations: &dyn ErasedSnapshot,
+        original: Erased,
+    ) -> Result<Erased, ResourceError> {
+        let known = |data: &mut Data| {
+            let (_, fork) = data.forks.iter().find(|(place, _)| *place == at)?;
+            Some(Arc::clone(fork.value()))
+        };
+        if let Some(value) = self.with(binding, known)? {
+            return Ok(value);
+        }
+        let original = match &self.parent {
+            Some(parent) => parent.fork(at, binding, operations, original)?,
+            None => original,
+        };
+        let fork = operations.fork(binding.name(), &original)?;
+        self.with(binding, |data| {
+            // Another thread of the same call may have been quicker: the call has one copy.
+            known(data).unwrap_or_else(|| {
+                let value = Arc::clone(fork.value());
+                data.forks.push((at, fork));
+                value
+            })
+        })
+    }
+
+    fn view(self: &Arc<Self>) -> View<'_> {
+        View { core: &self.core, scope: Some(self), frame: None, access: Access::Transacted }
+    }
+
+    fn with<R>(&self, binding: &AnyBinding, work: impl FnOnce(&mut Data) -> R) -> Result<R, ResourceError> {
+        let mut data = lock(&self.data);
+        if self.is_over() {
+            return Err(ResourceError::CallOver { name: binding.name().clone() });
+        }
+        Ok(work(data.get_or_insert_default()))
+    }
+
+    fn adopt(&self, nested: &Arc<Self>) {
+        let mut data = lock(&self.data);
+        if self.is_over() {
+            nested.over.store(true, Ordering::Release);
+            return;
+        }
+        let known = &mut data.get_or_insert_default().nested;
+        known.retain(|scope| scope.strong_count() > 0);
+        known.push(Arc::downgrade(nested));
+    }
+
+    /// Ends all access, and hands out the copies. What inner scopes have not merged by now is not part of it.
+    fn seal(&self) -> Vec<(usize, Box<dyn ErasedFork>)> {
+        let (forks, nested) = {
+            let mut data = lock(&self.data);
+            self.over.store(true, Ordering::Release);
+            let Some(data) = data.as_mut() else { return Vec::new() };
+            (std::mem::take(&mut data.forks), data.nested.clone())
+        };
+        for scope in nested.iter().filter_map(Weak::upgrade) {
+            drop(scope.seal());
+        }
+        forks
+    }
+
+    /// Ends the scope and those inside it. What is to be closed is added to `closing`, the first to close last.
+    fn end(&self, verdict: Verdict, closing: &mut Vec<Instance>) {
+        let taken = {
+            let mut data = lock(&self.data);
+            self.over.store(true, Ordering::Release);
+            data.take()
+        };
+        let Some(mut data) = taken else { return };
+        let mut mine = std::mem::take(&mut data.loose);
+        for (_, slot) in &mut data.slots {
+            if let Slot::Ready(ready) = slot {
+                mine.append(&mut ready.made.closing);
+            }
+        }
+        match (verdict, &self.parent) {
+            (Verdict::Forget, _) => mine.extend(self.core.release(&data.used, self.serial)),
+            (Verdict::Keep, None) => self.core.promote(&data.used),
+            (Verdict::Keep, Some(parent)) => {
+                self.core.hand_over(&data.used, self.serial, parent.serial);
+                parent.inherit(&data.used);
+            }
+        }
+        closing.extend(in_order(mine));
+        for scope in data.nested.iter().filter_map(Weak::upgrade) {
+            scope.end(Verdict::Forget, closing);
+        }
+    }
+
+    /// Takes over what a committed inner scope used.
+    fn inherit(&self, used: &[usize]) {
+        if used.is_empty() {
+            return;
+        }
+        let mut data = lock(&self.data);
+        if self.is_over() {
+            drop(data);
+            self.core.orphan(self.core.release(used, self.serial));
+        } else {
+            data.get_or_insert_default().used.extend_from_slice(used);
+        }
+    }
+}

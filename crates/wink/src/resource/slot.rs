@@ -1,0 +1,116 @@
+//! The place of one instance: empty, being built by somebody, or built; and how instances are closed.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::binding::{AnyBinding, Erased, Hook};
+use super::core::Core;
+use super::error::{BoxError, Panicked, ResourceError};
+use super::name::ResourceName;
+use crate::support::future::{CatchPanic, catch};
+
+/// Numbers for builds, scopes and the order of construction.
+pub(super) type Serial = u64;
+
+/// Where one instance lives. Singletons have theirs in the context, call-scoped ones in their scope.
+pub(super) enum Slot {
+    Empty,
+    Building(Flight),
+    Ready(Ready),
+}
+
+/// A build that somebody has under way, and others can wait for.
+#[derive(Clone)]
+pub(super) struct Flight {
+    pub(super) build: Serial,
+    pub(super) done: watch::Receiver<Option<Result<(), ResourceError>>>,
+}
+
+impl Flight {
+    /// Waits for the end of the build. A build that was given up counts as ended: look again.
+    pub(super) async fn end(mut self) -> Result<(), ResourceError> {
+        match self.done.wait_for(Option::is_some).await {
+            Ok(end) => end.clone().unwrap_or(Ok(())),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+/// A built instance.
+pub(super) struct Ready {
+    pub(super) value: Erased,
+    pub(super) made: Made,
+    pub(super) tenure: Tenure,
+}
+
+/// What building an instance left to be looked after.
+#[derive(Default)]
+pub(super) struct Made {
+    /// What must be closed with it: itself and the prototypes made for it, those that have a hook.
+    pub(super) closing: Vec<Instance>,
+    /// The singletons it was given, by their place; they must live as long as it does.
+    pub(super) needs: Vec<usize>,
+}
+
+/// Whether a singleton is there to stay.
+#[derive(PartialEq, Eq)]
+pub(super) enum Tenure {
+    Permanent,
+    /// Built inside a call that has not committed: these calls use it.
+    Provisional(Vec<Serial>),
+}
+
+/// An instance that has to be closed.
+pub(super) struct Instance {
+    pub(super) binding: AnyBinding,
+    pub(super) value: Erased,
+    pub(super) serial: Serial,
+}
+
+impl Instance {
+    /// Closes the instance.
+    pub(super) async fn close(&self) -> Result<(), ResourceError> {
+        let Some(hook) = &self.binding.0.on_close else { return Ok(()) };
+        let name = self.binding.name();
+        run_hook(hook.as_ref(), name, &self.value)
+            .await
+            .map_err(|cause| ResourceError::Close { name: name.clone(), cause: cause.into() })
+    }
+}
+
+/// Runs a hook, containing its panic.
+pub(super) async fn run_hook(hook: &Hook, name: &ResourceName, value: &Erased) -> Result<(), BoxError> {
+    let running = catch(|| hook(name, value)).map_err(Panicked)??;
+    CatchPanic(running).await.map_err(Panicked)?
+}
+
+/// Instances in order of construction.
+pub(super) fn in_order(mut instances: Vec<Instance>) -> Vec<Instance> {
+    instances.sort_by_key(|instance| instance.serial);
+    instances
+}
+
+/// Closes instances, the last first. One that fails does not stop the rest; when this is given up half way, what
+/// is left goes to the context's orphans.
+pub(super) async fn close_all(core: &Arc<Core>, instances: Vec<Instance>) -> Vec<ResourceError> {
+    let mut left = Left { core, instances };
+    let mut failures = Vec::new();
+    while let Some(instance) = left.instances.pop() {
+        if let Err(failure) = instance.close().await {
+            failures.push(failure);
+        }
+    }
+    failures
+}
+
+struct Left<'a> {
+    core: &'a Arc<Core>,
+    instances: Vec<Instance>,
+}
+
+impl Drop for Left<'_> {
+    fn drop(&mut self) {
+        self.core.orphan(std::mem::take(&mut self.instances));
+    }
+}
