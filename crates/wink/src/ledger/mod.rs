@@ -1,1 +1,5 @@
-//! (room: ledger)
+//! The ledger: effects that must not happen twice.
+
+mod config;
+
+pub use config::{IdempotencyConfig, KeyStrategy, LedgerScope, WhenInDoubt};

@@ -4,6 +4,7 @@
 //! waiting. The limits only measure and refuse; stopping what exceeds them is the executor's business.
 
 mod budget;
+mod cancel;
 mod clock;
 mod deadline;
 mod heartbeat;
@@ -11,6 +12,7 @@ mod heartbeat;
 pub use budget::{
     Budget, BudgetDimension, BudgetExceededError, BudgetLimits, BudgetTracker, InvalidBudget, TokenUsage,
 };
+pub use cancel::CancelToken;
 pub use clock::{Clock, SystemClock};
 pub use deadline::{Deadline, DeadlineExceededError, InvalidDeadline};
 pub use heartbeat::Heartbeat;

@@ -1,1 +1,99 @@
-//! (room: policy)
+//! Policies: whether a call may run.
+//!
+//! A policy looks at a call and at the session through a context that only reads, and answers. It never runs
+//! anything. What it wants to remember it writes after a success, inside that call's transaction, under its own
+//! stable key. A policy that fails, panics or does not answer in time has denied.
+
+mod context;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::BoxFuture;
+use crate::resource::BoxError;
+use crate::tool::erased::Params;
+use crate::tool::footprint::Footprint;
+use crate::tool::AnyTool;
+
+pub use context::{PolicyContext, PolicyMemory, ResultView};
+
+/// A policy's answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "a decision that nobody looks at decides nothing"]
+pub enum Decision {
+    /// It may run.
+    Allow,
+    /// It may not; the model is told why.
+    Deny(Cow<'static, str>),
+    /// Somebody has to say so first.
+    Ask(String),
+}
+
+impl Decision {
+    /// A denial.
+    pub fn deny(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::Deny(reason.into())
+    }
+}
+
+/// A call that waits to be allowed.
+#[derive(Debug)]
+pub struct PolicyCall<'a> {
+    /// The tool.
+    pub tool: &'a AnyTool,
+    /// Its accepted arguments.
+    pub params: &'a Params,
+}
+
+/// A rule that calls are held to. [`crate::testing::policy_contract`] is the suite for implementations.
+pub trait ToolPolicy: Send + Sync + 'static {
+    /// What kind of policy this is: part of the key under which its state is kept, so never change it.
+    fn kind(&self) -> &'static str;
+
+    /// Whether the call may run. Only looks.
+    fn check<'a>(
+        &'a self,
+        call: &'a PolicyCall<'a>,
+        cx: &'a PolicyContext<'a>,
+    ) -> BoxFuture<'a, Result<Decision, BoxError>>;
+
+    /// Told of a success, inside its transaction. Failing here is contained.
+    fn on_result<'a>(
+        &'a self,
+        call: &'a PolicyCall<'a>,
+        result: &'a ResultView<'a>,
+        cx: &'a PolicyContext<'a>,
+        memory: &'a PolicyMemory<'a>,
+    ) -> BoxFuture<'a, Result<(), BoxError>> {
+        let _ = (call, result, cx, memory);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Whether [`ToolPolicy::on_result`] does anything, so that successes need not be shown to policies that do
+    /// not look.
+    fn wants_results(&self) -> bool {
+        false
+    }
+
+    /// What answering for this call reads and writes; its own state under `key` included. Unless told, a policy is
+    /// taken to look at everything, and its calls run one at a time.
+    fn footprint(&self, call: &PolicyCall<'_>, key: &Arc<str>) -> Footprint {
+        let _ = (call, key);
+        Footprint::everything()
+    }
+}
+
+/// A policy in its place: its stable key is section path, kind and position.
+#[derive(Clone)]
+pub struct PlacedPolicy {
+    /// The stable key.
+    pub key: Arc<str>,
+    /// The policy.
+    pub policy: Arc<dyn ToolPolicy>,
+}
+
+impl std::fmt::Debug for PlacedPolicy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("PlacedPolicy").field(&self.key).finish()
+    }
+}

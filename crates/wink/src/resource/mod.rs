@@ -11,6 +11,7 @@ mod binding;
 mod context;
 mod core;
 mod error;
+mod files;
 mod name;
 mod registry;
 mod resolve;

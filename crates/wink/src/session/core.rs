@@ -12,7 +12,7 @@ use super::ids::InvocationId;
 use super::reducer::{Registry, Slot, type_of};
 use super::root::Root;
 use super::slice::{Change, Item, SliceDef, SliceKind};
-use super::{ReducerFailure, Session, record};
+use super::{Committing, ReducerFailure, Session, record};
 use crate::store::{Batch, Durability, LedgerRow, Record, StoreError};
 use crate::support::lock::lock;
 
@@ -127,8 +127,12 @@ impl Session {
     }
 
     /// Makes a call's changes part of the session, together with its event and its ledger row, or nothing of them.
-    pub(crate) async fn commit(&self, mut fork: Fork, closing: Closing) -> Result<(), CommitError> {
-        let _one_at_a_time = self.core.committing.lock().await;
+    pub(crate) async fn commit(
+        &self,
+        _one_at_a_time: &Committing<'_>,
+        mut fork: Fork,
+        closing: Closing,
+    ) -> Result<(), CommitError> {
         let registry = self.registry();
         self.bring_up_to_date(&registry, &mut fork)?;
         let log = self.closing_log(&registry, &fork, closing.event);
@@ -146,8 +150,12 @@ impl Session {
     /// Records the end of a call that did not commit: its LOG part, its event and what becomes of its claim.
     ///
     /// The event is in the log even when the store fails; that failure is the caller's to report.
-    pub(crate) async fn close_failed(&self, fork: &Fork, closing: Closing) -> Result<(), CommitError> {
-        let _one_at_a_time = self.core.committing.lock().await;
+    pub(crate) async fn close_failed(
+        &self,
+        _one_at_a_time: &Committing<'_>,
+        fork: &Fork,
+        closing: Closing,
+    ) -> Result<(), CommitError> {
         let registry = self.registry();
         let log = self.closing_log(&registry, fork, closing.event);
         let records = self.records(&registry, &Fork::default(), &log);
@@ -158,7 +166,7 @@ impl Session {
 
     /// Hands what was dispatched from outside since the last commit to the store.
     pub async fn flush(&self) -> Result<(), StoreError> {
-        let _one_at_a_time = self.core.committing.lock().await;
+        let _one_at_a_time = self.committing().await;
         if lock(&self.core.inner).outbox.is_empty() {
             return Ok(());
         }

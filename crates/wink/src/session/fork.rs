@@ -170,6 +170,11 @@ impl Fork {
         self.steps.iter().map(|step| &step.what)
     }
 
+    /// The fork without its STATE: what a failed commit still has to say.
+    pub(crate) fn log_only(&self) -> Self {
+        Self { steps: self.steps.clone(), ..Self::default() }
+    }
+
     pub(crate) fn policy(&mut self, key: &Arc<str>, base: impl FnOnce() -> PolicyCell) -> &mut TouchedPolicy {
         let at = match self.policies.iter().position(|touched| touched.key == *key) {
             Some(at) => at,
@@ -346,4 +351,10 @@ pub(crate) fn clear_where<T: super::SliceType>(
         crate::support::future::catch(|| concrete(def, &view, SliceOp::ClearWhere(Arc::clone(&matches))))
             .unwrap_or_else(|panic| Err(format!("the condition panicked: {panic}")))
     })
+}
+
+/// The edit that makes `items` the only ones.
+pub(crate) fn seed<T: super::SliceType>(items: impl IntoIterator<Item = T>) -> Arc<Edit> {
+    let items: Vec<Item> = items.into_iter().map(|item| Arc::new(item) as Item).collect();
+    Arc::new(move |_, _| Ok(Some(Change::Replace(items.clone()))))
 }

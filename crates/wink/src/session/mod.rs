@@ -45,9 +45,8 @@ pub use slice::{SliceKey, SliceKind, SliceOp, SliceType, SliceView};
 pub use snapshot::{SessionSnapshot, SnapshotError, SnapshotScope};
 
 pub(crate) use self::core::Closing;
-pub(crate) use fork::{Action, Fork, Mark};
-pub(crate) use ids::fresh_uuid;
-pub(crate) use reducer::{ByTypeId, Registry, Slot};
+pub(crate) use fork::{Action, Fork, Mark, clear_where, seed};
+pub(crate) use reducer::{Registry, Slot};
 pub(crate) use slice::Item;
 
 /// A session. A handle: clones of it are the same session ([`Session::duplicate`] copies).
@@ -198,10 +197,8 @@ impl Session {
 
     /// Makes `items` the only ones in their slice.
     pub fn seed<T: SliceType>(&self, items: impl IntoIterator<Item = T>) -> Result<(), SessionError> {
-        let items: Vec<Item> = items.into_iter().map(|item| Arc::new(item) as Item).collect();
         let slot = self.slot_of::<T>()?;
-        let edit: Arc<fork::Edit> = Arc::new(move |_, _| Ok(Some(slice::Change::Replace(items.clone()))));
-        self.edit(T::NAME, slot, edit)
+        self.edit(T::NAME, slot, fork::seed(items))
     }
 
     /// Empties the slice.
@@ -296,6 +293,47 @@ impl Session {
         self.core.dispatcher.deliver_erased(event, &source)
     }
 
+    /// What a policy remembers, as committed.
+    pub(crate) fn policy_item(&self, policy: &str, item: &str) -> Option<Arc<serde_json::Value>> {
+        lock(&self.core.inner).state.policy_item(policy, item)
+    }
+
+    /// A slice as `fork` sees it.
+    pub(crate) fn read_in<T: SliceType>(&self, fork: &mut Fork, slot: Slot) -> SliceView<T> {
+        let touched = fork.cell(slot, true, || {
+            let registry = self.core.registry.load();
+            match registry.def(slot) {
+                Some(def) => lock(&self.core.inner).state.cell(slot, def),
+                None => slice::Cell::nothing(),
+            }
+        });
+        SliceView::new(touched.cell.items.clone())
+    }
+
+    /// Applies the STATE part of an action to `fork`, and remembers it.
+    pub(crate) fn apply_in(&self, fork: &mut Fork, action: Action) -> Vec<ReducerFailure> {
+        let registry = self.registry();
+        let base = |slot, def: &slice::SliceDef| lock(&self.core.inner).state.cell(slot, def);
+        let failures = fork.apply(&registry, &action, SliceKind::State, base);
+        fork.record(action, !failures.is_empty());
+        failures
+    }
+
+    /// A policy's state as `fork` sees it.
+    pub(crate) fn policy_in<'a>(&self, fork: &'a mut Fork, policy: &Arc<str>) -> &'a mut fork::TouchedPolicy {
+        fork.policy(policy, || lock(&self.core.inner).state.policy(policy))
+    }
+
+    /// The events of `fork` that stand.
+    pub(crate) fn events_of(&self, fork: &Fork, committed: bool) -> Vec<Item> {
+        if fork.steps.is_empty() { Vec::new() } else { fork.events(&self.registry(), committed) }
+    }
+
+    /// Waits until no other commit is on its way.
+    pub(crate) async fn committing(&self) -> Committing<'_> {
+        Committing { _guard: self.core.committing.lock().await }
+    }
+
     fn cell_now(&self, slot: Slot) -> slice::Cell {
         let registry = self.registry();
         let Some(def) = registry.def(slot) else { return slice::Cell::nothing() };
@@ -332,6 +370,11 @@ impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Session").field("id", &self.core.id).finish_non_exhaustive()
     }
+}
+
+/// The right to commit: one commit at a time.
+pub(crate) struct Committing<'a> {
+    _guard: tokio::sync::MutexGuard<'a, ()>,
 }
 
 /// A session that can be looked at and not changed.

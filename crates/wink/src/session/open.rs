@@ -104,7 +104,8 @@ impl SessionBuilder {
             let ends = Some(mark.invocation);
             let event = Arc::new(session.interrupted(mark));
             let closing = Closing { event: Some(event), ends, ledger: None };
-            session.close_failed(&Fork::default(), closing).await.map_err(|error| StoreError {
+            let committing = session.committing().await;
+            session.close_failed(&committing, &Fork::default(), closing).await.map_err(|error| StoreError {
                 doing: "record an interrupted call",
                 reason: error.to_string(),
             })?;

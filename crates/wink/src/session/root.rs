@@ -72,6 +72,10 @@ impl Root {
         self.policies.get(key).cloned().unwrap_or_default()
     }
 
+    pub(crate) fn policy_item(&self, key: &str, item: &str) -> Option<Arc<Value>> {
+        self.policies.get(key).and_then(|cell| cell.get(item))
+    }
+
     pub(crate) fn set_policy(&mut self, key: Arc<str>, cell: PolicyCell) {
         self.policies.insert(key, cell);
     }

@@ -2,5 +2,6 @@
 //! panic.
 
 pub(crate) mod background;
+pub(crate) mod canonical;
 pub(crate) mod future;
 pub(crate) mod lock;

@@ -32,6 +32,21 @@ impl Area {
     }
 }
 
+impl std::fmt::Display for Area {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Slice(_, name) => write!(f, "slice {name}"),
+            Self::Path(path) if path.is_root() => f.write_str("the workspace root"),
+            Self::Path(path) => write!(f, "path {path}"),
+            Self::Resource(_, name) => write!(f, "resource {name}"),
+            Self::PolicyItem(policy, item) => write!(f, "item {item} of policy {policy}"),
+            Self::History => f.write_str("the history of calls"),
+            Self::Outside => f.write_str("the world outside"),
+            Self::Everything => f.write_str("everything"),
+        }
+    }
+}
+
 /// Whether `path` is `base` or below it.
 fn within(path: &FsPath, base: &FsPath) -> bool {
     let (path, base) = (path.as_str(), base.as_str());

@@ -1,0 +1,89 @@
+//! The workspace as a resource: `dyn Filesystem` brings its own forks and snapshots.
+
+use std::sync::Arc;
+
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+use super::binding::{Binding, Erased};
+use super::error::{ResourceError, SnapshotStep};
+use super::name::ResourceName;
+use super::snapshot::{ErasedFork, ErasedSnapshot, ResourceSnapshot, Undo, step, typed};
+use crate::filesystem::{Filesystem, FsSnapshot};
+
+/// The name under which the workspace's snapshot is stored.
+const NAME: &str = "filesystem";
+
+impl Binding<dyn Filesystem> {
+    /// Binds the workspace. Each call works on its own fork of it.
+    pub fn filesystem(files: Arc<dyn Filesystem>) -> Self {
+        Self::instance(files).named(NAME).snapshot_by(Arc::new(Files))
+    }
+}
+
+struct Files;
+
+/// A filesystem's snapshot among those of other resources.
+struct Kept(FsSnapshot);
+
+impl Serialize for Kept {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.to_json().serialize(serializer)
+    }
+}
+
+impl ErasedSnapshot for Files {
+    fn fork(&self, name: &ResourceName, original: &Erased) -> Result<Box<dyn ErasedFork>, ResourceError> {
+        let original = typed::<dyn Filesystem>(name, original)?;
+        let fork = step(name, SnapshotStep::Fork, || Ok(original.fork()?))?;
+        let value: Erased = Arc::new(Arc::clone(&fork));
+        Ok(Box::new(FilesFork { name: name.clone(), original, fork, value }))
+    }
+
+    fn snapshot(&self, name: &ResourceName, original: &Erased) -> Result<ResourceSnapshot, ResourceError> {
+        let original = typed::<dyn Filesystem>(name, original)?;
+        step(name, SnapshotStep::Snapshot, || Ok(ResourceSnapshot::new(Kept(original.snapshot()?))))
+    }
+
+    fn restore(
+        &self,
+        name: &ResourceName,
+        original: &Erased,
+        snapshot: &ResourceSnapshot,
+    ) -> Result<(), ResourceError> {
+        let original = typed::<dyn Filesystem>(name, original)?;
+        step(name, SnapshotStep::Restore, || {
+            let kept = snapshot.state::<Kept>().ok_or("the snapshot is not a filesystem's")?;
+            Ok(original.restore(&kept.0)?)
+        })
+    }
+
+    fn decode(
+        &self,
+        name: &ResourceName,
+        original: &Erased,
+        json: &Value,
+    ) -> Result<ResourceSnapshot, ResourceError> {
+        let original = typed::<dyn Filesystem>(name, original)?;
+        step(name, SnapshotStep::Decode, || Ok(ResourceSnapshot::new(Kept(original.decode_snapshot(json)?))))
+    }
+}
+
+struct FilesFork {
+    name: ResourceName,
+    original: Arc<dyn Filesystem>,
+    fork: Arc<dyn Filesystem>,
+    value: Erased,
+}
+
+impl ErasedFork for FilesFork {
+    fn value(&self) -> &Erased {
+        &self.value
+    }
+
+    fn merge(&self) -> Result<Option<Undo>, ResourceError> {
+        let receipt = step(&self.name, SnapshotStep::Merge, || Ok(self.original.merge(&*self.fork)?))?;
+        let (name, original) = (self.name.clone(), Arc::clone(&self.original));
+        Ok(Some(Box::new(move || step(&name, SnapshotStep::Restore, || Ok(original.unmerge(receipt)?)))))
+    }
+}

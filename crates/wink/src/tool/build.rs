@@ -1,0 +1,354 @@
+//! From a typed [`Tool`] to a frozen [`AnyTool`].
+
+use std::any::{Any, TypeId};
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde_json::{Map, Value, json};
+
+use super::context::CallContext;
+use super::contract::{Contract, HandlerKind, ToolExample, check_description, check_name};
+use super::erased::{AnyTool, Erased, ErasedResult, IntoTool, KeyParts, Params};
+use super::error::{ToolError, ToolValidationError};
+use super::footprint::Footprint;
+use super::handler::{BlockingHandler, ContextKind, Handler};
+use super::result::{IntoToolResult, RenderError, ToolResult};
+use super::schema::{self, CompiledSchema, ParseLimits, Rejection, SchemaError};
+use super::{Tool, ToolData, render, secret};
+use crate::BoxFuture;
+use crate::ledger::KeyStrategy;
+use crate::session::{ErasedValue, Item, Session, SessionError, SliceType};
+use crate::support::canonical::canonical_hash;
+use crate::support::future::catch;
+
+/// Where a tool's schema comes from.
+pub(crate) enum SchemaSource {
+    Typed(fn() -> Result<Value, SchemaError>),
+    Given(Value),
+}
+
+impl SchemaSource {
+    pub(crate) fn typed<P: JsonSchema>() -> Self {
+        Self::Typed(schema::advertised_schema::<P>)
+    }
+
+    fn resolve(self) -> Result<Value, SchemaError> {
+        match self {
+            Self::Typed(make) => make(),
+            Self::Given(value) => schema::tighten(value),
+        }
+    }
+}
+
+/// The schema of a value of type `R`; none for `()`.
+pub(crate) fn output_schema<R: JsonSchema + 'static>() -> Option<Value> {
+    (TypeId::of::<R>() != TypeId::of::<()>()).then(|| schemars::schema_for!(R).to_value())
+}
+
+/// Which values of successful calls go to slices.
+pub(crate) enum Publish<R> {
+    /// Those whose type the session knows.
+    IfKnown,
+    Slice {
+        prepare: fn(&Session) -> Result<(), SessionError>,
+    },
+    Each {
+        prepare: fn(&Session) -> Result<(), SessionError>,
+        items: fn(&R) -> Vec<(TypeId, Item)>,
+    },
+}
+
+impl<R> Publish<R> {
+    pub(crate) fn slice() -> Self
+    where
+        R: SliceType,
+    {
+        Self::Slice { prepare: |session| session.know::<R>() }
+    }
+
+    pub(crate) fn each<T: SliceType + Clone>() -> Self
+    where
+        R: AsRef<[T]>,
+    {
+        Self::Each {
+            prepare: |session| session.know::<T>(),
+            items: |value| {
+                value.as_ref().iter().map(|item| (TypeId::of::<T>(), Arc::new(item.clone()) as Item)).collect()
+            },
+        }
+    }
+}
+
+/// Runs a handler, its types erased.
+pub(crate) trait Run: Send + Sync {
+    fn run<'a>(&'a self, params: Params, cx: CallContext) -> BoxFuture<'a, Result<ErasedResult, ToolError>>;
+    fn run_blocking(&self, params: Params, cx: CallContext) -> Result<ErasedResult, ToolError>;
+}
+
+pub(crate) struct AsyncRun<H, T> {
+    pub(crate) handler: H,
+    pub(crate) of: PhantomData<T>,
+}
+
+pub(crate) struct BlockingRun<H, T> {
+    pub(crate) handler: H,
+    pub(crate) of: PhantomData<T>,
+}
+
+impl<H, C, P, R> Run for AsyncRun<H, fn() -> (C, P, R)>
+where
+    C: ContextKind,
+    P: ToolData,
+    R: ToolData,
+    H: Handler<C, P, R>,
+{
+    fn run<'a>(&'a self, params: Params, cx: CallContext) -> BoxFuture<'a, Result<ErasedResult, ToolError>> {
+        Box::pin(async move {
+            let params = take::<P>(params)?;
+            let mut cx = C::wrap(cx);
+            let result = self.handler.call(params, &mut cx).await.into_tool_result()?;
+            Ok(erase(result))
+        })
+    }
+
+    fn run_blocking(&self, _: Params, _: CallContext) -> Result<ErasedResult, ToolError> {
+        Err(ToolError::new("this handler is asynchronous"))
+    }
+}
+
+impl<H, C, P, R> Run for BlockingRun<H, fn() -> (C, P, R)>
+where
+    C: ContextKind,
+    P: ToolData,
+    R: ToolData,
+    H: BlockingHandler<C, P, R>,
+{
+    fn run<'a>(&'a self, params: Params, cx: CallContext) -> BoxFuture<'a, Result<ErasedResult, ToolError>> {
+        Box::pin(std::future::ready(self.run_blocking(params, cx)))
+    }
+
+    fn run_blocking(&self, params: Params, cx: CallContext) -> Result<ErasedResult, ToolError> {
+        let params = take::<P>(params)?;
+        let mut cx = C::wrap(cx);
+        Ok(erase(self.handler.call(params, &mut cx).into_tool_result()?))
+    }
+}
+
+fn take<P: 'static>(params: Params) -> Result<P, ToolError> {
+    let typed: Box<dyn Any> = params.typed;
+    typed.downcast::<P>().map(|params| *params).map_err(|_| ToolError::new("the parameters have another type"))
+}
+
+fn erase<R: ToolData>(result: ToolResult<R>) -> ErasedResult {
+    let (message, value, success, hidden) = result.into_parts();
+    let value = value.map(|value| Arc::new(value) as Arc<dyn ErasedValue>);
+    ErasedResult { message, value, success, hidden }
+}
+
+/// A finished tool.
+struct Built<P, R> {
+    contract: Contract,
+    run: Option<Arc<dyn Run>>,
+    footprint: Option<Arc<dyn Fn(&P) -> Footprint + Send + Sync>>,
+    render: Option<Arc<dyn Fn(&R) -> Result<String, RenderError> + Send + Sync>>,
+    publish: super::Publish<R>,
+}
+
+impl<P: ToolData, R: ToolData> IntoTool for Tool<P, R> {
+    fn into_tool(self) -> Result<AnyTool, ToolValidationError> {
+        check_name(&self.name)?;
+        let fault = |text: String| ToolValidationError(format!("tool {}: {text}", self.name));
+        let description =
+            check_description("its description", &self.description).map_err(|error| fault(error.0))?;
+        let mut schema = self.schema.resolve().map_err(|error| fault(error.to_string()))?;
+        for field in &self.sensitive {
+            schema::mark_sensitive(&mut schema, field).map_err(|error| fault(error.to_string()))?;
+        }
+        let compiled = CompiledSchema::compile(&schema).map_err(|error| fault(error.to_string()))?;
+        if let Some(config) = &self.idempotency
+            && let KeyStrategy::Params(fields) = &config.strategy
+        {
+            check_fields(&schema, fields).map_err(&fault)?;
+        }
+        let mut built = Built {
+            contract: Contract {
+                name: self.name.as_str().into(),
+                description: description.into(),
+                schema_text: schema.to_string().into(),
+                schema: Arc::new(schema),
+                output_schema: self.output_schema.map(Arc::new),
+                examples: Vec::new(),
+                annotations: self.annotations,
+                timeout: self.timeout,
+                accepts_overrides: self.accepts_overrides,
+                handler: self.kind,
+                idempotency: self.idempotency,
+                compiled,
+            },
+            run: self.run,
+            footprint: self.footprint,
+            render: self.render,
+            publish: self.publish,
+        };
+        for (description, input, output) in self.examples {
+            let example = built.check_example(&description, &input, output).map_err(fault)?;
+            built.contract.examples.push(example);
+        }
+        if built.render.is_none() && built.contract.handler != HandlerKind::Missing && falls_back_to_json::<R>() {
+            tracing::debug!(
+                tool = &*built.contract.name,
+                value = std::any::type_name::<R>(),
+                "values of this tool are shown to the model as JSON; Tool::rendered or render_with says better"
+            );
+        }
+        Ok(AnyTool { inner: Arc::new(built) })
+    }
+}
+
+fn falls_back_to_json<R: 'static>() -> bool {
+    let own = [TypeId::of::<()>(), TypeId::of::<String>(), TypeId::of::<Vec<String>>()];
+    !own.contains(&TypeId::of::<R>())
+}
+
+fn check_fields(schema: &Value, fields: &[String]) -> Result<(), String> {
+    let known = |field: &String| schema.get("properties").is_some_and(|properties| properties.get(field).is_some());
+    match fields.iter().find(|field| !known(field)) {
+        None if fields.is_empty() => Err("its idempotency config names no parameter".to_owned()),
+        None => Ok(()),
+        Some(field) => Err(format!("its idempotency config names parameter {field:?}, which it does not have")),
+    }
+}
+
+impl<P: ToolData, R: ToolData> Built<P, R> {
+    fn check_example(&self, description: &str, input: &P, output: R) -> Result<ToolExample, String> {
+        let description =
+            check_description("the description of an example", description).map_err(|error| error.0)?;
+        let fault = |text: String| format!("example {description:?}: {text}");
+        let input = match serde_json::to_value(input) {
+            Ok(Value::Null) => Value::Object(Map::new()),
+            Ok(value) => value,
+            Err(error) => return Err(fault(error.to_string())),
+        };
+        let text: Arc<str> = input.to_string().into();
+        self.parse(&text, &ParseLimits::default()).map_err(|rejection| fault(format!("its input: {rejection}")))?;
+        let value = serde_json::to_value(&output).map_err(|error| fault(error.to_string()))?;
+        if let Some(schema) = &self.contract.output_schema {
+            check_output(schema, &value).map_err(|text| fault(format!("its output: {text}")))?;
+        }
+        let rendered = Erased::render(self, &output);
+        let input = serde_json::from_str(&self.contract.compiled.mask(&text)).unwrap_or(input);
+        Ok(ToolExample { description, input, output: value, rendered })
+    }
+}
+
+/// Holds a value to a schema whose root may be anything, by making it the one property of an object.
+fn check_output(schema: &Value, value: &Value) -> Result<(), String> {
+    let mut inner = schema.clone();
+    let defs = inner.as_object_mut().and_then(|schema| schema.remove("$defs")).unwrap_or(json!({}));
+    let whole = json!({ "type": "object", "properties": { "value": inner }, "required": ["value"], "$defs": defs });
+    // A schema that the walk does not know (a foreign type's own) is not held against the example.
+    let Ok(compiled) = CompiledSchema::compile(&whole) else { return Ok(()) };
+    let text = json!({ "value": value }).to_string();
+    compiled.check(&text, &ParseLimits::default()).map_err(|rejection| rejection.to_string())
+}
+
+impl<P: ToolData, R: ToolData> Erased for Built<P, R> {
+    fn contract(&self) -> &Contract {
+        &self.contract
+    }
+
+    fn parse(&self, text: &Arc<str>, limits: &ParseLimits) -> Result<Params, Rejection> {
+        let typed: P = if TypeId::of::<P>() == TypeId::of::<()>() {
+            self.contract.compiled.check(text, limits)?;
+            // `()` reads itself from null, not from the empty object.
+            serde_json::from_value(Value::Null).map_err(Rejection::from_decode)?
+        } else {
+            self.contract.compiled.decode(text, limits)?
+        };
+        Ok(Params::new(Box::new(typed), Arc::clone(text)))
+    }
+
+    fn footprint(&self, params: &Params) -> Option<Footprint> {
+        let declared = self.footprint.as_ref()?;
+        let typed = params.typed::<P>()?;
+        // A declaration that panics declares nothing that can be relied on.
+        Some(catch(|| declared(typed)).unwrap_or_else(|_| Footprint::everything()))
+    }
+
+    fn run<'a>(&'a self, params: Params, cx: CallContext) -> BoxFuture<'a, Result<ErasedResult, ToolError>> {
+        match &self.run {
+            Some(run) => run.run(params, cx),
+            None => Box::pin(std::future::ready(Err(ToolError::new("the tool has no handler")))),
+        }
+    }
+
+    fn run_blocking(&self, params: Params, cx: CallContext) -> Result<ErasedResult, ToolError> {
+        match &self.run {
+            Some(run) => run.run_blocking(params, cx),
+            None => Err(ToolError::new("the tool has no handler")),
+        }
+    }
+
+    fn render(&self, value: &dyn ErasedValue) -> String {
+        let any: &dyn Any = value;
+        let own = any.downcast_ref::<R>().map(|typed| match &self.render {
+            Some(own) => catch(|| own(typed)).unwrap_or_else(|panic| Err(RenderError(panic))),
+            None => catch(|| render::default_text(typed)).unwrap_or_else(|panic| Err(RenderError(panic))),
+        });
+        match own {
+            Some(Ok(text)) => text,
+            failed => {
+                if let Some(Err(error)) = failed {
+                    tracing::warn!(tool = &*self.contract.name, %error, "rendered as JSON instead");
+                }
+                catch(|| value.to_json()).ok().and_then(Result::ok).map(render::value_text).unwrap_or_default()
+            }
+        }
+    }
+
+    fn revive(&self, json: &Value) -> Result<Arc<dyn ErasedValue>, String> {
+        let typed: R = serde_json::from_value(json.clone()).map_err(|error| error.to_string())?;
+        Ok(Arc::new(typed))
+    }
+
+    fn key(&self, params: &Params) -> Result<Option<KeyParts>, String> {
+        let Some(config) = &self.contract.idempotency else { return Ok(None) };
+        if matches!(config.strategy, KeyStrategy::None) {
+            return Ok(None);
+        }
+        let typed = params.typed::<P>().ok_or("the parameters have another type")?;
+        let all = secret::with_key_hashes(|| serde_json::to_value(typed)).map_err(|error| error.to_string())?;
+        let params_hash = canonical_hash(&all);
+        let text = match &config.strategy {
+            KeyStrategy::Auto => params_hash.clone(),
+            KeyStrategy::Params(fields) => {
+                let picked = |field: &String| (field.clone(), all.get(field).cloned().unwrap_or(Value::Null));
+                canonical_hash(&Value::Object(fields.iter().map(picked).collect()))
+            }
+            KeyStrategy::Custom(make) => {
+                catch(|| make(&all)).unwrap_or_else(|panic| Err(format!("the key function panicked: {panic}")))?
+            }
+            KeyStrategy::None => return Ok(None),
+        };
+        Ok(Some(KeyParts { text, params_hash }))
+    }
+
+    fn published(&self, session: &Session, value: &Arc<dyn ErasedValue>) -> Vec<(TypeId, Item)> {
+        if let super::Publish::Each { items, .. } = &self.publish {
+            let any: &dyn Any = value.as_ref();
+            return any.downcast_ref::<R>().map(items).unwrap_or_default();
+        }
+        if session.registry().knows(TypeId::of::<R>()) {
+            return vec![(TypeId::of::<R>(), Arc::clone(value) as Item)];
+        }
+        Vec::new()
+    }
+
+    fn prepare(&self, session: &Session) -> Result<(), SessionError> {
+        match &self.publish {
+            super::Publish::IfKnown => Ok(()),
+            super::Publish::Slice { prepare } | super::Publish::Each { prepare, .. } => prepare(session),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! A tool's contract: what the model is told, frozen at construction. Listing and dispatch never rebuild it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::error::ToolValidationError;
+use super::schema::CompiledSchema;
+use crate::ledger::IdempotencyConfig;
+
+/// What a tool says of itself, in MCP's four words. Hints for whoever shows it; nothing is decided by them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Annotations {
+    /// It changes nothing.
+    pub read_only: bool,
+    /// What it changes cannot be had back.
+    pub destructive: bool,
+    /// Doing it twice is like doing it once.
+    pub idempotent: bool,
+    /// It reaches beyond the workspace.
+    pub open_world: bool,
+}
+
+impl Default for Annotations {
+    /// What MCP assumes of a tool that says nothing.
+    fn default() -> Self {
+        Self { read_only: false, destructive: true, idempotent: false, open_world: true }
+    }
+}
+
+/// One representative call, checked when the tool was made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolExample {
+    /// What it shows; 1 to 200 characters.
+    pub description: String,
+    /// The arguments.
+    pub input: Value,
+    /// The value that comes of them.
+    pub output: Value,
+    /// The value as the model would see it.
+    pub rendered: String,
+}
+
+/// How a handler runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HandlerKind {
+    /// There is none: the tool is listed, and calling it fails.
+    Missing,
+    /// A future.
+    Async,
+    /// A thread of its own.
+    Blocking,
+}
+
+/// The frozen contract.
+#[derive(Debug)]
+pub struct Contract {
+    pub(crate) name: Arc<str>,
+    pub(crate) description: Arc<str>,
+    pub(crate) schema: Arc<Value>,
+    pub(crate) schema_text: Arc<str>,
+    pub(crate) output_schema: Option<Arc<Value>>,
+    pub(crate) examples: Vec<ToolExample>,
+    pub(crate) annotations: Annotations,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) accepts_overrides: bool,
+    pub(crate) handler: HandlerKind,
+    pub(crate) idempotency: Option<IdempotencyConfig>,
+    pub(crate) compiled: CompiledSchema,
+}
+
+impl Contract {
+    /// The tool's name.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// What it does, for the model.
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// The schema of its parameters, as the model is told and as arguments are held to.
+    pub fn schema(&self) -> &Value {
+        &self.schema
+    }
+
+    /// The same as text, always the same bytes.
+    pub fn schema_text(&self) -> &str {
+        &self.schema_text
+    }
+
+    /// The schema of its value.
+    pub fn output_schema(&self) -> Option<&Value> {
+        self.output_schema.as_deref()
+    }
+
+    /// Representative calls.
+    pub fn examples(&self) -> &[ToolExample] {
+        &self.examples
+    }
+
+    /// What it says of itself.
+    pub fn annotations(&self) -> Annotations {
+        self.annotations
+    }
+
+    /// How long one call may take.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
+    /// Whether its description may be replaced without touching code.
+    pub fn accepts_overrides(&self) -> bool {
+        self.accepts_overrides
+    }
+
+    /// How its handler runs.
+    pub fn handler(&self) -> HandlerKind {
+        self.handler
+    }
+
+    /// How its effects are kept from happening twice.
+    pub fn idempotency(&self) -> Option<&IdempotencyConfig> {
+        self.idempotency.as_ref()
+    }
+}
+
+/// Checks a tool's name. It is never trimmed: a name with a space around it is a mistake to be seen.
+pub(crate) fn check_name(name: &str) -> Result<(), ToolValidationError> {
+    if name.trim() != name {
+        return Err(ToolValidationError(format!(
+            "tool name {name:?} has whitespace around it; names are never trimmed"
+        )));
+    }
+    let fits = |character: char| matches!(character, 'a'..='z' | '0'..='9' | '_' | '-');
+    if name.is_empty() || name.len() > 64 || !name.chars().all(fits) {
+        return Err(ToolValidationError(format!("tool name {name:?} must match ^[a-z0-9_-]{{1,64}}$")));
+    }
+    Ok(())
+}
+
+/// Trims and checks a description of a tool or an example.
+pub(crate) fn check_description(what: &str, text: &str) -> Result<String, ToolValidationError> {
+    let text = text.trim();
+    let count = text.chars().count();
+    if count == 0 || count > 200 {
+        return Err(ToolValidationError(format!("{what} must have 1 to 200 characters, not {count}")));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(ToolValidationError(format!("{what} must not contain control characters")));
+    }
+    Ok(text.to_owned())
+}
