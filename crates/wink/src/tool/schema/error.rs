@@ -5,13 +5,17 @@
 #[non_exhaustive]
 pub enum SchemaError {
     /// The root accepts something other than objects.
-    #[error("a tool's parameters must be an object, but the schema describes {found}; wrap the value in a struct with one field")]
+    #[error(
+        "a tool's parameters must be an object, but the schema describes {found}; wrap the value in a struct with one field"
+    )]
     NotAnObject {
         /// What the root describes instead.
         found: String,
     },
     /// A keyword outside the supported part of JSON Schema 2020-12.
-    #[error("schema keyword `{keyword}` at {path} is not supported; express the rule with supported keywords or check it in the handler")]
+    #[error(
+        "schema keyword `{keyword}` at {path} is not supported; express the rule with supported keywords or check it in the handler"
+    )]
     UnknownKeyword {
         /// The keyword.
         keyword: String,
@@ -29,7 +33,9 @@ pub enum SchemaError {
         reason: String,
     },
     /// A reference that leaves the document. It is never fetched.
-    #[error("`$ref` `{reference}` at {path} leaves the schema; only `#`, `#/$defs/...` and `#/definitions/...` are followed")]
+    #[error(
+        "`$ref` `{reference}` at {path} leaves the schema; only `#`, `#/$defs/...` and `#/definitions/...` are followed"
+    )]
     RemoteRef {
         /// The reference.
         reference: String,

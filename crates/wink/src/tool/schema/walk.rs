@@ -1,0 +1,429 @@
+//! The walk over argument text: types, keys, constraints and limits in one pass.
+//!
+//! A walk either *collects* problems and goes on, or *probes* whether a value fits and stops at the first
+//! thing that does not. Text that is no JSON ends both.
+
+use std::collections::HashMap;
+
+use super::findings::{Findings, Path};
+use super::node::{Additional, Allowed, ArrayRules, Node, NodeId, ObjectRules, Pattern, Types};
+use super::number::{Num, canonical};
+use super::problem::{Problem, ProblemKind, nearest, shorten};
+use super::scan::{Halt, KeySet, NumberToken, Scanner, Str};
+
+/// Why a walk does not go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// The value does not fit, and the walk was only a probe.
+    Mismatch,
+    /// The text cannot be read.
+    Halt,
+}
+
+impl From<Halt> for Stop {
+    fn from(_: Halt) -> Self {
+        Self::Halt
+    }
+}
+
+pub(super) struct Walker<'s, 't> {
+    nodes: &'s [Node],
+    pub(super) scan: Scanner<'t>,
+    pub(super) found: Findings,
+    pub(super) probing: bool,
+    /// What nested probes found out: node and position to the end of the value, if it fits. Without it, unions
+    /// inside unions would be walked again and again.
+    pub(super) memo: HashMap<(NodeId, usize), Option<usize>>,
+}
+
+static ANYTHING: Node = Node::of_types(Types::ALL);
+
+impl<'s, 't> Walker<'s, 't> {
+    pub(super) fn new(nodes: &'s [Node], text: &'t str, depth_limit: usize) -> Self {
+        Self {
+            nodes,
+            scan: Scanner::new(text, depth_limit),
+            found: Findings::default(),
+            probing: false,
+            memo: HashMap::new(),
+        }
+    }
+
+    pub(super) fn node(&self, id: NodeId) -> &'s Node {
+        self.nodes.get(id as usize).unwrap_or(&ANYTHING)
+    }
+
+    /// Checks the next value, which stands inside `depth` others.
+    pub(super) fn value(&mut self, id: NodeId, path: &Path<'_>, depth: usize) -> Result<(), Stop> {
+        let node = self.node(id);
+        if node.sensitive && !path.hidden {
+            return self.value_of(node, &path.hide(), depth);
+        }
+        self.value_of(node, path, depth)
+    }
+
+    fn value_of(&mut self, node: &'s Node, path: &Path<'_>, depth: usize) -> Result<(), Stop> {
+        match &node.combine {
+            None => self.plain(node, path, depth),
+            Some(combine) => self.combined(node, combine, path, depth),
+        }
+    }
+
+    /// Checks the next value against what the node says itself, without its combinators.
+    pub(super) fn plain(&mut self, node: &'s Node, path: &Path<'_>, depth: usize) -> Result<(), Stop> {
+        let first = self.scan.peek();
+        let start = self.scan.pos;
+        let problems = self.found.count();
+        match first {
+            Some(b'"') if node.types.meets(Types::STRING) => {
+                let string = self.scan.string()?;
+                return self.string(node, string, path);
+            }
+            Some(b'-' | b'0'..=b'9') if node.types.meets(Types::NUMBER) => {
+                let token = self.scan.number()?;
+                self.number(node, token, path)?;
+            }
+            Some(b'{') if node.types.meets(Types::OBJECT) => match &node.object {
+                Some(rules) => self.object(rules, path, depth)?,
+                None => self.skip(path, depth)?,
+            },
+            Some(b'[') if node.types.meets(Types::ARRAY) => match &node.array {
+                Some(rules) => self.array(rules, path, depth)?,
+                None => self.skip(path, depth)?,
+            },
+            Some(b't') if node.types.meets(Types::BOOLEAN) => self.scan.literal("true")?,
+            Some(b'f') if node.types.meets(Types::BOOLEAN) => self.scan.literal("false")?,
+            Some(b'n') if node.types.meets(Types::NULL) => self.scan.literal("null")?,
+            _ => return self.wrong_type(node.types, path, depth),
+        }
+        match &node.allowed {
+            Some(allowed) if self.found.count() == problems => self.member(allowed, start, path),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reports a problem, or ends a probe.
+    pub(super) fn report(
+        &mut self,
+        kind: ProblemKind,
+        path: &Path<'_>,
+        details: impl FnOnce() -> (String, String),
+    ) -> Result<(), Stop> {
+        self.report_with(kind, path, || {
+            let (expected, got) = details();
+            (expected, got, None)
+        })
+    }
+
+    fn report_with(
+        &mut self,
+        kind: ProblemKind,
+        path: &Path<'_>,
+        details: impl FnOnce() -> (String, String, Option<String>),
+    ) -> Result<(), Stop> {
+        if self.probing {
+            return Err(Stop::Mismatch);
+        }
+        self.found.add(|| {
+            let (expected, got, suggestion) = details();
+            Problem { path: path.to_string(), kind, expected, got, suggestion }
+        });
+        Ok(())
+    }
+
+    /// Passes a value that no schema describes.
+    pub(super) fn skip(&mut self, path: &Path<'_>, depth: usize) -> Result<(), Stop> {
+        let found = &mut self.found;
+        // Keys that come twice are wrong whichever branch the value belongs to, so a probe reports them too.
+        self.scan.skip(depth, &mut |key| found.duplicate(path, key))?;
+        Ok(())
+    }
+
+    /// What came, for a message: the value itself unless it must not be shown.
+    pub(super) fn echo(&self, start: usize, path: &Path<'_>) -> String {
+        if path.hidden {
+            return "a hidden value".to_owned();
+        }
+        format!("`{}`", shorten(self.scan.slice(start, self.scan.pos)))
+    }
+
+    pub(super) fn wrong_type(&mut self, expected: Types, path: &Path<'_>, depth: usize) -> Result<(), Stop> {
+        if self.probing && self.scan.byte().is_some() {
+            return Err(Stop::Mismatch);
+        }
+        let start = self.scan.pos;
+        self.skip(path, depth)?;
+        let got = kind_of(self.scan.slice(start, self.scan.pos));
+        self.report(ProblemKind::WrongType, path, || (expected.describe(), got.to_owned()))
+    }
+
+    fn member(&mut self, allowed: &Allowed, start: usize, path: &Path<'_>) -> Result<(), Stop> {
+        // The text was scanned already, so it parses; it may only be nested deeper than the parser likes.
+        let text = self.scan.slice(start, self.scan.pos);
+        let fits = serde_json::from_str(text).is_ok_and(|value| allowed.others.contains(&canonical(&value)));
+        if fits {
+            return Ok(());
+        }
+        let got = self.echo(start, path);
+        self.report(ProblemKind::NotAllowed, path, || (allowed.describe(), got))
+    }
+
+    fn string(&mut self, node: &'s Node, string: Str<'t>, path: &Path<'_>) -> Result<(), Stop> {
+        if node.string.is_none() && node.allowed.is_none() {
+            return Ok(());
+        }
+        let text = string.text();
+        let shown = |text: &str| match path.hidden {
+            true => "a hidden value".to_owned(),
+            false => format!("\"{}\"", shorten(text)),
+        };
+        if let Some(allowed) = &node.allowed
+            && !allowed.strings.iter().any(|candidate| *candidate == text)
+        {
+            return self.report_with(ProblemKind::NotAllowed, path, || {
+                let candidates = allowed.strings.iter().map(String::as_str);
+                let near = nearest(&text, candidates).filter(|_| !path.hidden).map(str::to_owned);
+                (allowed.describe(), shown(&text), near)
+            });
+        }
+        let Some(rules) = &node.string else { return Ok(()) };
+        let length = || text.chars().count();
+        if rules.length != super::node::Bounds::ANY && !rules.length.admits(length()) {
+            self.report(ProblemKind::WrongLength, path, || {
+                (rules.length.describe("character", "characters"), length().to_string())
+            })?;
+        }
+        if let Some(pattern) = &rules.pattern
+            && !pattern.regex.is_match(&text)
+        {
+            self.report(ProblemKind::PatternMismatch, path, || {
+                (format!("a string that matches `{}`", pattern.source), shown(&text))
+            })?;
+        }
+        Ok(())
+    }
+
+    fn number(&mut self, node: &'s Node, token: NumberToken<'t>, path: &Path<'_>) -> Result<(), Stop> {
+        let written = if token.integer { Types::INTEGER } else { Types::FRACTION };
+        if !node.types.meets(written) {
+            return self.report(ProblemKind::WrongType, path, || {
+                (node.types.describe(), kind_of(token.text).to_owned())
+            });
+        }
+        let Some(rules) = &node.number else { return Ok(()) };
+        let value = match token.small {
+            Some(small) => Some(Num::Int(small.into())),
+            None => Num::parse(token.text),
+        };
+        if value.is_some_and(|value| rules.admits(value)) {
+            return Ok(());
+        }
+        let got = self.echo(self.scan.pos - token.text.len(), path);
+        self.report(ProblemKind::OutOfRange, path, || (rules.describe(), got))
+    }
+
+    fn array(&mut self, rules: &'s ArrayRules, path: &Path<'_>, depth: usize) -> Result<(), Stop> {
+        let start = self.scan.pos;
+        let mut more = self.scan.open(depth, b']')?;
+        let mut count = 0;
+        while more {
+            let place = path.index(count);
+            match rules.prefix.get(count).copied().or(rules.items) {
+                Some(node) => self.value(node, &place, depth + 1)?,
+                None => self.skip(&place, depth + 1)?,
+            }
+            count += 1;
+            more = self.scan.more(b']')?;
+        }
+        if !rules.size.admits(count) {
+            self.report(ProblemKind::WrongLength, path, || {
+                (rules.size.describe("item", "items"), count.to_string())
+            })?;
+        }
+        if rules.unique
+            && let Some((first, second)) = repeated(self.scan.slice(start, self.scan.pos))
+        {
+            self.report(ProblemKind::NotUnique, path, || {
+                ("items that all differ".to_owned(), format!("item [{second}] the same as [{first}]"))
+            })?;
+        }
+        Ok(())
+    }
+
+    fn object(&mut self, rules: &'s ObjectRules, path: &Path<'_>, depth: usize) -> Result<(), Stop> {
+        let mut more = self.scan.open(depth, b'}')?;
+        let mut seen = Seen::new(rules.properties.len());
+        let mut others = KeySet::default();
+        let (mut count, mut next, mut required) = (0, 0, 0);
+        while more {
+            let key = self.scan.key()?;
+            let name = key.text();
+            let place = path.key(&name);
+            let known = rules.find(&name, next);
+            let fresh = match known {
+                Some(index) => seen.insert(index),
+                None => others.insert(name.clone()),
+            };
+            if fresh {
+                count += 1;
+            } else {
+                self.found.duplicate(path, &name);
+            }
+            let property = known.and_then(|index| rules.properties.get(index));
+            if let Some(property) = property {
+                required += usize::from(fresh && property.required);
+            }
+            match property.filter(|property| property.declared) {
+                Some(property) if rules.patterns.is_empty() => {
+                    self.value(property.node, &place, depth + 1)?
+                }
+                property => {
+                    self.field(rules, property.map(|property| property.node), &name, &place, depth)?
+                }
+            }
+            if let Some(names) = rules.names {
+                self.name(names, &name, &place)?;
+            }
+            next = known.map_or(next, |index| index + 1);
+            more = self.scan.more(b'}')?;
+        }
+        if required < rules.required {
+            self.missing(rules, &seen, path)?;
+        }
+        if !rules.size.admits(count) {
+            self.report(ProblemKind::WrongLength, path, || {
+                (rules.size.describe("field", "fields"), count.to_string())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// A field that is not simply declared: patterns and additional properties decide about it.
+    fn field(
+        &mut self,
+        rules: &'s ObjectRules,
+        declared: Option<NodeId>,
+        name: &str,
+        place: &Path<'_>,
+        depth: usize,
+    ) -> Result<(), Stop> {
+        let matching = |(pattern, node): &(Pattern, NodeId)| pattern.regex.is_match(name).then_some(*node);
+        let checks = declared.into_iter().chain(rules.patterns.iter().filter_map(matching));
+        self.scan.peek();
+        let start = self.scan.pos;
+        let mut described = false;
+        for node in checks {
+            described = true;
+            self.scan.pos = start;
+            self.value(node, place, depth + 1)?;
+        }
+        if described {
+            return Ok(());
+        }
+        match rules.additional {
+            Additional::Checked(node) => self.value(node, place, depth + 1),
+            Additional::Allowed => self.skip(place, depth + 1),
+            Additional::Forbidden => {
+                self.report_with(ProblemKind::UnknownField, place, || unknown(rules, name))?;
+                self.skip(place, depth + 1)
+            }
+        }
+    }
+
+    /// Checks a key itself.
+    fn name(&mut self, names: NodeId, name: &str, place: &Path<'_>) -> Result<(), Stop> {
+        let quoted = serde_json::Value::from(name).to_string();
+        let mut walker = Walker::new(self.nodes, &quoted, 1);
+        walker.probing = true;
+        match walker.value(names, place, 0) {
+            Ok(()) => Ok(()),
+            Err(_) => self.report(ProblemKind::UnknownField, place, || {
+                ("a key of the allowed form".to_owned(), "another key".to_owned())
+            }),
+        }
+    }
+
+    #[cold]
+    fn missing(&mut self, rules: &'s ObjectRules, seen: &Seen, path: &Path<'_>) -> Result<(), Stop> {
+        for (index, property) in rules.properties.iter().enumerate() {
+            if property.required && !seen.contains(index) {
+                let expected = self.node(property.node).reach.describe();
+                self.report(ProblemKind::MissingField, &path.key(&property.name), || {
+                    (expected, "nothing".to_owned())
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a scanned value is, for a message.
+pub(super) fn kind_of(text: &str) -> &'static str {
+    match text.bytes().next() {
+        Some(b'{') => "an object",
+        Some(b'[') => "a list",
+        Some(b'"') => "a string",
+        Some(b't') => "true",
+        Some(b'f') => "false",
+        Some(b'n') => "null",
+        _ if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') && text != "-0" => "an integer",
+        _ => "a number written with a fraction or exponent",
+    }
+}
+
+fn unknown(rules: &ObjectRules, name: &str) -> (String, String, Option<String>) {
+    const SHOWN: usize = 20;
+    let names: Vec<&str> = rules.declared().map(|property| property.name.as_str()).collect();
+    let mut expected = match names.len() {
+        0 => "no fields".to_owned(),
+        _ => {
+            names.iter().take(SHOWN).map(|name| format!("`{}`", shorten(name))).collect::<Vec<_>>().join(", ")
+        }
+    };
+    if names.len() > SHOWN {
+        expected.push_str(", ...");
+    }
+    (expected, "an unknown field".to_owned(), nearest(name, names).map(str::to_owned))
+}
+
+/// The first two equal items of a list.
+fn repeated(list: &str) -> Option<(usize, usize)> {
+    let items: Vec<serde_json::Value> = serde_json::from_str(list).ok()?;
+    let mut seen = HashMap::new();
+    items
+        .iter()
+        .enumerate()
+        .find_map(|(index, item)| seen.insert(canonical(item), index).map(|first| (first, index)))
+}
+
+/// Which of the known properties have come.
+enum Seen {
+    Few(u64),
+    Many(Vec<bool>),
+}
+
+impl Seen {
+    fn new(properties: usize) -> Self {
+        if properties <= 64 { Self::Few(0) } else { Self::Many(vec![false; properties]) }
+    }
+
+    /// False: it was there already.
+    fn insert(&mut self, index: usize) -> bool {
+        match self {
+            Self::Few(bits) => {
+                let bit = 1_u64.checked_shl(index as u32).unwrap_or(0);
+                let fresh = *bits & bit == 0;
+                *bits |= bit;
+                fresh
+            }
+            Self::Many(flags) => flags.get_mut(index).is_some_and(|flag| !std::mem::replace(flag, true)),
+        }
+    }
+
+    fn contains(&self, index: usize) -> bool {
+        match self {
+            Self::Few(bits) => bits & 1_u64.checked_shl(index as u32).unwrap_or(0) != 0,
+            Self::Many(flags) => flags.get(index).copied().unwrap_or(false),
+        }
+    }
+}
