@@ -20,3 +20,18 @@ pub mod transaction;
 mod support;
 
 pub use support::future::BoxFuture;
+
+/// What a tool needs, in one line: `use wink::prelude::*;`
+pub mod prelude {
+    pub use schemars::JsonSchema;
+    pub use serde::{Deserialize, Serialize};
+
+    pub use crate::session::{Session, SliceType};
+    pub use crate::tool::{
+        AnyTool, Footprint, OrTell, ReadContext, Render, RenderError, Tool, ToolContext, ToolError, ToolResult,
+    };
+}
+
+pub use schemars;
+pub use serde;
+pub use serde_json;

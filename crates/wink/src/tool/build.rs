@@ -259,13 +259,7 @@ impl<P: ToolData, R: ToolData> Erased for Built<P, R> {
     }
 
     fn parse(&self, text: &Arc<str>, limits: &ParseLimits) -> Result<Params, Rejection> {
-        let typed: P = if TypeId::of::<P>() == TypeId::of::<()>() {
-            self.contract.compiled.check(text, limits)?;
-            // `()` reads itself from null, not from the empty object.
-            serde_json::from_value(Value::Null).map_err(Rejection::from_decode)?
-        } else {
-            self.contract.compiled.decode(text, limits)?
-        };
+        let typed: P = self.contract.compiled.decode(text, limits)?;
         Ok(Params::new(Box::new(typed), Arc::clone(text)))
     }
 
