@@ -367,7 +367,6 @@ async fn any_of_several_snapshots_can_be_restored() {
     }
 }
 
-// case 168
 #[tokio::test]
 async fn edits_leave_every_other_byte_alone() {
     let fs = memory([("f", "\u{feff}one\r\ntwo\n\n\tthree \r\nfour")]);

@@ -52,12 +52,18 @@ pub async fn filesystem_contract(make: impl Fn(FilesystemSeed<'_>) -> Arc<dyn Fi
 /// When something cannot be read.
 pub async fn filesystem_tree(fs: &dyn Filesystem) -> BTreeMap<FsPath, Option<Vec<u8>>> {
     let mut tree = BTreeMap::new();
-    for entry in fs.glob(&FsPath::root(), "**").await.expect("everything can be listed") {
-        let content = match entry.kind {
-            EntryKind::File => Some(fs.read_bytes(&entry.path).await.expect("a listed file can be read")),
-            _ => None,
-        };
-        tree.insert(entry.path, content.map(|read| read.bytes.to_vec()));
+    let mut dirs = vec![FsPath::root()];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs.list(&dir).await.expect("every directory can be listed") {
+            let content = match entry.kind {
+                EntryKind::File => Some(fs.read_bytes(&entry.path).await.expect("every file can be read")),
+                _ => None,
+            };
+            if entry.kind == EntryKind::Directory {
+                dirs.push(entry.path.clone());
+            }
+            tree.insert(entry.path, content.map(|read| read.bytes.to_vec()));
+        }
     }
     tree
 }
