@@ -1,5 +1,7 @@
 //! The in-memory filesystem through the public API.
 
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests panic when they fail")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

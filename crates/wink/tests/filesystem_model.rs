@@ -1,5 +1,7 @@
 //! Random operations, forks, merges, rollbacks and snapshots on the in-memory filesystem, against a plain map.
 
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests panic when they fail")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
