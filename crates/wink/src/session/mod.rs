@@ -46,6 +46,7 @@ pub use snapshot::{SessionSnapshot, SnapshotError, SnapshotScope};
 
 pub(crate) use self::core::Closing;
 pub(crate) use fork::{Action, Fork, Mark, clear_where, seed};
+pub(crate) use ids::fresh_uuid;
 pub(crate) use reducer::{Registry, Slot};
 pub(crate) use slice::Item;
 

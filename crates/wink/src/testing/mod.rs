@@ -1,5 +1,5 @@
-//! What users test with: a clock that stands still until told, and contract suites that every implementation of a
-//! trait must pass.
+//! What users test their tools with: a clock that moves when told to, and contract suites that every implementation
+//! of a trait must pass.
 
 mod clock;
 mod filesystem;

@@ -75,11 +75,8 @@ impl MemoryFilesystem {
 
     pub(super) fn do_changes(&self) -> Vec<FsPath> {
         let Some(origin) = &self.origin else { return Vec::new() };
-        let (root, touched) = {
-            let state = lock(&self.state);
-            (state.root.clone(), state.touched.clone())
-        };
-        differences(&origin.root, &root, &touched).into_keys().collect()
+        let state = lock(&self.state);
+        differences(&origin.root, &state.root, &state.touched).into_keys().collect()
     }
 }
 
@@ -122,6 +119,7 @@ fn rebase(base: &Arc<Dir>, changes: BTreeMap<FsPath, Change>, stamp: &Stamp) -> 
             (Node::Dir(dir), _) => {
                 tree::insert(&mut root, &path, Node::Dir(Arc::new(Dir::empty(dir.stamp))), stamp);
             }
+            (file, Ok(Place::File(_))) => tree::replace(&mut root, &path, file),
             (file, _) => tree::insert(&mut root, &path, file, stamp),
         }
     }

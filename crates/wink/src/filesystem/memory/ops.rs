@@ -42,7 +42,7 @@ impl MemoryFilesystem {
         }
         let stamp = self.stamp(FILE_MODE);
         let mut state = lock(&self.state);
-        let (file, made) = match locate(&state.root, path)? {
+        let created = match locate(&state.root, path)? {
             Place::Dir(_) => return Err(FsError::IsDirectory { path: path.clone() }),
             Place::File(old) => {
                 let content: Arc<[u8]> = match options.mode {
@@ -50,16 +50,19 @@ impl MemoryFilesystem {
                     WriteMode::Overwrite => Arc::from(content),
                     WriteMode::Append => Arc::from([&*old.content, content].concat()),
                 };
-                (File { content, stamp: Stamp { mode: old.stamp.mode, ..stamp } }, None)
+                let file = File { stamp: Stamp { mode: old.stamp.mode, ..stamp }, content };
+                self.touch(&mut state, path);
+                tree::replace(&mut state.root, path, Node::File(Arc::new(file)));
+                false
             }
             Place::Missing { present } => {
                 let made = first_made(path, present, options.create_parents)?;
-                (File { content: Arc::from(content), stamp }, Some(made))
+                let file = File { stamp, content: Arc::from(content) };
+                self.touch(&mut state, &made);
+                tree::insert(&mut state.root, path, Node::File(Arc::new(file)), &stamp);
+                true
             }
         };
-        let created = made.is_some();
-        self.touch(&mut state, made.as_ref().unwrap_or(path));
-        tree::insert(&mut state.root, path, Node::File(Arc::new(file)), &stamp);
         Ok(WriteReceipt { bytes_written: content.len(), created, version: stamp.version })
     }
 
@@ -70,9 +73,9 @@ impl MemoryFilesystem {
         let old = file_at(&state.root, path)?;
         let (content, replacements) = apply_edit(path, &old.content, edit, &self.limits)?;
         let stamp = Stamp { mode: old.stamp.mode, ..stamp };
-        let file = File { content: Arc::from(content.into_bytes()), stamp };
+        let file = File { stamp, content: Arc::from(content.into_bytes()) };
         self.touch(&mut state, path);
-        tree::insert(&mut state.root, path, Node::File(Arc::new(file)), &stamp);
+        tree::replace(&mut state.root, path, Node::File(Arc::new(file)));
         Ok(EditReceipt { replacements, version: stamp.version })
     }
 

@@ -96,8 +96,28 @@ pub(super) fn node_at(root: &Arc<Dir>, path: &FsPath) -> Option<Node> {
     }
 }
 
-/// Puts `node` at `path`, making missing parents, which get `stamp`. The caller has made sure that no parent
-/// is a file; if one is, nothing happens.
+/// The directory that `path` is in, to be changed, and the name in it. All above it exist.
+fn parent_mut<'a, 'b>(root: &'a mut Arc<Dir>, path: &'b FsPath) -> Option<(&'a mut Dir, &'b str)> {
+    let (parents, name) = path.split_last()?;
+    let mut dir = Arc::make_mut(root);
+    for segment in parents.split('/').filter(|segment| !segment.is_empty()) {
+        let Node::Dir(child) = dir.entries.get_mut(segment)? else { return None };
+        dir = Arc::make_mut(child);
+    }
+    Some((dir, name))
+}
+
+/// Puts `file` in the place of the one at `path`, which the caller knows to be there.
+pub(super) fn replace(root: &mut Arc<Dir>, path: &FsPath, file: Node) {
+    if let Some((dir, name)) = parent_mut(root, path)
+        && let Some(slot) = dir.entries.get_mut(name)
+    {
+        *slot = file;
+    }
+}
+
+/// Puts `node` at `path`, where nothing is, making missing parents, which get `stamp`. The caller has made
+/// sure that no parent is a file; if one is, nothing happens.
 pub(super) fn insert(root: &mut Arc<Dir>, path: &FsPath, node: Node, stamp: &Stamp) {
     let Some((parents, name)) = path.split_last() else { return };
     let mut dir = Arc::make_mut(root);
@@ -110,24 +130,13 @@ pub(super) fn insert(root: &mut Arc<Dir>, path: &FsPath, node: Node, stamp: &Sta
         let Some(Node::Dir(child)) = dir.entries.get_mut(segment) else { return };
         dir = Arc::make_mut(child);
     }
-    if dir.entries.contains_key(name) {
-        if let Some(slot) = dir.entries.get_mut(name) {
-            *slot = node;
-        }
-    } else {
-        dir.entries.insert(Arc::from(name), node);
-        dir.touch(stamp);
-    }
+    dir.entries.insert(Arc::from(name), node);
+    dir.touch(stamp);
 }
 
 /// Takes out what is at `path`, which the caller knows to be there.
 pub(super) fn remove(root: &mut Arc<Dir>, path: &FsPath, stamp: &Stamp) -> Option<Node> {
-    let (parents, name) = path.split_last()?;
-    let mut dir = Arc::make_mut(root);
-    for segment in parents.split('/').filter(|segment| !segment.is_empty()) {
-        let Node::Dir(child) = dir.entries.get_mut(segment)? else { return None };
-        dir = Arc::make_mut(child);
-    }
+    let (dir, name) = parent_mut(root, path)?;
     let removed = dir.entries.remove(name)?;
     dir.touch(stamp);
     Some(removed)
@@ -167,18 +176,18 @@ pub(super) fn diff(
     after: Option<&Node>,
     changes: &mut BTreeMap<FsPath, Change>,
 ) {
-    let none = Entries::new();
-    let entries = |node: Option<&Node>| match node {
-        Some(Node::Dir(dir)) => dir.entries.clone(),
-        _ => none.clone(),
-    };
     if before == after {
         return;
     }
-    if !matches!((before, after), (Some(Node::Dir(_)), Some(Node::Dir(_)))) {
+    let (old, new) = (entries(before), entries(after));
+    if old.is_none() || new.is_none() {
         changes.insert(path.clone(), Change { before: before.cloned(), after: after.cloned() });
     }
-    for item in entries(before).diff(&entries(after)) {
+    if old.is_none() && new.is_none() {
+        return;
+    }
+    let none = Entries::new();
+    for item in old.unwrap_or(&none).diff(new.unwrap_or(&none)) {
         match item {
             DiffItem::Add(name, new) => diff(&path.child(name), None, Some(new), changes),
             DiffItem::Update { old: (name, old), new: (_, new) } => {
@@ -186,5 +195,12 @@ pub(super) fn diff(
             }
             DiffItem::Remove(name, old) => diff(&path.child(name), Some(old), None, changes),
         }
+    }
+}
+
+fn entries(node: Option<&Node>) -> Option<&Entries> {
+    match node? {
+        Node::Dir(dir) => Some(&dir.entries),
+        Node::File(_) => None,
     }
 }
