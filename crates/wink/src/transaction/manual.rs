@@ -189,7 +189,12 @@ struct Before {
 }
 
 impl Before {
-    fn put_back(self, session: &Session, resources: &ResourceContext, cause: impl fmt::Display) -> RestoreFailedError {
+    fn put_back(
+        self,
+        session: &Session,
+        resources: &ResourceContext,
+        cause: impl fmt::Display,
+    ) -> RestoreFailedError {
         match session.restore(&self.session) {
             Ok(()) => self.put_resources_back(resources, cause),
             Err(error) => {

@@ -46,7 +46,9 @@ pub enum TransactionError {
     #[error(transparent)]
     Resource(#[from] ResourceError),
     /// An operation of the transaction was still going on, or panicked half-way, so that there was no whole to keep.
-    #[error("an operation of the transaction had not finished when it was to be kept; it was rolled back: end every operation first")]
+    #[error(
+        "an operation of the transaction had not finished when it was to be kept; it was rolled back: end every operation first"
+    )]
     Unfinished,
     /// Taking back what was merged failed.
     #[error(transparent)]
@@ -193,7 +195,8 @@ impl Transaction {
         self.close_levels_beyond(0);
         let closed = self.work().close_whole();
         let Some(Parts { scope, turn, .. }) = self.parts.take() else { return Ok(()) };
-        let aborted = |fork, scope, turn| Aborted { session: session.clone(), fork, scope: Some(scope), _turn: turn };
+        let aborted =
+            |fork, scope, turn| Aborted { session: session.clone(), fork, scope: Some(scope), _turn: turn };
         let fork = match closed {
             Ok(fork) => fork,
             Err(log) => return Err((TransactionError::Unfinished, aborted(log, scope, turn))),
@@ -215,7 +218,10 @@ impl Transaction {
             Err(error) => {
                 let error = match merged.undo() {
                     Ok(()) => error.into(),
-                    Err(errors) => RestoreFailedError { reason: format!("{errors}; the commit had failed: {error}") }.into(),
+                    Err(errors) => {
+                        RestoreFailedError { reason: format!("{errors}; the commit had failed: {error}") }
+                            .into()
+                    }
                 };
                 drop((merging, committing));
                 Err((error, Aborted { session: session.clone(), fork: log, scope: Some(scope), _turn: turn }))

@@ -180,15 +180,19 @@ impl CompositeSnapshot {
     ///
     /// # Errors
     /// A distinct one for each thing that can be wrong with it.
-    pub fn from_json(text: &str, session: &Session, resources: &ResourceContext) -> Result<Self, CompositeError> {
+    pub fn from_json(
+        text: &str,
+        session: &Session,
+        resources: &ResourceContext,
+    ) -> Result<Self, CompositeError> {
         let whole: Map<String, Value> =
             serde_json::from_str(text).map_err(|error| CompositeError::NotJson(error.to_string()))?;
         if whole.get("version").and_then(Value::as_u64) != Some(VERSION) {
             return Err(CompositeError::Version { found: found(&whole, "version") });
         }
         let mut parts = Vec::new();
-        for StoredPart { name, snapshot } in
-            part::<Vec<StoredPart>>(&whole, "resources").map_err(|found| CompositeError::Resources { found })?
+        for StoredPart { name, snapshot } in part::<Vec<StoredPart>>(&whole, "resources")
+            .map_err(|found| CompositeError::Resources { found })?
         {
             let part = match resources.decode_snapshot(&name, &snapshot)? {
                 Some(ready) => ResourcePart::Ready(ready),
@@ -199,7 +203,8 @@ impl CompositeSnapshot {
         Ok(Self {
             id: part(&whole, "id").map_err(|found| CompositeError::Id { found })?,
             created_at: part(&whole, "created_at").map_err(|found| CompositeError::Time { found })?,
-            tag: part(&whole, "tag").map_err(|_| CompositeError::Field { field: "tag", expected: "a string" })?,
+            tag: part(&whole, "tag")
+                .map_err(|_| CompositeError::Field { field: "tag", expected: "a string" })?,
             phase: part(&whole, "phase").map_err(|found| CompositeError::Phase { found })?,
             session: session.decode_snapshot_value(whole.get("session").unwrap_or(&Value::Null))?,
             resources: parts,

@@ -125,7 +125,11 @@ impl Work {
     }
 
     /// Dispatches an event whose type the session knows.
-    pub(crate) fn dispatch_item(&self, event: TypeId, item: Item) -> Result<Vec<ReducerFailure>, AccessError> {
+    pub(crate) fn dispatch_item(
+        &self,
+        event: TypeId,
+        item: Item,
+    ) -> Result<Vec<ReducerFailure>, AccessError> {
         if self.footprint.is_some() {
             let registry = self.session.registry();
             for target in registry.targets(event) {
@@ -153,7 +157,11 @@ impl Work {
         Ok(self.session.calls(tool))
     }
 
-    pub(crate) fn policy_get(&self, policy: &Arc<str>, item: &str) -> Result<Option<Arc<Value>>, AccessError> {
+    pub(crate) fn policy_get(
+        &self,
+        policy: &Arc<str>,
+        item: &str,
+    ) -> Result<Option<Arc<Value>>, AccessError> {
         self.with(|fork, session| session.policy_in(fork, policy).get(item))
     }
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use wink::BoxFuture;
 use wink::filesystem::{Filesystem, FilesystemExt};
 use wink::resource::{Binding, ResourceError, ResourceRegistry};
 use wink::session::{CommitError, Conflict, Session, SessionId, SliceType};
-use wink::BoxFuture;
 use wink::store::{Batch, CallMark, Claimed, Durability, LedgerRow, Rows, Store, StoreError, StoredSession};
 use wink::transaction::{AccessError, RestoreFailedError, Transaction, TransactionError};
 
@@ -104,7 +104,10 @@ async fn what_was_read_and_changed_from_outside_is_a_conflict_and_nothing_is_kep
         other => panic!("{other:?}"),
     }
     let after = world.seen().await;
-    assert_eq!((after.notes, after.counter, after.files.len()), (vec!["there".to_owned(), "outside".to_owned()], 0, 1));
+    assert_eq!(
+        (after.notes, after.counter, after.files.len()),
+        (vec!["there".to_owned(), "outside".to_owned()], 0, 1)
+    );
 }
 
 #[tokio::test]
@@ -124,7 +127,8 @@ async fn a_resource_changed_from_outside_is_a_conflict_and_nothing_is_kept() {
 async fn a_restore_that_fails_is_its_own_error() {
     let store = Stubborn::new();
     let fragile = Arc::new(Fragile::default());
-    let registry = ResourceRegistry::of((Binding::instance(fragile.clone()).named("fragile").snapshotable(),)).unwrap();
+    let registry =
+        ResourceRegistry::of((Binding::instance(fragile.clone()).named("fragile").snapshotable(),)).unwrap();
     let resources = registry.open().await.unwrap();
     let session = Session::builder().store(store.clone()).build();
     let tx = Transaction::begin(&session, &resources, "change").await;
@@ -153,24 +157,13 @@ async fn a_store_that_panics_has_failed() {
         fn durability(&self) -> Durability {
             Durability::Restart
         }
-        fn load<'a>(
-            &'a self,
-            _: &'a SessionId,
-        ) -> BoxFuture<'a, Result<StoredSession, StoreError>> {
+        fn load<'a>(&'a self, _: &'a SessionId) -> BoxFuture<'a, Result<StoredSession, StoreError>> {
             Self::now()
         }
-        fn begin<'a>(
-            &'a self,
-            _: &'a SessionId,
-            _: CallMark,
-        ) -> BoxFuture<'a, Result<(), StoreError>> {
+        fn begin<'a>(&'a self, _: &'a SessionId, _: CallMark) -> BoxFuture<'a, Result<(), StoreError>> {
             Self::now()
         }
-        fn commit<'a>(
-            &'a self,
-            _: &'a SessionId,
-            _: Batch,
-        ) -> BoxFuture<'a, Result<(), StoreError>> {
+        fn commit<'a>(&'a self, _: &'a SessionId, _: Batch) -> BoxFuture<'a, Result<(), StoreError>> {
             Self::now()
         }
         fn claim<'a>(
@@ -183,16 +176,10 @@ async fn a_store_that_panics_has_failed() {
         fn put<'a>(&'a self, _: LedgerRow) -> BoxFuture<'a, Result<(), StoreError>> {
             Self::now()
         }
-        fn rows<'a>(
-            &'a self,
-            _: Rows,
-        ) -> BoxFuture<'a, Result<Vec<LedgerRow>, StoreError>> {
+        fn rows<'a>(&'a self, _: Rows) -> BoxFuture<'a, Result<Vec<LedgerRow>, StoreError>> {
             Self::now()
         }
-        fn remove<'a>(
-            &'a self,
-            _: Rows,
-        ) -> BoxFuture<'a, Result<Vec<LedgerRow>, StoreError>> {
+        fn remove<'a>(&'a self, _: Rows) -> BoxFuture<'a, Result<Vec<LedgerRow>, StoreError>> {
             Self::now()
         }
     }

@@ -15,8 +15,13 @@ enum Step {
     Seed(Vec<u8>),
     ClearWhere(u8),
     Say(u8),
-    Write { path: &'static str, content: u8 },
-    Delete { path: &'static str },
+    Write {
+        path: &'static str,
+        content: u8,
+    },
+    Delete {
+        path: &'static str,
+    },
     Add(i64),
     /// From outside, while the transaction runs.
     SayOutside(u8),

@@ -36,7 +36,10 @@ async fn an_inner_failure_restores_to_the_inner_point_only() {
     assert_eq!(after.notes, ["there", "outer", "kept"]);
     // LOG events stand either way, in order.
     assert_eq!(after.said, ["outer", "inner", "dropped", "kept"]);
-    assert_eq!(after.files.keys().collect::<Vec<_>>(), ["made", "made/kept.txt", "made/outer.txt", "there.txt"]);
+    assert_eq!(
+        after.files.keys().collect::<Vec<_>>(),
+        ["made", "made/kept.txt", "made/outer.txt", "there.txt"]
+    );
     assert_eq!(after.counter, 2);
 }
 

@@ -14,11 +14,12 @@ use crate::world::{Seen, Stubborn, World, change_all};
 async fn an_error_restores_and_is_returned() {
     let world = World::new().await;
     let before = world.seen().await;
-    let outcome: Result<(), ToolError> = transaction(&world.session, &world.resources, "scoped", async |tx| {
-        change_all(tx, "a").await;
-        Err(ToolError::new("no"))
-    })
-    .await;
+    let outcome: Result<(), ToolError> =
+        transaction(&world.session, &world.resources, "scoped", async |tx| {
+            change_all(tx, "a").await;
+            Err(ToolError::new("no"))
+        })
+        .await;
     assert_eq!(outcome.unwrap_err().to_string(), "no");
     assert_eq!(world.seen().await, Seen { said: vec!["a".to_owned()], ..before });
 }
@@ -71,7 +72,8 @@ async fn a_panic_restores_and_goes_on_unwinding() {
         Ok::<_, TransactionError>(())
     }));
     let mut cx = Context::from_waker(Waker::noop());
-    let panic = std::panic::catch_unwind(AssertUnwindSafe(|| body.as_mut().poll(&mut cx))).map(|_| ()).unwrap_err();
+    let panic =
+        std::panic::catch_unwind(AssertUnwindSafe(|| body.as_mut().poll(&mut cx))).map(|_| ()).unwrap_err();
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"out of order"));
     drop(body);
     assert_eq!(world.seen().await, Seen { said: vec!["a".to_owned()], ..before });
@@ -115,11 +117,12 @@ async fn an_error_is_told_together_with_a_store_that_fails() {
     let store = Stubborn::new();
     let world = World::on(store.clone()).await;
     store.fail(true);
-    let outcome: Result<(), ToolError> = transaction(&world.session, &world.resources, "scoped", async |tx| {
-        change_all(tx, "a").await;
-        Err(ToolError::new("no"))
-    })
-    .await;
+    let outcome: Result<(), ToolError> =
+        transaction(&world.session, &world.resources, "scoped", async |tx| {
+            change_all(tx, "a").await;
+            Err(ToolError::new("no"))
+        })
+        .await;
     assert_eq!(
         outcome.unwrap_err().to_string(),
         "rolled back (no), but its log could not be stored: the store failed to commit: the disk is full"

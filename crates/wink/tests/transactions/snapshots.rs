@@ -7,7 +7,8 @@ use wink::filesystem::{Filesystem, FilesystemExt};
 use wink::resource::{Binding, ResourceRegistry};
 use wink::session::Session;
 use wink::transaction::{
-    CompositeError, CompositeSnapshot, RestoreOutcome, SnapshotPhase, Transaction, create_snapshot, restore_snapshot,
+    CompositeError, CompositeSnapshot, RestoreOutcome, SnapshotPhase, Transaction, create_snapshot,
+    restore_snapshot,
 };
 
 use crate::world::{Counter, Fragile, Note, Said, Seen, Stubborn, World, change_all, note};
@@ -46,7 +47,8 @@ async fn a_missing_resource_is_skipped_and_reported() {
     let stored = snapshot.to_json().unwrap();
     commit(&world, "b").await;
     let counter = world.resources.get::<Counter>().await.unwrap();
-    let registry = ResourceRegistry::of((Binding::instance(counter.clone()).named("counter").snapshotable(),)).unwrap();
+    let registry =
+        ResourceRegistry::of((Binding::instance(counter.clone()).named("counter").snapshotable(),)).unwrap();
     let fewer = registry.open().await.unwrap();
     let outcome = restore_snapshot(&world.session, &fewer, &snapshot).await.unwrap();
     assert_eq!(outcome, RestoreOutcome { skipped: vec!["filesystem".into()] });
@@ -155,7 +157,9 @@ async fn each_fault_of_the_json_form_has_its_own_error() {
     assert!(matches!(with("version", Some(json!(2))), E::Version { found } if found == "2"));
     assert!(matches!(with("version", None), E::Version { found } if found == "nothing"));
     assert!(matches!(with("id", Some(json!("seven"))), E::Id { found } if found == "\"seven\""));
-    assert!(matches!(with("created_at", Some(json!("yesterday"))), E::Time { found } if found == "\"yesterday\""));
+    assert!(
+        matches!(with("created_at", Some(json!("yesterday"))), E::Time { found } if found == "\"yesterday\"")
+    );
     assert!(matches!(with("resources", Some(json!({}))), E::Resources { found } if found == "{}"));
     assert!(matches!(with("resources", Some(json!([1]))), E::Resources { found } if found == "[1]"));
     assert!(matches!(with("phase", Some(json!("dawn"))), E::Phase { found } if found == "\"dawn\""));

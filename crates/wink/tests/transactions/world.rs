@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use wink::BoxFuture;
 use wink::filesystem::{Filesystem, MemoryFilesystem};
-use wink::resource::{Binding, BoxError, ResourceContext, ResourceRegistry, ResourceSnapshot, Shared, Snapshotable};
+use wink::resource::{
+    Binding, BoxError, ResourceContext, ResourceRegistry, ResourceSnapshot, Shared, Snapshotable,
+};
 use wink::session::{Session, SessionId, SliceKind, SliceType};
 use wink::store::{
     Batch, CallMark, Claimed, Durability, LedgerRow, MemoryStore, Rows, Store, StoreError, StoredSession,
@@ -63,7 +65,8 @@ impl World {
     }
 
     pub async fn on(store: Arc<dyn Store>) -> Self {
-        let files: Arc<dyn Filesystem> = Arc::new(MemoryFilesystem::from_files([("there.txt", "there")]).unwrap());
+        let files: Arc<dyn Filesystem> =
+            Arc::new(MemoryFilesystem::from_files([("there.txt", "there")]).unwrap());
         let registry = ResourceRegistry::of((
             Binding::filesystem(files),
             Binding::instance(Arc::new(Counter::new(0))).named("counter").snapshotable(),
@@ -89,7 +92,11 @@ impl World {
 
 async fn tree(files: &dyn Filesystem) -> BTreeMap<String, Option<String>> {
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    filesystem_tree(files).await.into_iter().map(|(path, bytes)| (path.to_string(), bytes.map(text))).collect()
+    filesystem_tree(files)
+        .await
+        .into_iter()
+        .map(|(path, bytes)| (path.to_string(), bytes.map(text)))
+        .collect()
 }
 
 /// Changes everything there is.
@@ -169,7 +176,11 @@ impl Store for Stubborn {
         })
     }
 
-    fn claim<'a>(&'a self, row: LedgerRow, now: jiff::Timestamp) -> BoxFuture<'a, Result<Claimed, StoreError>> {
+    fn claim<'a>(
+        &'a self,
+        row: LedgerRow,
+        now: jiff::Timestamp,
+    ) -> BoxFuture<'a, Result<Claimed, StoreError>> {
         self.inner.claim(row, now)
     }
 
