@@ -222,6 +222,19 @@ impl Core {
     }
 }
 
+impl Drop for Core {
+    /// Hooks need somebody to wait for them, so they cannot run here.
+    fn drop(&mut self) {
+        let unclosed = self.shut().len();
+        if unclosed > 0 {
+            tracing::warn!(
+                unclosed,
+                "resources were dropped without being closed; call ResourceContext::close"
+            );
+        }
+    }
+}
+
 impl State {
     fn tenure(&mut self, at: usize) -> Option<&mut Tenure> {
         match self.slots.get_mut(at) {

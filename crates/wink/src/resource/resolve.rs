@@ -11,7 +11,7 @@ use super::core::{Build, Core, Found, Waiting};
 use super::error::{BoxError, Panicked, ResourceError};
 use super::name::ResourceName;
 use super::scope::ScopeInner;
-use super::slot::{Flight, Instance, Made, Ready, Tenure, close_all, in_order, run_hook};
+use super::slot::{Closing, Flight, Instance, Made, Ready, Tenure, in_order, run_hook};
 use super::snapshot::typed;
 use crate::BoxFuture;
 use crate::support::future::{CatchPanic, catch};
@@ -284,7 +284,7 @@ impl<'a> View<'a> {
                 .map_err(|ready| (ready, ResourceError::CallOver { name: binding.name().clone() })),
         };
         if let Err((ready, error)) = published {
-            close_quietly(self.core, ready.made.closing).await;
+            Closing::new(self.core, in_order(ready.made.closing)).run_quietly().await;
             return Err(error);
         }
         if let (Scope::Singleton, Some(scope)) = (binding.scope(), self.scope) {
@@ -310,7 +310,7 @@ impl<'a> View<'a> {
             }
         };
         if let Err((made, error)) = kept {
-            close_quietly(self.core, made.closing).await;
+            Closing::new(self.core, in_order(made.closing)).run_quietly().await;
             return Err(error);
         }
         Ok(value)
@@ -345,7 +345,7 @@ impl<'a> View<'a> {
         let value = match outcome {
             Ok(Ok(value)) => value,
             failed => {
-                close_quietly(self.core, made.closing).await;
+                Closing::new(self.core, in_order(made.closing)).run_quietly().await;
                 return Err(match failed {
                     Ok(Err(cause)) => provider_failed(name, cause),
                     Err(panic) => provider_failed(name, Box::new(Panicked(panic))),
@@ -358,13 +358,13 @@ impl<'a> View<'a> {
             made.closing.push(Instance { binding: binding.clone(), value: Arc::clone(&value), serial });
         }
         if let Some(hook) = &binding.0.post_construct {
-            let mut unready = Unready { core: self.core, closing: made.closing };
-            let outcome = run_hook(hook.as_ref(), name, &value).await;
-            made.closing = std::mem::take(&mut unready.closing);
-            if let Err(cause) = outcome {
-                close_quietly(self.core, made.closing).await;
+            // Given up here, the instance is left to be closed.
+            let unready = Closing::new(self.core, in_order(std::mem::take(&mut made.closing)));
+            if let Err(cause) = run_hook(hook.as_ref(), name, &value).await {
+                unready.run_quietly().await;
                 return Err(ResourceError::PostConstruct { name: name.clone(), cause: cause.into() });
             }
+            made.closing = unready.keep();
         }
         Ok((value, made))
     }
@@ -439,25 +439,6 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         self.vacate();
-    }
-}
-
-/// An instance in its `post_construct`: given up there, it is left to be closed.
-struct Unready<'a> {
-    core: &'a Arc<Core>,
-    closing: Vec<Instance>,
-}
-
-impl Drop for Unready<'_> {
-    fn drop(&mut self) {
-        self.core.orphan(std::mem::take(&mut self.closing));
-    }
-}
-
-/// Closes what nobody will see, where the error that is reported is another one.
-async fn close_quietly(core: &Arc<Core>, closing: Vec<Instance>) {
-    for failure in close_all(core, in_order(closing)).await {
-        tracing::warn!(%failure, "closing a resource failed");
     }
 }
 

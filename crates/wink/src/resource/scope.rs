@@ -9,7 +9,7 @@ use super::binding::{AnyBinding, Erased};
 use super::core::{self, Core, Found};
 use super::error::{ResourceError, ResourceErrors};
 use super::resolve::{Access, View};
-use super::slot::{Flight, Instance, Made, Ready, Serial, Slot, close_all, in_order};
+use super::slot::{Closing, Flight, Instance, Made, Ready, Serial, Slot, in_order};
 use super::snapshot::{ErasedFork, ErasedSnapshot, Undo};
 use crate::support::lock::lock;
 
@@ -41,7 +41,6 @@ pub enum CallEnd {
 /// What [`CallScope::merge`] did, until it is settled: given to [`CallScope::finish`] it stays, otherwise it is
 /// undone, at the latest when this is dropped.
 #[must_use = "dropping it undoes the merge"]
-#[derive(Default)]
 pub struct MergeUndo {
     steps: Vec<Undo>,
 }
@@ -107,9 +106,9 @@ impl CallScope {
     /// When one cannot be merged. Those before it are put back; [`ResourceError::is_restore_failure`] when even
     /// that failed.
     pub fn merge(&self) -> Result<MergeUndo, ResourceError> {
-        let mut merged = MergeUndo::default();
-        for (_, fork) in self.inner.seal() {
-            match fork.merge() {
+        let mut merged = MergeUndo { steps: Vec::new() };
+        for fork in self.inner.seal() {
+            match fork.copy.merge() {
                 Ok(Some(undo)) => merged.steps.push(undo),
                 Ok(None) => {}
                 Err(cause) => {
@@ -123,10 +122,14 @@ impl CallScope {
         Ok(merged)
     }
 
-    /// Ends the call: closes its instances in reverse order of construction. Singletons that were built inside it
-    /// stay if it committed, and go if no other call uses them. The failures of closing are handed back; none
-    /// stops the rest.
-    pub async fn finish(self, end: CallEnd) -> Vec<ResourceError> {
+    /// Ends the call, and then closes its instances in reverse order of construction. Singletons that were built
+    /// inside it stay if it committed, and go if no other call uses them.
+    ///
+    /// The end holds as soon as this returns; the future only closes. It hands back the failures of closing, none
+    /// of which stops the rest; given up, it leaves what remains to [`ResourceContext::drain`].
+    ///
+    /// [`ResourceContext::drain`]: super::ResourceContext::drain
+    pub fn finish(self, end: CallEnd) -> impl Future<Output = Vec<ResourceError>> + Send + use<> {
         let verdict = match end {
             CallEnd::Committed(mut merged) => {
                 merged.steps.clear();
@@ -136,7 +139,7 @@ impl CallScope {
         };
         let mut closing = Vec::new();
         self.inner.end(verdict, &mut closing);
-        close_all(&self.inner.core, closing).await
+        Closing::new(&self.inner.core, closing).run()
     }
 }
 
@@ -248,10 +251,19 @@ pub(super) struct ScopeInner {
 #[derive(Default)]
 struct Data {
     slots: Vec<(usize, Slot)>,
-    forks: Vec<(usize, Box<dyn ErasedFork>)>,
+    forks: Vec<Fork>,
     loose: Vec<Instance>,
     used: Vec<usize>,
     nested: Vec<Weak<ScopeInner>>,
+}
+
+/// A scope's copy of one resource.
+struct Fork {
+    at: usize,
+    /// What it is a copy of. An inner scope that builds a singleton has it copied here on its way; when that scope
+    /// is rolled back, the singleton goes, and nobody has seen or changed this copy of it.
+    original: Erased,
+    copy: Box<dyn ErasedFork>,
 }
 
 impl Data {
@@ -335,23 +347,25 @@ impl ScopeInner {
         operations: &dyn ErasedSnapshot,
         original: Erased,
     ) -> Result<Erased, ResourceError> {
-        let known = |data: &mut Data| {
-            let (_, fork) = data.forks.iter().find(|(place, _)| *place == at)?;
-            Some(Arc::clone(fork.value()))
-        };
-        if let Some(value) = self.with(binding, known)? {
-            return Ok(value);
-        }
         let original = match &self.parent {
             Some(parent) => parent.fork(at, binding, operations, original)?,
             None => original,
         };
-        let fork = operations.fork(binding.name(), &original)?;
+        // A copy of an instance that has since been given up does not count: see `Fork::original`.
+        let known = |data: &Data| {
+            let fork = data.forks.iter().find(|fork| fork.at == at)?;
+            Arc::ptr_eq(&fork.original, &original).then(|| Arc::clone(fork.copy.value()))
+        };
+        if let Some(value) = self.with(binding, |data| known(data))? {
+            return Ok(value);
+        }
+        let copy = operations.fork(binding.name(), &original)?;
         self.with(binding, |data| {
             // Another thread of the same call may have been quicker: the call has one copy.
             known(data).unwrap_or_else(|| {
-                let value = Arc::clone(fork.value());
-                data.forks.push((at, fork));
+                let value = Arc::clone(copy.value());
+                data.forks.retain(|fork| fork.at != at);
+                data.forks.push(Fork { at, original: Arc::clone(&original), copy });
                 value
             })
         })
@@ -381,7 +395,7 @@ impl ScopeInner {
     }
 
     /// Ends all access, and hands out the copies. What inner scopes have not merged by now is not part of it.
-    fn seal(&self) -> Vec<(usize, Box<dyn ErasedFork>)> {
+    fn seal(&self) -> Vec<Fork> {
         let (forks, nested) = {
             let mut data = lock(&self.data);
             self.over.store(true, Ordering::Release);

@@ -91,25 +91,43 @@ pub(super) fn in_order(mut instances: Vec<Instance>) -> Vec<Instance> {
     instances
 }
 
-/// Closes instances, the last first. One that fails does not stop the rest; when this is given up half way, what
-/// is left goes to the context's orphans.
-pub(super) async fn close_all(core: &Arc<Core>, instances: Vec<Instance>) -> Vec<ResourceError> {
-    let mut left = Left { core, instances };
-    let mut failures = Vec::new();
-    while let Some(instance) = left.instances.pop() {
-        if let Err(failure) = instance.close().await {
-            failures.push(failure);
-        }
-    }
-    failures
-}
-
-struct Left<'a> {
-    core: &'a Arc<Core>,
+/// Instances to close, the last first. One that fails does not stop the rest; when this is given up, what is left
+/// goes to the context's orphans.
+#[must_use]
+pub(super) struct Closing {
+    core: Arc<Core>,
     instances: Vec<Instance>,
 }
 
-impl Drop for Left<'_> {
+impl Closing {
+    pub(super) fn new(core: &Arc<Core>, instances: Vec<Instance>) -> Self {
+        Self { core: Arc::clone(core), instances }
+    }
+
+    pub(super) async fn run(mut self) -> Vec<ResourceError> {
+        let mut failures = Vec::new();
+        while let Some(instance) = self.instances.pop() {
+            if let Err(failure) = instance.close().await {
+                failures.push(failure);
+            }
+        }
+        failures
+    }
+
+    /// Hands the instances back: they are not to be closed after all.
+    pub(super) fn keep(mut self) -> Vec<Instance> {
+        std::mem::take(&mut self.instances)
+    }
+
+    /// Closes what nobody will see, where the error that is reported is another one.
+    pub(super) async fn run_quietly(self) {
+        for failure in self.run().await {
+            tracing::warn!(%failure, "closing a resource failed");
+        }
+    }
+}
+
+impl Drop for Closing {
     fn drop(&mut self) {
         self.core.orphan(std::mem::take(&mut self.instances));
     }
