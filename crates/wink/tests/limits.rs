@@ -1,5 +1,13 @@
 //! Limits: deadlines, budgets, heartbeats, and the clock that tests move by hand.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests panic when they fail"
+)]
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

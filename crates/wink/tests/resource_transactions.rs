@@ -1,6 +1,14 @@
 //! Resources in calls: what a call does to a snapshotable resource, and what it builds, stays when it commits and
 //! leaves no trace when it does not.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests panic when they fail"
+)]
+
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -552,6 +560,51 @@ fn no_update_of_a_shared_cell_is_lost() {
         }
     });
     assert_eq!(*cell.read(), 2000);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_calls_at_once_build_and_close_each_instance_once() {
+    let census = Census::default();
+    let resources = open([
+        census.watch(Binding::new(|_| Ok(Pool)).scope(Scope::ToolCall)).into(),
+        census
+            .watch(Binding::with_async(|_| async {
+                tokio::task::yield_now().await;
+                Ok(Client)
+            }))
+            .into(),
+        Binding::instance(notes(&[])).snapshotable().into(),
+    ])
+    .await;
+    let tasks: Vec<_> = (0..200)
+        .map(|number| {
+            let resources = resources.clone();
+            tokio::spawn(async move {
+                let call = resources.tool_scope();
+                let handle = call.handle();
+                let ask = |handle: wink::resource::CallResources| async move {
+                    tokio::join!(handle.get::<Pool>(), handle.get::<Client>(), handle.get::<Notes>())
+                };
+                let (one, two) = tokio::join!(tokio::spawn(ask(handle.clone())), tokio::spawn(ask(handle)));
+                let ((pool, _, copy), (same_pool, _, same_copy)) = (one.unwrap(), two.unwrap());
+                assert!(Arc::ptr_eq(&pool.unwrap(), &same_pool.unwrap()));
+                assert!(Arc::ptr_eq(&copy.unwrap(), &same_copy.unwrap()));
+                match number % 3 {
+                    0 => commit(call).await,
+                    1 => roll_back(call).await,
+                    _ => drop(call),
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert!(resources.drain().await.is_empty());
+    resources.close().await.unwrap();
+    let (built, closed) = census.counts();
+    assert_eq!(built, closed);
+    assert!(built > 200, "{built}");
 }
 
 /// One step of a random history over two cells.
