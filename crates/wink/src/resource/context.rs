@@ -86,7 +86,10 @@ impl ResourceContext {
 
     /// Closes what dropped scopes and dropped builds left behind. It costs nothing when there is nothing.
     pub async fn drain(&self) -> Vec<ResourceError> {
-        Closing::new(&self.core, in_order(self.core.take_orphans())).run().await
+        match Closing::some(&self.core, in_order(self.core.take_orphans())) {
+            Some(closing) => closing.run().await,
+            None => Vec::new(),
+        }
     }
 
     /// Closes the singletons in reverse order of construction. Instances made outside are left alone. Closing

@@ -4,8 +4,6 @@
 use std::any::TypeId;
 use std::sync::{Arc, Mutex};
 
-use tokio::sync::watch;
-
 use super::binding::{AnyBinding, Erased, Scope, Source};
 use super::core::{Build, Core, Found, Waiting};
 use super::error::{BoxError, Panicked, ResourceError};
@@ -130,6 +128,9 @@ impl Drop for Frame {
 impl<'a> View<'a> {
     pub(super) async fn get<T: ?Sized + Send + Sync + 'static>(self) -> Result<Arc<T>, ResourceError> {
         let (at, binding) = self.find(TypeId::of::<T>(), ResourceName::of::<T>)?;
+        if let (Source::Outside(value), None) = (&binding.0.source, &binding.0.snapshot) {
+            return typed(binding.name(), value);
+        }
         let value = match self.try_ready(at, binding)? {
             Some(value) => value,
             None => self.resolve(at, binding).await?,
@@ -248,7 +249,7 @@ impl<'a> View<'a> {
                     Found::Value(value, _) => return self.presented(at, binding, value),
                     Found::Building(flight) => {
                         let _waiting = self.wait(Build { serial: flight.build, at })?;
-                        flight.end().await?;
+                        flight.wait().await?;
                     }
                     Found::Empty => self.fill(at, binding).await?,
                 }
@@ -290,7 +291,6 @@ impl<'a> View<'a> {
         if let (Scope::Singleton, Some(scope)) = (binding.scope(), self.scope) {
             scope.note_use(&[at], binding)?;
         }
-        claim.succeed();
         Ok(())
     }
 
@@ -371,17 +371,16 @@ impl<'a> View<'a> {
 
     fn claim(self, at: usize, binding: &AnyBinding) -> Result<Option<Claim>, ResourceError> {
         let build = Build { serial: self.core.next_serial(), at };
-        let (sender, done) = watch::channel(None);
-        let flight = Flight { build: build.serial, done };
+        let flight = Flight::new(build.serial);
         let place = match (binding.scope(), self.scope) {
             (Scope::ToolCall, Some(scope)) => Place::Call(Arc::clone(scope)),
             _ => Place::Context(Arc::clone(self.core)),
         };
         let mine = match &place {
-            Place::Context(core) => core.claim(at, flight)?,
-            Place::Call(scope) => scope.claim(at, flight, binding)?,
+            Place::Context(core) => core.claim(at, flight.clone())?,
+            Place::Call(scope) => scope.claim(at, flight.clone(), binding)?,
         };
-        Ok(mine.then_some(Claim { place, build, sender }))
+        Ok(mine.then(|| Claim { place, build, flight }))
     }
 
     /// Within one task: what is being built must not be asked for again.
@@ -409,7 +408,7 @@ impl<'a> View<'a> {
 struct Claim {
     place: Place,
     build: Build,
-    sender: watch::Sender<Option<Result<(), ResourceError>>>,
+    flight: Flight,
 }
 
 enum Place {
@@ -418,27 +417,20 @@ enum Place {
 }
 
 impl Claim {
-    fn succeed(self) {
-        self.sender.send_replace(Some(Ok(())));
-    }
-
     fn fail(self, error: ResourceError) {
-        self.vacate();
-        self.sender.send_replace(Some(Err(error)));
-    }
-
-    fn vacate(&self) {
-        let Build { serial, at } = self.build;
-        match &self.place {
-            Place::Context(core) => core.vacate(at, serial),
-            Place::Call(scope) => scope.vacate(at, serial),
-        }
+        self.flight.land(Err(error));
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.vacate();
+        // A slot that was filled meanwhile is not this build's any more, and stays.
+        let Build { serial, at } = self.build;
+        match &self.place {
+            Place::Context(core) => core.vacate(at, serial),
+            Place::Call(scope) => scope.vacate(at, serial),
+        }
+        self.flight.land(Ok(()));
     }
 }
 

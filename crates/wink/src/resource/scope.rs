@@ -21,6 +21,8 @@ use crate::support::lock::lock;
 #[must_use = "dropping a scope rolls it back"]
 pub struct CallScope {
     inner: Arc<ScopeInner>,
+    /// Whether [`CallScope::finish`] has been called: then nothing is left to do when this is dropped.
+    finished: bool,
 }
 
 /// What a call gets its resources from; it fails once the call is over. Cloning it is cheap.
@@ -54,7 +56,7 @@ impl CallScope {
             over: AtomicBool::new(false),
             data: Mutex::new(None),
         };
-        Self { inner: Arc::new(inner) }
+        Self { inner: Arc::new(inner), finished: false }
     }
 
     /// What the call gets its resources from.
@@ -129,7 +131,7 @@ impl CallScope {
     /// of which stops the rest; given up, it leaves what remains to [`ResourceContext::drain`].
     ///
     /// [`ResourceContext::drain`]: super::ResourceContext::drain
-    pub fn finish(self, end: CallEnd) -> impl Future<Output = Vec<ResourceError>> + Send + use<> {
+    pub fn finish(mut self, end: CallEnd) -> impl Future<Output = Vec<ResourceError>> + Send + use<> {
         let verdict = match end {
             CallEnd::Committed(mut merged) => {
                 merged.steps.clear();
@@ -139,12 +141,22 @@ impl CallScope {
         };
         let mut closing = Vec::new();
         self.inner.end(verdict, &mut closing);
-        Closing::new(&self.inner.core, closing).run()
+        self.finished = true;
+        let closing = Closing::some(&self.inner.core, closing);
+        async move {
+            match closing {
+                Some(closing) => closing.run().await,
+                None => Vec::new(),
+            }
+        }
     }
 }
 
 impl Drop for CallScope {
     fn drop(&mut self) {
+        if self.finished {
+            return;
+        }
         let mut closing = Vec::new();
         self.inner.end(Verdict::Forget, &mut closing);
         self.inner.core.orphan(closing);
