@@ -547,6 +547,30 @@ async fn snapshotable_resources_need_names_of_their_own() {
     );
 }
 
+#[tokio::test]
+async fn an_instance_may_use_the_resources_while_it_is_dropped() {
+    struct Last(ResourceContext);
+    impl Drop for Last {
+        fn drop(&mut self) {
+            let found = self.0.ready::<u8>();
+            assert!(matches!(found, Ok(Some(_)) | Err(ResourceError::Closed { .. })), "{found:?}");
+        }
+    }
+    let context: Arc<Mutex<Option<ResourceContext>>> = Arc::default();
+    let binding = {
+        let context = Arc::clone(&context);
+        Binding::new(move |_| Ok(Last(context.lock().unwrap().clone().ok_or("not open")?)))
+    };
+    let resources = open([binding.into(), Binding::new(|_| Ok(7_u8)).eager().into()]).await;
+    *context.lock().unwrap() = Some(resources.clone());
+    let call = resources.tool_scope();
+    call.get::<Last>().await.unwrap();
+    roll_back(call).await;
+    resources.get::<Last>().await.unwrap();
+    resources.close().await.unwrap();
+    context.lock().unwrap().take();
+}
+
 #[test]
 fn no_update_of_a_shared_cell_is_lost() {
     let cell = Shared::new(0_u32);

@@ -230,7 +230,11 @@ impl MergeUndo {
 }
 
 impl Drop for MergeUndo {
+    #[inline]
     fn drop(&mut self) {
+        if self.steps.is_empty() {
+            return;
+        }
         for failure in self.take_back() {
             tracing::error!(%failure, "a merge that was given up could not be undone");
         }
@@ -364,23 +368,30 @@ impl ScopeInner {
             None => original,
         };
         // A copy of an instance that has since been given up does not count: see `Fork::original`.
-        let known = |data: &Data| {
+        let known = self.with(binding, |data| {
             let fork = data.forks.iter().find(|fork| fork.at == at)?;
             Arc::ptr_eq(&fork.original, &original).then(|| Arc::clone(fork.copy.value()))
-        };
-        if let Some(value) = self.with(binding, |data| known(data))? {
+        })?;
+        if let Some(value) = known {
             return Ok(value);
         }
         let copy = operations.fork(binding.name(), &original)?;
-        self.with(binding, |data| {
-            // Another thread of the same call may have been quicker: the call has one copy.
-            known(data).unwrap_or_else(|| {
-                let value = Arc::clone(copy.value());
-                data.forks.retain(|fork| fork.at != at);
-                data.forks.push(Fork { at, original: Arc::clone(&original), copy });
-                value
-            })
-        })
+        let value = Arc::clone(copy.value());
+        let fork = Fork { at, original, copy };
+        // What is not needed is dropped after the lock is free again: that is foreign code.
+        let (value, _unneeded) =
+            self.with(binding, |data| match data.forks.iter_mut().find(|known| known.at == at) {
+                // Another thread of the same call was quicker: the call has one copy.
+                Some(known) if Arc::ptr_eq(&known.original, &fork.original) => {
+                    (Arc::clone(known.copy.value()), Some(fork))
+                }
+                Some(stale) => (value, Some(std::mem::replace(stale, fork))),
+                None => {
+                    data.forks.push(fork);
+                    (value, None)
+                }
+            })?;
+        Ok(value)
     }
 
     fn view(self: &Arc<Self>) -> View<'_> {
