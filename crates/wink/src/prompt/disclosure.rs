@@ -84,7 +84,7 @@ async fn open(params: OpenSections, cx: &mut ReadContext) -> Result<ToolResult<(
     let mut wanted: Vec<String> = Vec::new();
     for key in &params.section_keys {
         match renderer.locate(key)? {
-            None => unknown.push(format!("\"{key}\"")),
+            None => unknown.push(format!("{key:?}")),
             // What is above a section must be open for it to be seen.
             Some(located) => {
                 for path in located.closed {
@@ -110,7 +110,7 @@ async fn read(params: ReadSection, cx: &mut ReadContext) -> Result<ToolResult<St
     let renderer = Renderer::new(cx.prompt(), &session);
     let key = &params.section_key;
     let Some(located) = renderer.locate(key)? else {
-        return Ok(ToolResult::error(format!("Unknown section \"{key}\". {}", choice(&renderer)?)));
+        return Ok(ToolResult::error(format!("Unknown section {key:?}. {}", choice(&renderer)?)));
     };
     let only_read = !located.closed.is_empty() && located.has_tools();
     let text = renderer.section_text(located)?;

@@ -16,7 +16,7 @@ pub(crate) fn text(tools: &[PlacedTool]) -> Option<String> {
             out.push_str("\n\n");
         }
         // Writing to a string does not fail.
-        let _ = write!(out, "Examples of `{}`:\n", contract.name());
+        let _ = writeln!(out, "Examples of `{}`:", contract.name());
         for example in contract.examples() {
             let _ = write!(out, "\n- {}", example.description);
             line(&mut out, "call", &example.input.to_string());

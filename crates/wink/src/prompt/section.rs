@@ -75,11 +75,14 @@ pub struct Section {
 /// What a section does to a session before its prompt is used.
 pub(crate) type Install = dyn Fn(&Session) -> Result<(), SessionError> + Send + Sync;
 
+type SessionPredicate = dyn Fn(&SessionView<'_>) -> bool + Send + Sync;
+type ParamsPredicate = dyn Fn(&dyn Any, &SessionView<'_>) -> bool + Send + Sync;
+
 /// Whether a section is there.
 #[derive(Clone)]
 pub(crate) enum Predicate {
-    OfSession(Arc<dyn Fn(&SessionView<'_>) -> bool + Send + Sync>),
-    OfParams(Arc<dyn Fn(&dyn Any, &SessionView<'_>) -> bool + Send + Sync>),
+    OfSession(Arc<SessionPredicate>),
+    OfParams(Arc<ParamsPredicate>),
 }
 
 impl Section {

@@ -3,14 +3,12 @@
 //! A template is taken apart once, at construction. Filling it in copies values between the pieces, so a value
 //! that looks like a placeholder is just text.
 
-use std::sync::Arc;
-
 use serde_json::{Map, Value};
 
 /// A template, dedented, stripped and taken apart.
 #[derive(Debug)]
 pub(crate) struct Text {
-    source: Arc<str>,
+    source: String,
     parts: Vec<Part>,
 }
 
@@ -30,7 +28,7 @@ impl Text {
     pub(crate) fn compile(raw: &str) -> Result<Self, StrayDollar> {
         let source = dedent(raw);
         let parts = split(&source)?;
-        Ok(Self { source: source.into(), parts })
+        Ok(Self { source, parts })
     }
 
     /// The template as it was written, dedented and stripped.
