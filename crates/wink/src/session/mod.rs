@@ -46,6 +46,7 @@ pub use snapshot::{SessionSnapshot, SnapshotError, SnapshotScope};
 
 pub(crate) use self::core::Closing;
 pub(crate) use fork::{Action, Fork, Mark, clear_where, seed};
+pub(crate) use ids::fresh_uuid;
 pub(crate) use reducer::{Registry, Slot};
 pub(crate) use slice::Item;
 
@@ -296,6 +297,11 @@ impl Session {
     /// What a policy remembers, as committed.
     pub(crate) fn policy_item(&self, policy: &str, item: &str) -> Option<Arc<serde_json::Value>> {
         lock(&self.core.inner).state.policy_item(policy, item)
+    }
+
+    /// Which publication last changed STATE: equal numbers, equal state.
+    pub(crate) fn state_version(&self) -> u64 {
+        lock(&self.core.inner).state_version()
     }
 
     /// A slice as `fork` sees it.

@@ -91,6 +91,7 @@ pub trait Progress: Send + Sync + 'static {
 }
 
 /// What all calls of an executor share.
+#[derive(Clone)]
 pub(crate) struct Surroundings {
     pub(crate) prompt: Prompt,
     pub(crate) rendered: Option<Arc<RenderedPrompt>>,
