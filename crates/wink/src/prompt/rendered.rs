@@ -1,7 +1,9 @@
 //! A prompt as the model is given it.
 
+use std::fmt;
 use std::sync::Arc;
 
+use super::disclosure::OPEN_SECTIONS;
 use super::names::{ByName, LONGEST_NAME};
 use super::placed::PlacedTool;
 
@@ -27,6 +29,20 @@ pub enum Hidden {
         /// The section, by dotted path.
         section: Arc<str>,
     },
+}
+
+impl fmt::Display for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Disabled { section } => write!(f, "section {section} is disabled"),
+            Self::Closed { section } => {
+                write!(
+                    f,
+                    "section {section} is closed; call {OPEN_SECTIONS} with section_keys [\"{section}\"] first"
+                )
+            }
+        }
+    }
 }
 
 #[derive(Debug)]
