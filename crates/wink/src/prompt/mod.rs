@@ -1,44 +1,33 @@
-//! (room: prompt; stand-ins until it lands)
-use std::sync::Arc;
-use crate::policy::PlacedPolicy;
-use crate::resource::ResourceRegistry;
-use crate::session::{Session, SessionError};
-use crate::tool::{AnyTool, VisibilityExpansionRequired};
-/// A prompt.
-#[derive(Clone)]
-pub struct Prompt { tools: Vec<PlacedTool>, resources: ResourceRegistry, name: Arc<str> }
-impl Prompt {
-    /// n
-    pub fn stub(tools: Vec<PlacedTool>, resources: ResourceRegistry) -> Self { Self { tools, resources, name: "ns/key".into() } }
-    /// `ns/key`.
-    pub fn name(&self) -> &Arc<str> { &self.name }
-    /// p
-    pub fn prepare(&self, session: &Session) -> Result<(), SessionError> { for t in &self.tools { t.tool.inner.prepare(session)?; } Ok(()) }
-    /// r
-    pub fn render(&self, _: &Session) -> Result<RenderedPrompt, PromptRenderError> { Ok(RenderedPrompt { tools: self.tools.clone() }) }
-    /// d
-    pub fn declared_resources(&self) -> &ResourceRegistry { &self.resources }
-    /// d
-    pub fn bound_resources(&self) -> &ResourceRegistry { &self.resources }
-}
-/// e
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("e")]
-pub struct PromptRenderError;
-/// Rendered.
-pub struct RenderedPrompt { tools: Vec<PlacedTool> }
-impl RenderedPrompt {
-    /// f
-    pub fn find(&self, name: &str) -> Option<&PlacedTool> { self.tools.iter().find(|t| **t.tool.name() == *name) }
-    /// t
-    pub fn tools(&self) -> &[PlacedTool] { &self.tools }
-    /// h
-    pub fn hidden(&self, _: &str) -> Option<String> { None }
-}
-/// x
-pub fn record_expansion(_: &Session, _: &VisibilityExpansionRequired) {}
-/// Tool in place.
-#[derive(Clone)]
-pub struct PlacedTool { /// t
- pub tool: AnyTool, /// p
- pub policies: Arc<[PlacedPolicy]> }
+//! Prompts: a tree of sections with everything that belongs to them, checked once, rendered as often as needed.
+//!
+//! A [`Section`] carries text, tools, policies and resources; a [`PromptTemplate`] is a checked tree of them; a
+//! [`Prompt`] is a template with params, resources and further sections bound to it; a [`RenderedPrompt`] is what
+//! the model is given. Rendering is pure: it does no I/O, reads no clock and changes nothing. Nothing here runs a
+//! tool or decides whether one may run.
+
+mod bind;
+mod disclosure;
+mod error;
+mod examples;
+mod names;
+mod params;
+mod placed;
+mod render;
+mod rendered;
+mod section;
+mod template;
+mod text;
+mod tree;
+mod view;
+mod visibility;
+
+pub use bind::{Prompt, PromptBinding};
+pub use disclosure::{OPEN_SECTIONS, READ_SECTION};
+pub use error::{PromptRenderError, PromptValidationError};
+pub use params::PromptParams;
+pub use placed::{PlacedSection, PlacedTool};
+pub use rendered::{Hidden, RenderedPrompt};
+pub use section::{Section, SectionKind};
+pub use template::{PromptTemplate, PromptTemplateBuilder};
+pub use view::SessionView;
+pub use visibility::{SectionVisibility, Visibility, record_expansion};

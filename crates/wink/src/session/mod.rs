@@ -392,6 +392,10 @@ pub struct ReadOnlySession {
 }
 
 impl ReadOnlySession {
+    pub(crate) fn inner(&self) -> &Session {
+        &self.session
+    }
+
     /// Its id.
     pub fn id(&self) -> &SessionId {
         self.session.id()

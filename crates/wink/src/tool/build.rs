@@ -158,6 +158,10 @@ struct Built<P, R> {
 }
 
 impl<P: ToolData, R: ToolData> IntoTool for Tool<P, R> {
+    fn declared_name(&self) -> &str {
+        &self.name
+    }
+
     fn into_tool(self) -> Result<AnyTool, ToolValidationError> {
         check_name(&self.name)?;
         let fault = |text: String| ToolValidationError(format!("tool {}: {text}", self.name));

@@ -343,6 +343,10 @@ impl<'a> CallSession<'a> {
         Self { read: ReadSession { work } }
     }
 
+    pub(crate) fn into_read(self) -> ReadSession<'a> {
+        self.read
+    }
+
     /// Hands an event to the reducers of its type. Subscribers hear of it when the call is decided.
     pub fn dispatch<E: SliceType>(&self, event: E) -> Result<DispatchResult, AccessError> {
         self.read.work.dispatch(event)

@@ -40,11 +40,18 @@ impl fmt::Debug for AnyTool {
 
 /// Something that becomes a tool, or says why it cannot. A section takes these and its prompt reports.
 pub trait IntoTool {
+    /// The name it was given, right or wrong: for messages.
+    fn declared_name(&self) -> &str;
+
     /// The finished tool.
     fn into_tool(self) -> Result<AnyTool, ToolValidationError>;
 }
 
 impl IntoTool for AnyTool {
+    fn declared_name(&self) -> &str {
+        self.name()
+    }
+
     fn into_tool(self) -> Result<AnyTool, ToolValidationError> {
         Ok(self)
     }
