@@ -15,7 +15,8 @@ use crate::tool::erased::Params;
 use crate::tool::footprint::Footprint;
 use crate::tool::AnyTool;
 
-pub use context::{PolicyContext, PolicyMemory, ResultView};
+pub(crate) use context::PolicyFiles;
+pub use context::{PolicyContext, PolicyFilesError, PolicyMemory, ResultView};
 
 /// A policy's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]

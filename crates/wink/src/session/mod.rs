@@ -259,7 +259,9 @@ impl Session {
     /// Makes a slice type known, so that successful tool values of this type are dispatched to it and stored
     /// values are read.
     pub fn know<T: SliceType>(&self) -> Result<(), SessionError> {
-        self.slot_of::<T>().map(|_| ())
+        self.slot_of::<T>()?;
+        self.change_registry(|registry| registry.accept(TypeId::of::<T>()));
+        Ok(())
     }
 
     /// How often `tool` succeeded in this session, and when last.
@@ -297,6 +299,11 @@ impl Session {
     /// What a policy remembers, as committed.
     pub(crate) fn policy_item(&self, policy: &str, item: &str) -> Option<Arc<serde_json::Value>> {
         lock(&self.core.inner).state.policy_item(policy, item)
+    }
+
+    /// Which publication last changed STATE: equal numbers, equal state.
+    pub(crate) fn state_version(&self) -> u64 {
+        lock(&self.core.inner).state_version()
     }
 
     /// A slice as `fork` sees it.
@@ -382,6 +389,10 @@ pub struct ReadOnlySession {
 }
 
 impl ReadOnlySession {
+    pub(crate) fn inner(&self) -> &Session {
+        &self.session
+    }
+
     /// Its id.
     pub fn id(&self) -> &SessionId {
         self.session.id()
