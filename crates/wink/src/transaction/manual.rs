@@ -163,11 +163,14 @@ pub async fn restore_snapshot(
     Ok(RestoreOutcome { skipped })
 }
 
+/// Snapshots by the names of their resources.
+type Resources = Vec<(String, ResourceSnapshot)>;
+
 /// The parts in the types of the resources here, and the names of those that are not here.
 fn readable_parts(
     resources: &ResourceContext,
     snapshot: &CompositeSnapshot,
-) -> Result<(Vec<(String, ResourceSnapshot)>, Vec<String>), RestoreFailedError> {
+) -> Result<(Resources, Vec<String>), RestoreFailedError> {
     let (mut parts, mut missing) = (Vec::new(), Vec::new());
     for (name, part) in &snapshot.resources {
         let part = match part {
@@ -185,7 +188,7 @@ fn readable_parts(
 /// The state that a restore started from.
 struct Before {
     session: SessionSnapshot,
-    resources: Vec<(String, ResourceSnapshot)>,
+    resources: Resources,
 }
 
 impl Before {

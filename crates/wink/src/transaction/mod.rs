@@ -199,7 +199,9 @@ impl Transaction {
             |fork, scope, turn| Aborted { session: session.clone(), fork, scope: Some(scope), _turn: turn };
         let fork = match closed {
             Ok(fork) => fork,
-            Err(log) => return Err((TransactionError::Unfinished, aborted(log, scope, turn))),
+            Err(steps) => {
+                return Err((TransactionError::Unfinished, aborted(Fork::of_steps(steps), scope, turn)));
+            }
         };
         let merged = match scope.merge() {
             Ok(merged) => merged,

@@ -77,16 +77,17 @@ impl Work {
 
     /// Closes the gate and takes the fork. When an operation still has it, only the LOG part is left.
     pub(crate) fn close(&self) -> Fork {
-        self.close_whole().unwrap_or_else(|log_only| log_only)
+        self.close_whole().unwrap_or_else(Fork::of_steps)
     }
 
-    /// Like [`Work::close`]; the error is the LOG part, when an operation still has the rest, or lost it.
-    pub(crate) fn close_whole(&self) -> Result<Fork, Fork> {
+    /// Like [`Work::close`]; the error is what there was before an operation that still has the rest, or
+    /// lost it: good for its LOG part only.
+    pub(crate) fn close_whole(&self) -> Result<Fork, Vec<Step>> {
         let was = std::mem::replace(&mut *lock(&self.state), State::Closed);
         self.idle.notify_all();
         match was {
             State::Idle(fork) => Ok(fork),
-            State::Busy(steps) | State::Lost(steps) => Err(Fork::of_steps(steps)),
+            State::Busy(steps) | State::Lost(steps) => Err(steps),
             State::Closed => Ok(Fork::default()),
         }
     }

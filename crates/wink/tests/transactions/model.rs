@@ -137,7 +137,7 @@ async fn apply(world: &World, views: &Views, step: &Step) {
                 files.delete(path, DeleteMode::Single).await.unwrap();
             }
         }
-        Step::Add(n) => _ = views.resource::<Counter>().await.unwrap().update(|value| *value += n),
+        Step::Add(n) => views.resource::<Counter>().await.unwrap().update(|value| *value += n),
         Step::Inner(..) => {}
     }
 }

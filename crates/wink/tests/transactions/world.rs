@@ -19,19 +19,19 @@ use wink::testing::filesystem_tree;
 use wink::transaction::Views;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Note(pub String);
+pub(crate) struct Note(pub(crate) String);
 
 impl SliceType for Note {
     const NAME: &'static str = "note";
 }
 
-pub fn note(text: &str) -> Note {
+pub(crate) fn note(text: &str) -> Note {
     Note(text.to_owned())
 }
 
 /// Goes to the log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Said(pub String);
+pub(crate) struct Said(pub(crate) String);
 
 impl SliceType for Said {
     const NAME: &'static str = "said";
@@ -40,31 +40,31 @@ impl SliceType for Said {
 
 /// Not snapshotable.
 #[derive(Default)]
-pub struct Outside(pub AtomicUsize);
+pub(crate) struct Outside(pub(crate) AtomicUsize);
 
-pub type Counter = Shared<i64>;
+pub(crate) type Counter = Shared<i64>;
 
-pub struct World {
-    pub session: Session,
-    pub resources: ResourceContext,
+pub(crate) struct World {
+    pub(crate) session: Session,
+    pub(crate) resources: ResourceContext,
 }
 
 /// Everything that can be seen from outside.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Seen {
-    pub notes: Vec<String>,
-    pub said: Vec<String>,
+pub(crate) struct Seen {
+    pub(crate) notes: Vec<String>,
+    pub(crate) said: Vec<String>,
     /// Files with their text, and directories.
-    pub files: BTreeMap<String, Option<String>>,
-    pub counter: i64,
+    pub(crate) files: BTreeMap<String, Option<String>>,
+    pub(crate) counter: i64,
 }
 
 impl World {
-    pub async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         Self::on(Arc::new(MemoryStore::new())).await
     }
 
-    pub async fn on(store: Arc<dyn Store>) -> Self {
+    pub(crate) async fn on(store: Arc<dyn Store>) -> Self {
         let files: Arc<dyn Filesystem> =
             Arc::new(MemoryFilesystem::from_files([("there.txt", "there")]).unwrap());
         let registry = ResourceRegistry::of((
@@ -79,7 +79,7 @@ impl World {
         Self { session, resources }
     }
 
-    pub async fn seen(&self) -> Seen {
+    pub(crate) async fn seen(&self) -> Seen {
         let files = self.resources.get::<dyn Filesystem>().await.unwrap();
         Seen {
             notes: self.session.slice::<Note>().iter().map(|note| note.0.clone()).collect(),
@@ -100,7 +100,7 @@ async fn tree(files: &dyn Filesystem) -> BTreeMap<String, Option<String>> {
 }
 
 /// Changes everything there is.
-pub async fn change_all(views: &Views, text: &str) {
+pub(crate) async fn change_all(views: &Views, text: &str) {
     let _ = views.session().dispatch(note(text)).unwrap();
     let _ = views.session().dispatch(Said(text.to_owned())).unwrap();
     let files = views.filesystem().await.unwrap();
@@ -110,16 +110,16 @@ pub async fn change_all(views: &Views, text: &str) {
 }
 
 /// A durable store that fails, or waits, when it is told to.
-pub struct Stubborn {
+pub(crate) struct Stubborn {
     inner: MemoryStore,
     fails: AtomicBool,
     open: watch::Sender<bool>,
-    pub commits: AtomicUsize,
-    pub waiting: watch::Sender<usize>,
+    pub(crate) commits: AtomicUsize,
+    pub(crate) waiting: watch::Sender<usize>,
 }
 
 impl Stubborn {
-    pub fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             inner: MemoryStore::new(),
             fails: AtomicBool::new(false),
@@ -129,22 +129,22 @@ impl Stubborn {
         })
     }
 
-    pub fn fail(&self, fails: bool) {
+    pub(crate) fn fail(&self, fails: bool) {
         self.fails.store(fails, Ordering::SeqCst);
     }
 
     /// Commits wait from now on.
-    pub fn shut(&self) {
+    pub(crate) fn shut(&self) {
         self.open.send_replace(false);
     }
 
     /// Lets waiting commits through.
-    pub fn open(&self) {
+    pub(crate) fn open(&self) {
         self.open.send_replace(true);
     }
 
     /// Ends when a commit waits.
-    pub async fn until_waiting(&self) {
+    pub(crate) async fn until_waiting(&self) {
         self.waiting.subscribe().wait_for(|waiting| *waiting > 0).await.unwrap();
     }
 }
@@ -199,21 +199,21 @@ impl Store for Stubborn {
 
 /// A snapshotable number whose restoring fails when told to.
 #[derive(Default)]
-pub struct Fragile {
-    pub value: AtomicUsize,
-    pub breaks: AtomicBool,
+pub(crate) struct Fragile {
+    pub(crate) value: AtomicUsize,
+    pub(crate) breaks: AtomicBool,
 }
 
 impl Fragile {
-    pub fn value(&self) -> usize {
+    pub(crate) fn value(&self) -> usize {
         self.value.load(Ordering::SeqCst)
     }
 
-    pub fn set(&self, value: usize) {
+    pub(crate) fn set(&self, value: usize) {
         self.value.store(value, Ordering::SeqCst);
     }
 
-    pub fn breaks(&self, breaks: bool) {
+    pub(crate) fn breaks(&self, breaks: bool) {
         self.breaks.store(breaks, Ordering::SeqCst);
     }
 }
