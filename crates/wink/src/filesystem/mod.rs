@@ -10,8 +10,11 @@
 mod error;
 mod ext;
 mod limits;
+mod memory;
 mod path;
+mod search;
 mod snapshot;
+mod text;
 mod types;
 
 use std::any::Any;
@@ -24,6 +27,7 @@ use crate::BoxFuture;
 pub use error::{FsError, FsErrorKind};
 pub use ext::FilesystemExt;
 pub use limits::FsLimits;
+pub use memory::MemoryFilesystem;
 pub use path::FsPath;
 pub use snapshot::{FsSnapshot, MergeReceipt, SnapshotData};
 pub use types::{

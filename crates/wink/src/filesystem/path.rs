@@ -116,9 +116,11 @@ impl FsPath {
 
     /// The path of the first `count` segments.
     pub(crate) fn prefix(&self, count: usize) -> Self {
-        let end = self.0.match_indices('/').nth(count.saturating_sub(1)).map_or(self.0.len(), |(at, _)| at);
-        let end = if count == 0 { 0 } else { end };
-        Self(Arc::from(self.0.get(..end).unwrap_or_default()))
+        let Some(last) = count.checked_sub(1) else { return Self::root() };
+        match self.0.match_indices('/').nth(last) {
+            Some((end, _)) => Self(Arc::from(self.0.get(..end).unwrap_or_default())),
+            None => self.clone(),
+        }
     }
 }
 

@@ -76,7 +76,7 @@ pub enum EntryKind {
 pub struct Metadata {
     /// File or directory.
     pub kind: EntryKind,
-    /// Bytes of a file; entries of a directory where that is known without looking at each, else 0.
+    /// Bytes of a file, 0 for a directory.
     pub len: u64,
     /// Which state this is.
     pub version: FileVersion,
