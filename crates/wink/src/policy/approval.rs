@@ -77,7 +77,8 @@ impl ToolPolicy for ApprovalPolicy {
         call: &'a PolicyCall<'a>,
         _: &'a PolicyContext<'a>,
     ) -> BoxFuture<'a, Result<Decision, BoxError>> {
-        Box::pin(std::future::ready(Ok(self.decide(call))))
+        // Foreign code runs where the future is polled, which is where panics are expected.
+        Box::pin(async move { Ok(self.decide(call)) })
     }
 
     fn footprint(&self, _: &PolicyCall<'_>, _: &Arc<str>) -> Footprint {

@@ -70,8 +70,8 @@ fn all_calls(calls: &[(&str, Value)]) -> Vec<BenchCall> {
             json!([null, { "a": [] }]),
             json!({ "": { "": null } }),
             json!("../../\u{0}\u{202e}\u{1f}"),
-            json!("x".repeat(100_000)),
-            json!(vec!["a/b"; 1_000]),
+            json!("x".repeat(20_000)),
+            json!(vec!["a/b"; 50]),
             json!(-1.5e300),
         ];
         all.push(call(tool, json!({})));
