@@ -26,6 +26,7 @@ pub mod prelude {
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};
 
+    pub use crate::prompt::{Prompt, PromptTemplate, Section, Visibility};
     pub use crate::session::{Session, SliceType};
     pub use crate::tool::{
         AnyTool, Footprint, OrTell, ReadContext, Render, RenderError, Tool, ToolContext, ToolError, ToolResult,

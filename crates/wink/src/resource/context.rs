@@ -11,7 +11,7 @@ use super::error::{ResourceError, ResourceErrors};
 use super::registry::ResourceRegistry;
 use super::resolve::{Access, View};
 use super::scope::CallScope;
-use super::slot::{close_all, in_order};
+use super::slot::{Closing, in_order};
 use super::snapshot::{ErasedSnapshot, ResourceSnapshot};
 
 /// An opened registry: it holds the singletons until it is closed. Cloning it is cheap.
@@ -86,7 +86,10 @@ impl ResourceContext {
 
     /// Closes what dropped scopes and dropped builds left behind. It costs nothing when there is nothing.
     pub async fn drain(&self) -> Vec<ResourceError> {
-        close_all(&self.core, in_order(self.core.take_orphans())).await
+        match Closing::some(&self.core, in_order(self.core.take_orphans())) {
+            Some(closing) => closing.run().await,
+            None => Vec::new(),
+        }
     }
 
     /// Closes the singletons in reverse order of construction. Instances made outside are left alone. Closing
@@ -95,7 +98,7 @@ impl ResourceContext {
     /// # Errors
     /// The failures of all that could not be closed; none stops the rest.
     pub async fn close(&self) -> Result<(), ResourceErrors> {
-        ResourceErrors::check(close_all(&self.core, in_order(self.core.shut())).await)
+        ResourceErrors::check(Closing::new(&self.core, in_order(self.core.shut())).run().await)
     }
 
     /// Snapshots of all snapshotable resources that exist, by their names, in order of declaration.

@@ -138,19 +138,18 @@ impl Core {
 
     /// A call is over without effect: what only it used is taken out, to be closed.
     pub(super) fn release(&self, used: &[usize], scope: Serial) -> Vec<Instance> {
-        let mut state = lock(&self.state);
+        // Dropped after the lock is free again: dropping an instance is foreign code.
         let mut gone = Vec::new();
+        let mut state = lock(&self.state);
         for &at in used {
             let Some(Tenure::Provisional(users)) = state.tenure(at) else { continue };
             users.retain(|user| *user != scope);
-            if users.is_empty()
-                && let Some(slot) = state.slots.get_mut(at)
-                && let Slot::Ready(ready) = std::mem::replace(slot, Slot::Empty)
-            {
-                gone.extend(ready.made.closing);
+            if users.is_empty() {
+                gone.extend(state.empty(at));
             }
         }
-        gone
+        drop(state);
+        gone.into_iter().flat_map(|ready| ready.made.closing).collect()
     }
 
     /// Looks after prototypes that the context handed out; hands them back when it is closed.
@@ -183,16 +182,16 @@ impl Core {
 
     /// Closes the context to everybody, and hands out all that is to be closed.
     pub(super) fn shut(&self) -> Vec<Instance> {
+        let mut gone = Vec::new();
         let mut state = lock(&self.state);
         state.closed = true;
         let mut all = std::mem::take(&mut state.orphans);
         all.append(&mut state.loose);
-        for slot in &mut state.slots {
-            if let Slot::Ready(ready) = slot {
-                all.append(&mut ready.made.closing);
-                *slot = Slot::Empty;
-            }
+        for at in 0..state.slots.len() {
+            gone.extend(state.empty(at));
         }
+        drop(state);
+        all.extend(gone.into_iter().flat_map(|ready| ready.made.closing));
         all
     }
 
@@ -222,11 +221,36 @@ impl Core {
     }
 }
 
+impl Drop for Core {
+    /// Hooks need somebody to wait for them, so they cannot run here.
+    fn drop(&mut self) {
+        let unclosed = self.shut().len();
+        if unclosed > 0 {
+            tracing::warn!(
+                unclosed,
+                "resources were dropped without being closed; call ResourceContext::close"
+            );
+        }
+    }
+}
+
 impl State {
     fn tenure(&mut self, at: usize) -> Option<&mut Tenure> {
         match self.slots.get_mut(at) {
             Some(Slot::Ready(ready)) => Some(&mut ready.tenure),
             _ => None,
+        }
+    }
+
+    /// Takes a built instance out of its slot; a build under way stays, and is refused when it ends.
+    fn empty(&mut self, at: usize) -> Option<Ready> {
+        let slot = self.slots.get_mut(at)?;
+        match std::mem::replace(slot, Slot::Empty) {
+            Slot::Ready(ready) => Some(ready),
+            other => {
+                *slot = other;
+                None
+            }
         }
     }
 

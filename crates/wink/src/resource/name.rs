@@ -44,11 +44,10 @@ impl fmt::Display for ResourceName {
         };
         // `a::b::C<d::E>` is shown as `C<E>`: of each run of path characters, what follows the last `::`.
         while !rest.is_empty() {
-            let path =
-                rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')).unwrap_or(rest.len());
+            let path = rest.find(|c: char| !in_path(c)).unwrap_or(rest.len());
             let (head, tail) = rest.split_at(path);
             f.write_str(head.rsplit("::").next().unwrap_or(head))?;
-            let between = tail.find(|c: char| c.is_alphanumeric() || c == '_').unwrap_or(tail.len());
+            let between = tail.find(in_path).unwrap_or(tail.len());
             let (separators, next) = tail.split_at(between);
             f.write_str(separators)?;
             rest = next;
@@ -61,4 +60,9 @@ impl fmt::Debug for ResourceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.full())
     }
+}
+
+/// Whether a path can go on with it; `a::{{closure}}::C` is one, too.
+fn in_path(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | ':' | '{' | '}' | '#')
 }

@@ -4,14 +4,12 @@
 use std::any::TypeId;
 use std::sync::{Arc, Mutex};
 
-use tokio::sync::watch;
-
 use super::binding::{AnyBinding, Erased, Scope, Source};
 use super::core::{Build, Core, Found, Waiting};
 use super::error::{BoxError, Panicked, ResourceError};
 use super::name::ResourceName;
 use super::scope::ScopeInner;
-use super::slot::{Flight, Instance, Made, Ready, Tenure, close_all, in_order, run_hook};
+use super::slot::{Closing, Flight, Instance, Made, Ready, Tenure, in_order, run_hook};
 use super::snapshot::typed;
 use crate::BoxFuture;
 use crate::support::future::{CatchPanic, catch};
@@ -130,6 +128,9 @@ impl Drop for Frame {
 impl<'a> View<'a> {
     pub(super) async fn get<T: ?Sized + Send + Sync + 'static>(self) -> Result<Arc<T>, ResourceError> {
         let (at, binding) = self.find(TypeId::of::<T>(), ResourceName::of::<T>)?;
+        if let (Source::Outside(value), None) = (&binding.0.source, &binding.0.snapshot) {
+            return typed(binding.name(), value);
+        }
         let value = match self.try_ready(at, binding)? {
             Some(value) => value,
             None => self.resolve(at, binding).await?,
@@ -248,7 +249,7 @@ impl<'a> View<'a> {
                     Found::Value(value, _) => return self.presented(at, binding, value),
                     Found::Building(flight) => {
                         let _waiting = self.wait(Build { serial: flight.build, at })?;
-                        flight.end().await?;
+                        flight.wait().await?;
                     }
                     Found::Empty => self.fill(at, binding).await?,
                 }
@@ -284,13 +285,12 @@ impl<'a> View<'a> {
                 .map_err(|ready| (ready, ResourceError::CallOver { name: binding.name().clone() })),
         };
         if let Err((ready, error)) = published {
-            close_quietly(self.core, ready.made.closing).await;
+            Closing::new(self.core, in_order(ready.made.closing)).run_quietly().await;
             return Err(error);
         }
         if let (Scope::Singleton, Some(scope)) = (binding.scope(), self.scope) {
             scope.note_use(&[at], binding)?;
         }
-        claim.succeed();
         Ok(())
     }
 
@@ -310,7 +310,7 @@ impl<'a> View<'a> {
             }
         };
         if let Err((made, error)) = kept {
-            close_quietly(self.core, made.closing).await;
+            Closing::new(self.core, in_order(made.closing)).run_quietly().await;
             return Err(error);
         }
         Ok(value)
@@ -345,7 +345,7 @@ impl<'a> View<'a> {
         let value = match outcome {
             Ok(Ok(value)) => value,
             failed => {
-                close_quietly(self.core, made.closing).await;
+                Closing::new(self.core, in_order(made.closing)).run_quietly().await;
                 return Err(match failed {
                     Ok(Err(cause)) => provider_failed(name, cause),
                     Err(panic) => provider_failed(name, Box::new(Panicked(panic))),
@@ -358,30 +358,29 @@ impl<'a> View<'a> {
             made.closing.push(Instance { binding: binding.clone(), value: Arc::clone(&value), serial });
         }
         if let Some(hook) = &binding.0.post_construct {
-            let mut unready = Unready { core: self.core, closing: made.closing };
-            let outcome = run_hook(hook.as_ref(), name, &value).await;
-            made.closing = std::mem::take(&mut unready.closing);
-            if let Err(cause) = outcome {
-                close_quietly(self.core, made.closing).await;
+            // Given up here, the instance is left to be closed.
+            let unready = Closing::new(self.core, in_order(std::mem::take(&mut made.closing)));
+            if let Err(cause) = run_hook(hook.as_ref(), name, &value).await {
+                unready.run_quietly().await;
                 return Err(ResourceError::PostConstruct { name: name.clone(), cause: cause.into() });
             }
+            made.closing = unready.keep();
         }
         Ok((value, made))
     }
 
     fn claim(self, at: usize, binding: &AnyBinding) -> Result<Option<Claim>, ResourceError> {
         let build = Build { serial: self.core.next_serial(), at };
-        let (sender, done) = watch::channel(None);
-        let flight = Flight { build: build.serial, done };
+        let flight = Flight::new(build.serial);
         let place = match (binding.scope(), self.scope) {
             (Scope::ToolCall, Some(scope)) => Place::Call(Arc::clone(scope)),
             _ => Place::Context(Arc::clone(self.core)),
         };
         let mine = match &place {
-            Place::Context(core) => core.claim(at, flight)?,
-            Place::Call(scope) => scope.claim(at, flight, binding)?,
+            Place::Context(core) => core.claim(at, flight.clone())?,
+            Place::Call(scope) => scope.claim(at, flight.clone(), binding)?,
         };
-        Ok(mine.then_some(Claim { place, build, sender }))
+        Ok(mine.then(|| Claim { place, build, flight }))
     }
 
     /// Within one task: what is being built must not be asked for again.
@@ -409,7 +408,7 @@ impl<'a> View<'a> {
 struct Claim {
     place: Place,
     build: Build,
-    sender: watch::Sender<Option<Result<(), ResourceError>>>,
+    flight: Flight,
 }
 
 enum Place {
@@ -418,46 +417,20 @@ enum Place {
 }
 
 impl Claim {
-    fn succeed(self) {
-        self.sender.send_replace(Some(Ok(())));
-    }
-
     fn fail(self, error: ResourceError) {
-        self.vacate();
-        self.sender.send_replace(Some(Err(error)));
-    }
-
-    fn vacate(&self) {
-        let Build { serial, at } = self.build;
-        match &self.place {
-            Place::Context(core) => core.vacate(at, serial),
-            Place::Call(scope) => scope.vacate(at, serial),
-        }
+        self.flight.land(Err(error));
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.vacate();
-    }
-}
-
-/// An instance in its `post_construct`: given up there, it is left to be closed.
-struct Unready<'a> {
-    core: &'a Arc<Core>,
-    closing: Vec<Instance>,
-}
-
-impl Drop for Unready<'_> {
-    fn drop(&mut self) {
-        self.core.orphan(std::mem::take(&mut self.closing));
-    }
-}
-
-/// Closes what nobody will see, where the error that is reported is another one.
-async fn close_quietly(core: &Arc<Core>, closing: Vec<Instance>) {
-    for failure in close_all(core, in_order(closing)).await {
-        tracing::warn!(%failure, "closing a resource failed");
+        // A slot that was filled meanwhile is not this build's any more, and stays.
+        let Build { serial, at } = self.build;
+        match &self.place {
+            Place::Context(core) => core.vacate(at, serial),
+            Place::Call(scope) => scope.vacate(at, serial),
+        }
+        self.flight.land(Ok(()));
     }
 }
 

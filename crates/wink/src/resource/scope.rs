@@ -9,7 +9,7 @@ use super::binding::{AnyBinding, Erased};
 use super::core::{self, Core, Found};
 use super::error::{ResourceError, ResourceErrors};
 use super::resolve::{Access, View};
-use super::slot::{Flight, Instance, Made, Ready, Serial, Slot, close_all, in_order};
+use super::slot::{Closing, Flight, Instance, Made, Ready, Serial, Slot, in_order};
 use super::snapshot::{ErasedFork, ErasedSnapshot, Undo};
 use crate::support::lock::lock;
 
@@ -21,6 +21,8 @@ use crate::support::lock::lock;
 #[must_use = "dropping a scope rolls it back"]
 pub struct CallScope {
     inner: Arc<ScopeInner>,
+    /// Whether [`CallScope::finish`] has been called: then nothing is left to do when this is dropped.
+    finished: bool,
 }
 
 /// What a call gets its resources from; it fails once the call is over. Cloning it is cheap.
@@ -41,7 +43,6 @@ pub enum CallEnd {
 /// What [`CallScope::merge`] did, until it is settled: given to [`CallScope::finish`] it stays, otherwise it is
 /// undone, at the latest when this is dropped.
 #[must_use = "dropping it undoes the merge"]
-#[derive(Default)]
 pub struct MergeUndo {
     steps: Vec<Undo>,
 }
@@ -55,7 +56,7 @@ impl CallScope {
             over: AtomicBool::new(false),
             data: Mutex::new(None),
         };
-        Self { inner: Arc::new(inner) }
+        Self { inner: Arc::new(inner), finished: false }
     }
 
     /// What the call gets its resources from.
@@ -107,9 +108,9 @@ impl CallScope {
     /// When one cannot be merged. Those before it are put back; [`ResourceError::is_restore_failure`] when even
     /// that failed.
     pub fn merge(&self) -> Result<MergeUndo, ResourceError> {
-        let mut merged = MergeUndo::default();
-        for (_, fork) in self.inner.seal() {
-            match fork.merge() {
+        let mut merged = MergeUndo { steps: Vec::new() };
+        for fork in self.inner.seal() {
+            match fork.copy.merge() {
                 Ok(Some(undo)) => merged.steps.push(undo),
                 Ok(None) => {}
                 Err(cause) => {
@@ -123,10 +124,14 @@ impl CallScope {
         Ok(merged)
     }
 
-    /// Ends the call: closes its instances in reverse order of construction. Singletons that were built inside it
-    /// stay if it committed, and go if no other call uses them. The failures of closing are handed back; none
-    /// stops the rest.
-    pub async fn finish(self, end: CallEnd) -> Vec<ResourceError> {
+    /// Ends the call, and then closes its instances in reverse order of construction. Singletons that were built
+    /// inside it stay if it committed, and go if no other call uses them.
+    ///
+    /// The end holds as soon as this returns; the future only closes. It hands back the failures of closing, none
+    /// of which stops the rest; given up, it leaves what remains to [`ResourceContext::drain`].
+    ///
+    /// [`ResourceContext::drain`]: super::ResourceContext::drain
+    pub fn finish(mut self, end: CallEnd) -> impl Future<Output = Vec<ResourceError>> + Send + use<> {
         let verdict = match end {
             CallEnd::Committed(mut merged) => {
                 merged.steps.clear();
@@ -136,12 +141,22 @@ impl CallScope {
         };
         let mut closing = Vec::new();
         self.inner.end(verdict, &mut closing);
-        close_all(&self.inner.core, closing).await
+        self.finished = true;
+        let closing = Closing::some(&self.inner.core, closing);
+        async move {
+            match closing {
+                Some(closing) => closing.run().await,
+                None => Vec::new(),
+            }
+        }
     }
 }
 
 impl Drop for CallScope {
     fn drop(&mut self) {
+        if self.finished {
+            return;
+        }
         let mut closing = Vec::new();
         self.inner.end(Verdict::Forget, &mut closing);
         self.inner.core.orphan(closing);
@@ -215,7 +230,11 @@ impl MergeUndo {
 }
 
 impl Drop for MergeUndo {
+    #[inline]
     fn drop(&mut self) {
+        if self.steps.is_empty() {
+            return;
+        }
         for failure in self.take_back() {
             tracing::error!(%failure, "a merge that was given up could not be undone");
         }
@@ -248,10 +267,19 @@ pub(super) struct ScopeInner {
 #[derive(Default)]
 struct Data {
     slots: Vec<(usize, Slot)>,
-    forks: Vec<(usize, Box<dyn ErasedFork>)>,
+    forks: Vec<Fork>,
     loose: Vec<Instance>,
     used: Vec<usize>,
     nested: Vec<Weak<ScopeInner>>,
+}
+
+/// A scope's copy of one resource.
+struct Fork {
+    at: usize,
+    /// What it is a copy of. An inner scope that builds a singleton has it copied here on its way; when that scope
+    /// is rolled back, the singleton goes, and nobody has seen or changed this copy of it.
+    original: Erased,
+    copy: Box<dyn ErasedFork>,
 }
 
 impl Data {
@@ -335,26 +363,35 @@ impl ScopeInner {
         operations: &dyn ErasedSnapshot,
         original: Erased,
     ) -> Result<Erased, ResourceError> {
-        let known = |data: &mut Data| {
-            let (_, fork) = data.forks.iter().find(|(place, _)| *place == at)?;
-            Some(Arc::clone(fork.value()))
-        };
-        if let Some(value) = self.with(binding, known)? {
-            return Ok(value);
-        }
         let original = match &self.parent {
             Some(parent) => parent.fork(at, binding, operations, original)?,
             None => original,
         };
-        let fork = operations.fork(binding.name(), &original)?;
-        self.with(binding, |data| {
-            // Another thread of the same call may have been quicker: the call has one copy.
-            known(data).unwrap_or_else(|| {
-                let value = Arc::clone(fork.value());
-                data.forks.push((at, fork));
-                value
-            })
-        })
+        // A copy of an instance that has since been given up does not count: see `Fork::original`.
+        let known = self.with(binding, |data| {
+            let fork = data.forks.iter().find(|fork| fork.at == at)?;
+            Arc::ptr_eq(&fork.original, &original).then(|| Arc::clone(fork.copy.value()))
+        })?;
+        if let Some(value) = known {
+            return Ok(value);
+        }
+        let copy = operations.fork(binding.name(), &original)?;
+        let value = Arc::clone(copy.value());
+        let fork = Fork { at, original, copy };
+        // What is not needed is dropped after the lock is free again: that is foreign code.
+        let (value, _unneeded) =
+            self.with(binding, |data| match data.forks.iter_mut().find(|known| known.at == at) {
+                // Another thread of the same call was quicker: the call has one copy.
+                Some(known) if Arc::ptr_eq(&known.original, &fork.original) => {
+                    (Arc::clone(known.copy.value()), Some(fork))
+                }
+                Some(stale) => (value, Some(std::mem::replace(stale, fork))),
+                None => {
+                    data.forks.push(fork);
+                    (value, None)
+                }
+            })?;
+        Ok(value)
     }
 
     fn view(self: &Arc<Self>) -> View<'_> {
@@ -381,7 +418,7 @@ impl ScopeInner {
     }
 
     /// Ends all access, and hands out the copies. What inner scopes have not merged by now is not part of it.
-    fn seal(&self) -> Vec<(usize, Box<dyn ErasedFork>)> {
+    fn seal(&self) -> Vec<Fork> {
         let (forks, nested) = {
             let mut data = lock(&self.data);
             self.over.store(true, Ordering::Release);

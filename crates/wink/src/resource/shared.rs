@@ -1,9 +1,8 @@
 //! The ready-made snapshotable cell.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use arc_swap::ArcSwap;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -11,6 +10,7 @@ use serde_json::Value;
 use super::error::{BoxError, ResourceError};
 use super::name::ResourceName;
 use super::snapshot::{ResourceSnapshot, Snapshotable};
+use crate::support::lock::lock;
 
 /// A value that tools read and change, rolled back with the call that changed it.
 ///
@@ -23,23 +23,39 @@ use super::snapshot::{ResourceSnapshot, Snapshotable};
 /// counter.update(|n| *n += 1);
 /// assert_eq!(*counter.read(), 2);
 /// ```
-pub struct Shared<T>(ArcSwap<T>);
+pub struct Shared<T>(Mutex<Arc<T>>);
 
 impl<T: Send + Sync + 'static> Shared<T> {
     /// A cell that holds `value`.
     pub fn new(value: T) -> Self {
-        Self(ArcSwap::from_pointee(value))
+        Self(Mutex::new(Arc::new(value)))
     }
 
     /// The value as it is now.
     #[must_use]
     pub fn read(&self) -> Arc<T> {
-        self.0.load_full()
+        Arc::clone(&lock(&self.0))
     }
 
     /// Replaces the value.
     pub fn set(&self, value: T) {
-        self.0.store(Arc::new(value));
+        self.replace(Arc::new(value));
+    }
+
+    fn replace(&self, value: Arc<T>) {
+        // The old value goes only when the lock is free again: dropping it is foreign code.
+        let _old = std::mem::replace(&mut *lock(&self.0), value);
+    }
+
+    /// Replaces the value if it still is `expected`; says what it is otherwise.
+    fn replace_if(&self, expected: &Arc<T>, value: Arc<T>) -> Result<(), Arc<T>> {
+        let mut current = lock(&self.0);
+        if !Arc::ptr_eq(&current, expected) {
+            return Err(Arc::clone(&current));
+        }
+        // `expected` keeps the old value for longer than the lock is held.
+        *current = value;
+        Ok(())
     }
 }
 
@@ -47,15 +63,14 @@ impl<T: Clone + Send + Sync + 'static> Shared<T> {
     /// Changes the value; what `change` returned last is handed back. When two threads change it at once, the
     /// second runs `change` again on what the first left, so no update is lost. A panic changes nothing.
     pub fn update<R>(&self, mut change: impl FnMut(&mut T) -> R) -> R {
-        let mut current = self.0.load_full();
+        let mut current = self.read();
         loop {
             let mut next = T::clone(&current);
             let answer = change(&mut next);
-            let seen = self.0.compare_and_swap(&current, Arc::new(next));
-            if Arc::ptr_eq(&seen, &current) {
-                return answer;
+            match self.replace_if(&current, Arc::new(next)) {
+                Ok(()) => return answer,
+                Err(newer) => current = newer,
             }
-            current = Arc::clone(&seen);
         }
     }
 }
@@ -66,22 +81,18 @@ impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> Snapshotab
     }
 
     fn restore(&self, snapshot: &ResourceSnapshot) -> Result<(), BoxError> {
-        self.0.store(state(snapshot)?);
+        self.replace(state(snapshot)?);
         Ok(())
     }
 
     fn fork(&self) -> Result<Self, BoxError> {
-        Ok(Self(ArcSwap::new(self.read())))
+        Ok(Self(Mutex::new(self.read())))
     }
 
     fn merge(&self, fork: &Self, base: &ResourceSnapshot) -> Result<(), BoxError> {
         // One step, so that a change from outside is either seen (and refused) or comes after.
-        let base = state::<T>(base)?;
-        let seen = self.0.compare_and_swap(&base, fork.read());
-        if Arc::ptr_eq(&seen, &base) {
-            return Ok(());
-        }
-        Err(Box::new(ResourceError::Conflict { name: ResourceName::of::<Self>() }))
+        self.replace_if(&state(base)?, fork.read())
+            .map_err(|_| ResourceError::Conflict { name: ResourceName::of::<Self>() }.into())
     }
 
     fn decode(&self, json: &Value) -> Result<ResourceSnapshot, BoxError> {
@@ -91,7 +102,7 @@ impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> Snapshotab
 
 impl<T: fmt::Debug> fmt::Debug for Shared<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Shared").field(&self.0.load()).finish()
+        f.debug_tuple("Shared").field(&*lock(&self.0)).finish()
     }
 }
 

@@ -1,14 +1,16 @@
 //! The place of one instance: empty, being built by somebody, or built; and how instances are closed.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use super::binding::{AnyBinding, Erased, Hook};
 use super::core::Core;
 use super::error::{BoxError, Panicked, ResourceError};
 use super::name::ResourceName;
+use crate::BoxFuture;
 use crate::support::future::{CatchPanic, catch};
+use crate::support::lock::lock;
 
 /// Numbers for builds, scopes and the order of construction.
 pub(super) type Serial = u64;
@@ -24,16 +26,35 @@ pub(super) enum Slot {
 #[derive(Clone)]
 pub(super) struct Flight {
     pub(super) build: Serial,
-    pub(super) done: watch::Receiver<Option<Result<(), ResourceError>>>,
+    landing: Arc<Landing>,
+}
+
+#[derive(Default)]
+struct Landing {
+    end: Mutex<Option<Result<(), ResourceError>>>,
+    bell: Notify,
 }
 
 impl Flight {
-    /// Waits for the end of the build. A build that was given up counts as ended: look again.
-    pub(super) async fn end(mut self) -> Result<(), ResourceError> {
-        match self.done.wait_for(Option::is_some).await {
-            Ok(end) => end.clone().unwrap_or(Ok(())),
-            Err(_) => Ok(()),
+    pub(super) fn new(build: Serial) -> Self {
+        Self { build, landing: Arc::default() }
+    }
+
+    /// Waits for the end of the build. When it went well or was given up: look again.
+    pub(super) async fn wait(self) -> Result<(), ResourceError> {
+        let mut rung = std::pin::pin!(self.landing.bell.notified());
+        // Listening starts before looking, so an end in between is not missed.
+        rung.as_mut().enable();
+        if lock(&self.landing.end).is_none() {
+            rung.await;
         }
+        lock(&self.landing.end).clone().unwrap_or(Ok(()))
+    }
+
+    /// Tells those who wait how the build ended; only the first word counts.
+    pub(super) fn land(&self, end: Result<(), ResourceError>) {
+        lock(&self.landing.end).get_or_insert(end);
+        self.landing.bell.notify_waiters();
     }
 }
 
@@ -91,25 +112,54 @@ pub(super) fn in_order(mut instances: Vec<Instance>) -> Vec<Instance> {
     instances
 }
 
-/// Closes instances, the last first. One that fails does not stop the rest; when this is given up half way, what
-/// is left goes to the context's orphans.
-pub(super) async fn close_all(core: &Arc<Core>, instances: Vec<Instance>) -> Vec<ResourceError> {
-    let mut left = Left { core, instances };
-    let mut failures = Vec::new();
-    while let Some(instance) = left.instances.pop() {
-        if let Err(failure) = instance.close().await {
-            failures.push(failure);
-        }
-    }
-    failures
-}
-
-struct Left<'a> {
-    core: &'a Arc<Core>,
+/// Instances to close, the last first. One that fails does not stop the rest; when this is given up, what is left
+/// goes to the context's orphans.
+#[must_use]
+pub(super) struct Closing {
+    core: Arc<Core>,
     instances: Vec<Instance>,
 }
 
-impl Drop for Left<'_> {
+impl Closing {
+    pub(super) fn new(core: &Arc<Core>, instances: Vec<Instance>) -> Self {
+        Self { core: Arc::clone(core), instances }
+    }
+
+    /// Nothing when there is nothing to close.
+    pub(super) fn some(core: &Arc<Core>, instances: Vec<Instance>) -> Option<Self> {
+        (!instances.is_empty()).then(|| Self::new(core, instances))
+    }
+
+    /// Boxed, since most of the time there is nothing to close.
+    pub(super) fn run(mut self) -> BoxFuture<'static, Vec<ResourceError>> {
+        Box::pin(async move {
+            let mut failures = Vec::new();
+            while let Some(instance) = self.instances.pop() {
+                if let Err(failure) = instance.close().await {
+                    failures.push(failure);
+                }
+            }
+            failures
+        })
+    }
+
+    /// Hands the instances back: they are not to be closed after all.
+    pub(super) fn keep(mut self) -> Vec<Instance> {
+        std::mem::take(&mut self.instances)
+    }
+
+    /// Closes what nobody will see, where the error that is reported is another one.
+    pub(super) async fn run_quietly(self) {
+        if self.instances.is_empty() {
+            return;
+        }
+        for failure in self.run().await {
+            tracing::warn!(%failure, "closing a resource failed");
+        }
+    }
+}
+
+impl Drop for Closing {
     fn drop(&mut self) {
         self.core.orphan(std::mem::take(&mut self.instances));
     }

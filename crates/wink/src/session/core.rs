@@ -25,6 +25,8 @@ pub(crate) struct Inner {
     pub(crate) log: Root,
     /// Counts publications; every changed slice carries the number of the last one that changed it.
     published: u64,
+    /// The last publication that changed STATE.
+    state_version: u64,
     /// Changes from outside a call that the store has not been given yet.
     outbox: Vec<Record>,
     /// What was dispatched from outside while a commit is on its way to the store.
@@ -66,6 +68,16 @@ impl Inner {
         self.published
     }
 
+    pub(crate) fn state_version(&self) -> u64 {
+        self.state_version
+    }
+
+    /// STATE was replaced whole.
+    pub(crate) fn state_replaced(&mut self) -> u64 {
+        self.state_version = self.next_version();
+        self.state_version
+    }
+
     /// Goes on counting where another session is, whose contents were taken over.
     pub(crate) fn start_at(&mut self, version: u64) {
         self.published = version;
@@ -78,6 +90,7 @@ impl Inner {
     fn publish(&mut self, state: Fork, log: LogPart) {
         let version = self.next_version();
         if !state.is_clean() {
+            self.state_version = version;
             Arc::make_mut(&mut self.state).take(state, version);
         }
         if !log.fork.is_clean() {

@@ -46,6 +46,7 @@ pub use snapshot::{SessionSnapshot, SnapshotError, SnapshotScope};
 
 pub(crate) use self::core::Closing;
 pub(crate) use fork::{Action, Fork, Mark, clear_where, seed};
+pub(crate) use ids::fresh_uuid;
 pub(crate) use reducer::{Registry, Slot};
 pub(crate) use slice::Item;
 
@@ -258,7 +259,9 @@ impl Session {
     /// Makes a slice type known, so that successful tool values of this type are dispatched to it and stored
     /// values are read.
     pub fn know<T: SliceType>(&self) -> Result<(), SessionError> {
-        self.slot_of::<T>().map(|_| ())
+        self.slot_of::<T>()?;
+        self.change_registry(|registry| registry.accept(TypeId::of::<T>()));
+        Ok(())
     }
 
     /// How often `tool` succeeded in this session, and when last.
@@ -301,6 +304,11 @@ impl Session {
     /// What a policy remembers, as committed.
     pub(crate) fn policy_item(&self, policy: &str, item: &str) -> Option<Arc<serde_json::Value>> {
         lock(&self.core.inner).state.policy_item(policy, item)
+    }
+
+    /// Which publication last changed STATE: equal numbers, equal state.
+    pub(crate) fn state_version(&self) -> u64 {
+        lock(&self.core.inner).state_version()
     }
 
     /// A slice as `fork` sees it.
@@ -389,6 +397,10 @@ pub struct ReadOnlySession {
 }
 
 impl ReadOnlySession {
+    pub(crate) fn inner(&self) -> &Session {
+        &self.session
+    }
+
     /// Its id.
     pub fn id(&self) -> &SessionId {
         self.session.id()

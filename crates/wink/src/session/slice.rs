@@ -137,6 +137,11 @@ impl<T: SliceType> SliceView<T> {
         Self { items, of: PhantomData }
     }
 
+    /// A slice that has nothing.
+    pub(crate) fn empty() -> Self {
+        Self::new(Items::empty(T::KEYED))
+    }
+
     /// How many items there are.
     pub fn len(&self) -> usize {
         self.items.len()

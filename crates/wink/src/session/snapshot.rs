@@ -171,7 +171,7 @@ impl Session {
             root = self.translated(&registry, snapshot)?;
         }
         let mut inner = lock(self.inner());
-        let version = inner.next_version();
+        let version = inner.state_replaced();
         root.renew(version);
         inner.state = Arc::new(root);
         drop(inner);
@@ -185,7 +185,7 @@ impl Session {
             let mut inner = lock(self.inner());
             inner.state = Arc::default();
             inner.log = Root::default();
-            inner.next_version();
+            inner.state_replaced();
         }
         self.store_whole();
     }

@@ -91,6 +91,7 @@ pub trait Progress: Send + Sync + 'static {
 }
 
 /// What all calls of an executor share.
+#[derive(Clone)]
 pub(crate) struct Surroundings {
     pub(crate) prompt: Prompt,
     pub(crate) rendered: Option<Arc<RenderedPrompt>>,
@@ -340,6 +341,10 @@ pub struct CallSession<'a> {
 impl<'a> CallSession<'a> {
     pub(crate) fn new(work: &'a Work) -> Self {
         Self { read: ReadSession { work } }
+    }
+
+    pub(crate) fn into_read(self) -> ReadSession<'a> {
+        self.read
     }
 
     /// Hands an event to the reducers of its type. Subscribers hear of it when the call is decided.

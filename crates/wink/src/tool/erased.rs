@@ -40,11 +40,18 @@ impl fmt::Debug for AnyTool {
 
 /// Something that becomes a tool, or says why it cannot. A section takes these and its prompt reports.
 pub trait IntoTool {
+    /// The name it was given, right or wrong: for messages.
+    fn declared_name(&self) -> &str;
+
     /// The finished tool.
     fn into_tool(self) -> Result<AnyTool, ToolValidationError>;
 }
 
 impl IntoTool for AnyTool {
+    fn declared_name(&self) -> &str {
+        self.name()
+    }
+
     fn into_tool(self) -> Result<AnyTool, ToolValidationError> {
         Ok(self)
     }
@@ -127,6 +134,8 @@ pub(crate) trait Erased: Send + Sync {
     fn key(&self, params: &Params) -> Result<Option<KeyParts>, String>;
     /// The values to dispatch when a call succeeds, with their types.
     fn published(&self, session: &Session, value: &Arc<dyn ErasedValue>) -> Vec<(TypeId, Item)>;
+    /// The types of those values.
+    fn published_kinds(&self, session: &Session) -> Vec<TypeId>;
     /// Makes the session know the slices that the tool's values go to.
     fn prepare(&self, session: &Session) -> Result<(), SessionError>;
 }

@@ -181,6 +181,11 @@ impl Drop for Transaction {
 }
 
 impl Aborted {
+    /// The end of a call that never began its transaction.
+    pub(crate) fn before_begin(session: &Session, turn: Option<Turn>) -> Self {
+        Self { session: session.clone(), fork: Fork::default(), scope: None, _turn: turn }
+    }
+
     /// Records the end: LOG events, the call's event, what becomes of its claim; then closes what the call built.
     pub(crate) async fn close(mut self, closing: Closing) -> Result<(), CommitError> {
         let events = self.session.events_of(&self.fork, false);

@@ -1,0 +1,148 @@
+//! What comes of a call: the answer for the model, the event in the log, and what the caller must know beside.
+
+use std::sync::Arc;
+
+use crate::session::{CommitError, Ending, LoggedValue, ToolInvoked};
+use crate::tool::{PromptEvaluationError, VisibilityExpansionRequired};
+use crate::transaction::RestoreFailedError;
+
+/// A call that a model proposes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolCall {
+    /// The provider's id of the call.
+    pub id: Arc<str>,
+    /// The tool's name, as the model wrote it.
+    pub tool: Arc<str>,
+    /// The arguments, as the model wrote them: JSON text, or nothing.
+    pub arguments: Arc<str>,
+    /// Which try of the same call this is, from 1.
+    pub attempt: u32,
+    /// The message that the call came in.
+    pub parent_message: Option<Arc<str>>,
+}
+
+impl ToolCall {
+    /// A first try.
+    pub fn new(id: impl Into<Arc<str>>, tool: impl Into<Arc<str>>, arguments: impl Into<Arc<str>>) -> Self {
+        Self {
+            id: id.into(),
+            tool: tool.into(),
+            arguments: arguments.into(),
+            attempt: 1,
+            parent_message: None,
+        }
+    }
+
+    /// Says which try this is.
+    #[must_use]
+    pub fn attempt(mut self, attempt: u32) -> Self {
+        self.attempt = attempt;
+        self
+    }
+
+    /// Says which message the call came in.
+    #[must_use]
+    pub fn parent_message(mut self, message: impl Into<Arc<str>>) -> Self {
+        self.parent_message = Some(message.into());
+        self
+    }
+}
+
+/// What the model is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The provider's id of the call.
+    pub call_id: Arc<str>,
+    /// The tool.
+    pub tool: Arc<str>,
+    /// The text, bounded.
+    pub text: Arc<str>,
+    /// Whether the call succeeded.
+    pub success: bool,
+}
+
+/// Everything that comes of a call. Every call has an answer and an event; some escalate beside.
+#[derive(Debug, Clone)]
+#[must_use = "an outcome may carry an escalation"]
+pub struct Outcome {
+    /// What the model is told.
+    pub answer: Answer,
+    /// What the log says.
+    pub event: Arc<ToolInvoked>,
+    /// What the caller has to deal with.
+    pub escalation: Option<Escalation>,
+}
+
+impl Outcome {
+    /// Whether the call succeeded.
+    pub fn is_success(&self) -> bool {
+        self.event.success
+    }
+
+    /// The text for the model.
+    pub fn text(&self) -> &str {
+        &self.answer.text
+    }
+
+    /// The value, in its own type.
+    pub fn value<R: serde::de::DeserializeOwned + Clone + 'static>(&self) -> Option<R> {
+        self.event.value.typed()
+    }
+}
+
+/// What a call asks of whoever drives the executor.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Escalation {
+    /// Sections are to be opened, and the prompt rendered again.
+    #[error(transparent)]
+    Visibility(VisibilityExpansionRequired),
+    /// The evaluation cannot go on: an error that a handler raised, or an exhausted deadline or budget.
+    #[error(transparent)]
+    Evaluation(PromptEvaluationError),
+    /// The call was cancelled.
+    #[error("the call was cancelled")]
+    Cancelled,
+    /// Something could not be put back.
+    #[error(transparent)]
+    Restore(RestoreFailedError),
+    /// The store failed, so the call's end is in the log of this process only.
+    #[error("the call's end could not be stored: {0}")]
+    Store(CommitError),
+}
+
+/// Why a call did not succeed.
+pub(crate) struct Failure {
+    pub(crate) ending: Ending,
+    pub(crate) message: String,
+    pub(crate) chain: Vec<String>,
+    /// A failed result's payload, for the log.
+    pub(crate) value: LoggedValue,
+    pub(crate) rendered_value: String,
+    pub(crate) hidden: bool,
+    pub(crate) escalation: Option<Escalation>,
+}
+
+impl Failure {
+    pub(crate) fn new(ending: Ending, message: impl Into<String>) -> Self {
+        Self {
+            ending,
+            message: message.into(),
+            chain: Vec::new(),
+            value: LoggedValue::None,
+            rendered_value: String::new(),
+            hidden: false,
+            escalation: None,
+        }
+    }
+
+    pub(crate) fn because(mut self, chain: Vec<String>) -> Self {
+        self.chain = chain;
+        self
+    }
+
+    pub(crate) fn escalating(mut self, escalation: Escalation) -> Self {
+        self.escalation = Some(escalation);
+        self
+    }
+}

@@ -1,0 +1,99 @@
+//! Stopping: work races against cancellation and the clock, and its panics are contained.
+//!
+//! The other side of the race is only set up when the work is not done at its first poll; a call that never waits
+//! pays nothing for its limits.
+
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use crate::BoxFuture;
+use crate::limits::{CancelToken, Clock, Deadline};
+use crate::support::future::panic_text;
+
+/// Why work did not finish.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Stopped {
+    Cancelled,
+    Deadline(Deadline),
+    Timeout(Duration),
+    Panicked(String),
+}
+
+/// What work is held to.
+#[derive(Clone, Default)]
+pub(crate) struct StopWhen {
+    pub(crate) cancel: Vec<CancelToken>,
+    pub(crate) deadline: Option<Deadline>,
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl StopWhen {
+    fn already(&self) -> Option<Stopped> {
+        self.cancel.iter().any(CancelToken::is_cancelled).then_some(Stopped::Cancelled)
+    }
+
+    /// Ends when the work must.
+    fn listen(&self, clock: &Arc<dyn Clock>) -> BoxFuture<'static, Stopped> {
+        let mut waits: Vec<BoxFuture<'static, Stopped>> = Vec::new();
+        for token in self.cancel.clone() {
+            waits.push(Box::pin(async move {
+                token.cancelled().await;
+                Stopped::Cancelled
+            }));
+        }
+        if let Some(deadline) = self.deadline {
+            let clock = Arc::clone(clock);
+            waits.push(Box::pin(async move {
+                // The clock may be set back while we sleep; what counts is the time then.
+                while !deadline.is_past(&*clock) {
+                    let until = clock.monotonic() + deadline.remaining(&*clock);
+                    clock.sleep_until(until).await;
+                }
+                Stopped::Deadline(deadline)
+            }));
+        }
+        if let Some(timeout) = self.timeout {
+            let sleep = clock.sleep_until(clock.monotonic() + timeout);
+            waits.push(Box::pin(async move {
+                sleep.await;
+                Stopped::Timeout(timeout)
+            }));
+        }
+        Box::pin(poll_fn(move |cx| {
+            for wait in &mut waits {
+                if let Poll::Ready(stopped) = wait.as_mut().poll(cx) {
+                    return Poll::Ready(stopped);
+                }
+            }
+            Poll::Pending
+        }))
+    }
+}
+
+/// Runs `work` until it is done or must stop. Work that is done at the same moment is done.
+pub(crate) async fn held_to<T>(
+    when: &StopWhen,
+    clock: &Arc<dyn Clock>,
+    work: impl Future<Output = T>,
+) -> Result<T, Stopped> {
+    if let Some(stopped) = when.already() {
+        return Err(stopped);
+    }
+    let mut work = pin!(work);
+    let mut listening: Option<BoxFuture<'static, Stopped>> = None;
+    poll_fn(move |cx| {
+        let polled = catch_unwind(AssertUnwindSafe(|| Pin::as_mut(&mut work).poll(cx)));
+        match polled {
+            Ok(Poll::Ready(value)) => return Poll::Ready(Ok(value)),
+            Ok(Poll::Pending) => {}
+            Err(payload) => return Poll::Ready(Err(Stopped::Panicked(panic_text(payload.as_ref())))),
+        }
+        let stop = listening.get_or_insert_with(|| when.listen(clock));
+        stop.as_mut().poll(cx).map(Err)
+    })
+    .await
+}
