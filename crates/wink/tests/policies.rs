@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use wink::BoxFuture;
 use wink::filesystem::{Filesystem, FilesystemExt, MemoryFilesystem};
 use wink::policy::{
-    AllOf, AnyOf, ApprovalPolicy, Decision, Not, PathPolicy, PathPolicyError, PlacedPolicy, PolicyCall, PolicyContext,
-    PolicyMemory, QuotaPolicy, RateLimitPolicy, ReadBeforeWritePolicy, ResultView, SequentialDependencyPolicy, ToolPolicy,
-    policy_fn,
+    AllOf, AnyOf, ApprovalPolicy, Decision, Not, PathPolicy, PathPolicyError, PlacedPolicy, PolicyCall,
+    PolicyContext, PolicyMemory, QuotaPolicy, RateLimitPolicy, ReadBeforeWritePolicy, ResultView,
+    SequentialDependencyPolicy, ToolPolicy, policy_fn,
 };
 use wink::resource::{BoxError, ResourceRegistry};
 use wink::testing::{BenchCall, PolicyBench, policy_contract};
@@ -70,7 +70,8 @@ impl Room {
 
     /// Writes through the tool that the policy covers.
     async fn write(&self, path: &str, text: &str) {
-        self.work(&at("write_file", path), async |files| _ = files.write_text(path, text).await.unwrap()).await;
+        self.work(&at("write_file", path), async |files| _ = files.write_text(path, text).await.unwrap())
+            .await;
     }
 
     /// Somebody else writes.
@@ -140,7 +141,8 @@ async fn deploy_waits_for_test_and_build() {
     let both = "Cannot call 'deploy' - missing required tools: test, build\nCall these tools first, then retry deploy.";
     assert_eq!(room.check(&plain("deploy")).await, denied(both));
     room.succeed(&plain("build")).await;
-    let test = "Cannot call 'deploy' - missing required tools: test\nCall these tools first, then retry deploy.";
+    let test =
+        "Cannot call 'deploy' - missing required tools: test\nCall these tools first, then retry deploy.";
     assert_eq!(room.check(&plain("deploy")).await, denied(test));
     room.bench.roll_back(std::slice::from_ref(&room.policy), &plain("test")).await.unwrap();
     assert_eq!(room.check(&plain("deploy")).await, denied(test));
@@ -194,7 +196,10 @@ async fn a_file_that_somebody_else_changed_is_read_again() {
 async fn a_file_that_was_deleted_and_made_again_by_somebody_else_is_unknown() {
     let room = Room::new(ReadBeforeWritePolicy::new()).await;
     room.write("config.json", "{}").await;
-    room.work(&at("delete_file", "config.json"), async |files| files.delete_all("config.json").await.unwrap()).await;
+    room.work(&at("delete_file", "config.json"), async |files| {
+        files.delete_all("config.json").await.unwrap()
+    })
+    .await;
     assert_eq!(room.bench.remembered().get("room/0").cloned().unwrap_or_default(), [].into());
     assert_eq!(room.check(&at("write_file", "config.json")).await, Decision::Allow);
     room.write_outside("config.json", "other").await;
@@ -204,7 +209,8 @@ async fn a_file_that_was_deleted_and_made_again_by_somebody_else_is_unknown() {
 #[tokio::test]
 async fn spellings_of_one_path_are_one_path() {
     let room = Room::with_files(ReadBeforeWritePolicy::new(), &[("config.json", "{}"), ("a/b", "")]).await;
-    for spelling in ["config.json", "./config.json", "/config.json", "a/../config.json", "a//../config.json"] {
+    for spelling in ["config.json", "./config.json", "/config.json", "a/../config.json", "a//../config.json"]
+    {
         assert_eq!(room.check(&at("write_file", spelling)).await, denied(UNREAD), "{spelling}");
     }
     room.succeed(&at("read_file", "a/../config.json")).await;
@@ -336,11 +342,14 @@ async fn a_question_hides_nothing() {
     let room = Room::new(ApprovalPolicy::all_tools()).await;
     let sly = call("pay", json!({ "note": "x".repeat(5_000), "to": "a\u{202e}b\u{1b}[2J", "amount": 9 }));
     let note = "x".repeat(199);
-    let expected =
-        format!("Allow 'pay' with note=\"{note}… (4802 more characters), to=\"a\\u{{202e}}b\\u001b[2J\", amount=9?");
+    let expected = format!(
+        "Allow 'pay' with note=\"{note}… (4802 more characters), to=\"a\\u{{202e}}b\\u001b[2J\", amount=9?"
+    );
     assert_eq!(room.check(&sly).await, Decision::Ask(expected));
     let many: serde_json::Map<_, _> = (0..25).map(|at| (format!("a{at}"), json!(at))).collect();
-    let Decision::Ask(question) = room.check(&call("pay", Value::Object(many))).await else { panic!("not asked") };
+    let Decision::Ask(question) = room.check(&call("pay", Value::Object(many))).await else {
+        panic!("not asked")
+    };
     assert!(question.ends_with("a19=19 and 5 more arguments?"), "{question}");
 }
 
@@ -377,7 +386,8 @@ async fn paths_are_allowed_and_denied_by_name() {
     }
     let key = "Cannot use src/a.key: rule '**/*.key' denies it";
     assert_eq!(room.check(&at("read_file", "src/a.key")).await, denied(key));
-    let outside = "Cannot use ../src/a: '../src/a' leads outside the workspace; paths are relative to its root";
+    let outside =
+        "Cannot use ../src/a: '../src/a' leads outside the workspace; paths are relative to its root";
     assert_eq!(room.check(&at("read_file", "../src/a")).await, denied(outside));
     assert_eq!(room.check(&plain("unrelated")).await, Decision::Allow);
     let no_path = "Cannot call 'read_file' - parameter 'path' names no path, so it is unknown what would be used\nGive a \
@@ -410,7 +420,8 @@ async fn a_tool_that_reaches_below_its_path_needs_all_of_it() {
 
 #[tokio::test]
 async fn path_parameters_are_configurable() {
-    let policy = PathPolicy::builder().deny("x").tool("copy", ["from", "to"]).parameter("file").build().unwrap();
+    let policy =
+        PathPolicy::builder().deny("x").tool("copy", ["from", "to"]).parameter("file").build().unwrap();
     let room = Room::new(policy).await;
     let copy = |from: &str, to: &str| call("copy", json!({ "from": from, "to": to }));
     assert_eq!(room.check(&copy("a", "b")).await, Decision::Allow);
@@ -542,12 +553,13 @@ async fn a_combination_reads_what_its_parts_read() {
 
 #[tokio::test]
 async fn a_policy_is_one_function() {
-    let small = policy_fn("small_orders", |call, cx| match call.params.get("count").and_then(Value::as_u64) {
-        Some(0..=10) if cx.calls("order").is_none() => Decision::Allow,
-        _ => Decision::deny("one small order only"),
-    })
-    .only(["order"])
-    .reads(Footprint::nothing().read_history());
+    let small =
+        policy_fn("small_orders", |call, cx| match call.params.get("count").and_then(Value::as_u64) {
+            Some(0..=10) if cx.calls("order").is_none() => Decision::Allow,
+            _ => Decision::deny("one small order only"),
+        })
+        .only(["order"])
+        .reads(Footprint::nothing().read_history());
     let room = Room::new(small).await;
     let order = |count: u64| call("order", json!({ "count": count }));
     assert_eq!(room.check(&order(11)).await, denied("one small order only"));
@@ -655,7 +667,9 @@ async fn the_contract_finds_state_outside_the_session() {
 }
 
 #[tokio::test]
-#[should_panic(expected = "remember item somewhere of policy contract/0, which its footprint does not declare")]
+#[should_panic(
+    expected = "remember item somewhere of policy contract/0, which its footprint does not declare"
+)]
 async fn the_contract_finds_undeclared_memory() {
     policy_contract(|| Faulty::shared(Fault::UndeclaredMemory), &[("a", json!({}))]).await;
 }

@@ -10,8 +10,8 @@ use wink::BoxFuture;
 use wink::executor::{Approval, ApprovalRequest, Approver, Executor, Outcome, ToolCall};
 use wink::filesystem::{FilesystemExt, MemoryFilesystem};
 use wink::policy::{
-    AllOf, ApprovalPolicy, Decision, FnPolicy, Not, PolicyCall, PolicyContext, QuotaPolicy, ReadBeforeWritePolicy,
-    SequentialDependencyPolicy, ToolPolicy, policy_fn,
+    AllOf, ApprovalPolicy, Decision, FnPolicy, Not, PolicyCall, PolicyContext, PolicyMemory, QuotaPolicy,
+    ReadBeforeWritePolicy, ResultView, SequentialDependencyPolicy, ToolPolicy, policy_fn,
 };
 use wink::prelude::*;
 use wink::prompt::{PromptTemplate, PromptTemplateBuilder, Section};
@@ -137,7 +137,8 @@ async fn in_one_batch_the_order_of_the_calls_counts() {
     };
     let outcomes = executor.batch(batch(["test", "deploy", "build"])).await;
     let texts: Vec<&str> = outcomes.iter().map(Outcome::text).collect();
-    let missing = "Cannot call 'deploy' - missing required tools: build\nCall these tools first, then retry deploy.";
+    let missing =
+        "Cannot call 'deploy' - missing required tools: build\nCall these tools first, then retry deploy.";
     assert_eq!(texts, ["done", missing, "done"]);
 }
 
@@ -147,7 +148,8 @@ async fn a_batch_does_not_slip_past_a_quota() {
     let section = Section::tools("all", "All").tool(once).policy(QuotaPolicy::new().tool("once", 1));
     let executor = open(template().section(section)).await;
     let calls = (0..3).map(|at| ToolCall::new(at.to_string(), "once", "{}")).collect();
-    let texts: Vec<String> = executor.batch(calls).await.iter().map(|outcome| outcome.text().to_owned()).collect();
+    let texts: Vec<String> =
+        executor.batch(calls).await.iter().map(|outcome| outcome.text().to_owned()).collect();
     let used_up = "Cannot call 'once' - its quota for this session is used up: 1 of 1 calls";
     assert_eq!(texts, ["done", used_up, used_up]);
 }
@@ -174,7 +176,10 @@ async fn files_are_read_before_they_are_written() {
     assert_eq!(answer(&executor, "write_file", path("config.json")).await, no(UNREAD));
     assert_eq!(answer(&executor, "write_file", path("new.json")).await, ok("written"));
     assert_eq!(answer(&executor, "write_file", path("./new.json")).await, ok("written"));
-    assert_eq!(answer(&executor, "read_file", path("missing.json")).await, no("'missing.json' does not exist"));
+    assert_eq!(
+        answer(&executor, "read_file", path("missing.json")).await,
+        no("'missing.json' does not exist")
+    );
     let files = executor.resources().get::<dyn wink::filesystem::Filesystem>().await.unwrap();
     files.write_text("missing.json", "there now").await.unwrap();
     let unread = "Cannot write to missing.json without reading it first";
@@ -191,7 +196,11 @@ async fn a_read_in_the_same_batch_counts_for_a_write_after_it() {
     let executor = open(template().section(files_section())).await;
     let call = |id: &str, tool: &str, at: &str| ToolCall::new(id, tool, path(at).to_string());
     let outcomes = executor
-        .batch(vec![call("1", "read_file", "config.json"), call("2", "write_file", "./config.json"), call("3", "write_file", "b")])
+        .batch(vec![
+            call("1", "read_file", "config.json"),
+            call("2", "write_file", "./config.json"),
+            call("3", "write_file", "b"),
+        ])
         .await;
     assert_eq!(outcomes.iter().map(Outcome::text).collect::<Vec<_>>(), ["{}", "written", "written"]);
 }
@@ -210,7 +219,8 @@ async fn policies_of_one_kind_do_not_share_what_they_know() {
     assert_eq!(answer(&executor, "read_file", path("config.json")).await, ok("{}"));
     let outcome = call(&executor, "write_file", path("config.json")).await;
     assert_eq!((outcome.is_success(), outcome.text()), (false, UNREAD));
-    let answers: Vec<&LoggedAnswer> = outcome.event.decisions.iter().map(|decision| &decision.answer).collect();
+    let answers: Vec<&LoggedAnswer> =
+        outcome.event.decisions.iter().map(|decision| &decision.answer).collect();
     assert_eq!(answers, [&LoggedAnswer::Allow, &LoggedAnswer::Deny(UNREAD.into())]);
 }
 
@@ -233,16 +243,21 @@ fn counted(kind: &'static str, asked: &Arc<AtomicUsize>, decision: Decision) -> 
 async fn outer_sections_come_first_then_inner_ones_then_the_template() {
     let [outer, inner, whole] = [(); 3].map(|()| Arc::new(AtomicUsize::new(0)));
     let build = |inner_says: Decision| {
-        let child = Section::tools("inner", "Inner").tool(plain("deploy")).policy(counted("inner", &inner, inner_says));
-        let section = Section::tools("outer", "Outer").child(child).policy(counted("outer", &outer, Decision::Allow));
-        let beside = Section::tools("beside", "Beside").policy(counted("beside", &whole, Decision::deny("not mine")));
+        let child = Section::tools("inner", "Inner")
+            .tool(plain("deploy"))
+            .policy(counted("inner", &inner, inner_says));
+        let section =
+            Section::tools("outer", "Outer").child(child).policy(counted("outer", &outer, Decision::Allow));
+        let beside =
+            Section::tools("beside", "Beside").policy(counted("beside", &whole, Decision::deny("not mine")));
         let denies = counted("template", &whole, Decision::deny("the template says no"));
         template().section(section).section(beside).policy(denies)
     };
     let executor = open(build(Decision::Allow)).await;
     let outcome = call(&executor, "deploy", json!({})).await;
     assert_eq!((outcome.is_success(), outcome.text()), (false, "the template says no"));
-    let answers: Vec<LoggedAnswer> = outcome.event.decisions.iter().map(|decision| decision.answer.clone()).collect();
+    let answers: Vec<LoggedAnswer> =
+        outcome.event.decisions.iter().map(|decision| decision.answer.clone()).collect();
     let denied = |text: &str| LoggedAnswer::Deny(text.into());
     assert_eq!(answers, [LoggedAnswer::Allow, LoggedAnswer::Allow, denied("the template says no")]);
     let asked = || [&outer, &inner, &whole].map(|asked| asked.swap(0, Ordering::Relaxed));
@@ -263,7 +278,10 @@ async fn a_denied_call_runs_nothing_and_is_recorded() {
     let before = executor.session().snapshot().to_json().unwrap();
     let outcome = call(&executor, "deploy", json!({})).await;
     let after = executor.session().snapshot().to_json().unwrap();
-    assert_eq!((&before["slices"], &before["calls"], &before["policies"]), (&after["slices"], &after["calls"], &after["policies"]));
+    assert_eq!(
+        (&before["slices"], &before["calls"], &before["policies"]),
+        (&after["slices"], &after["calls"], &after["policies"])
+    );
     assert_eq!(ran(&executor), [""; 0]);
     let log: Vec<Arc<ToolInvoked>> = executor.session().slice::<ToolInvoked>().iter().collect();
     assert_eq!(log.len(), 1);
@@ -295,7 +313,9 @@ impl ToolPolicy for Panics {
 
 #[tokio::test]
 async fn a_panic_denies_alone_and_in_combinations() {
-    let build = |policy: Arc<dyn ToolPolicy>| template().section(Section::tools("a", "A").tool(plain("deploy")).policy(policy));
+    let build = |policy: Arc<dyn ToolPolicy>| {
+        template().section(Section::tools("a", "A").tool(plain("deploy")).policy(policy))
+    };
     for (policy, kind) in [
         (Arc::new(Panics) as Arc<dyn ToolPolicy>, "panics"),
         (Arc::new(Not::new(Panics)), "not"),
@@ -304,8 +324,52 @@ async fn a_panic_denies_alone_and_in_combinations() {
     ] {
         let executor = open(build(policy)).await;
         let expected = no(&format!("deploy was denied: policy {kind} could not decide"));
-        assert_eq!(answer(&executor, "deploy", json!({})).await, expected);
+        assert_eq!(answer(&executor, "deploy", json!({})).await, expected.clone());
+        let outcomes = executor.batch(vec![ToolCall::new("1", "deploy", "{}")]).await;
+        assert_eq!(outcomes.iter().map(Outcome::text).collect::<Vec<_>>(), [expected.1]);
         assert_eq!(ran(&executor), [""; 0]);
+    }
+}
+
+/// A policy that panics when it is told of a success.
+struct Forgets;
+
+impl ToolPolicy for Forgets {
+    fn kind(&self) -> &'static str {
+        "forgets"
+    }
+
+    fn check<'a>(
+        &'a self,
+        _: &'a PolicyCall<'a>,
+        _: &'a PolicyContext<'a>,
+    ) -> BoxFuture<'a, Result<Decision, BoxError>> {
+        Box::pin(async { Ok(Decision::Allow) })
+    }
+
+    fn on_result<'a>(
+        &'a self,
+        _: &'a PolicyCall<'a>,
+        _: &'a ResultView<'a>,
+        _: &'a PolicyContext<'a>,
+        memory: &'a PolicyMemory<'a>,
+    ) -> BoxFuture<'a, Result<(), BoxError>> {
+        memory.remember("half", json!(true)).unwrap();
+        panic!("out of order")
+    }
+
+    fn wants_results(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn a_panic_on_a_result_is_contained() {
+    for policy in [Arc::new(Forgets) as Arc<dyn ToolPolicy>, Arc::new(Not::new(Not::new(Forgets)))] {
+        let executor =
+            open(template().section(Section::tools("a", "A").tool(plain("deploy")).policy(policy))).await;
+        assert_eq!(answer(&executor, "deploy", json!({})).await, ok("done"));
+        assert_eq!(executor.session().snapshot().to_json().unwrap()["policies"], json!({}));
     }
 }
 
@@ -325,8 +389,14 @@ impl Approver for Desk {
 #[tokio::test]
 async fn an_approval_does_not_cover_a_denial_behind_it() {
     let build = |last: Decision| {
-        let policy = AllOf::new().and(ApprovalPolicy::new(["deploy"])).and(policy_fn("last", move |_, _| last.clone()));
-        template().section(Section::tools("a", "A").tool(plain("deploy")).policy(policy)).build().unwrap().prompt()
+        let policy = AllOf::new()
+            .and(ApprovalPolicy::new(["deploy"]))
+            .and(policy_fn("last", move |_, _| last.clone()));
+        template()
+            .section(Section::tools("a", "A").tool(plain("deploy")).policy(policy))
+            .build()
+            .unwrap()
+            .prompt()
     };
     let session = Session::new();
     let executor = async |last: Decision, desk: &Arc<Desk>| {

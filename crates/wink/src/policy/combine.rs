@@ -90,7 +90,9 @@ impl AnyOf {
             (Some(question), _) => Decision::Ask(question),
             (None, []) => Decision::Allow,
             (None, [reason]) => Decision::Deny(reason.clone()),
-            (None, reasons) => Decision::deny(format!("One of these must be settled first:\n- {}", reasons.join("\n- "))),
+            (None, reasons) => {
+                Decision::deny(format!("One of these must be settled first:\n- {}", reasons.join("\n- ")))
+            }
         })
     }
 }
@@ -155,7 +157,9 @@ impl Parts {
     fn placed(&self, key: &Arc<str>) -> Placed<'_> {
         let make = || {
             let parts = self.policies.iter().enumerate();
-            parts.map(|(at, policy)| Arc::from(format!("{key}/{at}/{}", policy.kind()))).collect::<Arc<[Arc<str>]>>()
+            parts
+                .map(|(at, policy)| Arc::from(format!("{key}/{at}/{}", policy.kind())))
+                .collect::<Arc<[Arc<str>]>>()
         };
         let (of, keys) = self.keys.get_or_init(|| (Arc::clone(key), make()));
         let keys = if of == key { Arc::clone(keys) } else { make() };
@@ -185,7 +189,9 @@ impl Parts {
 
     fn footprint(&self, call: &PolicyCall<'_>, key: &Arc<str>) -> Footprint {
         let placed = self.placed(key);
-        placed.iter().fold(Footprint::nothing(), |whole, (policy, key)| whole.and(policy.footprint(call, key)))
+        placed
+            .iter()
+            .fold(Footprint::nothing(), |whole, (policy, key)| whole.and(policy.footprint(call, key)))
     }
 }
 
