@@ -301,7 +301,12 @@ impl Call {
             let memory = PolicyMemory { key: &placed.key, work };
             let when = StopWhen { timeout: Some(self.shared.limits.policy_timeout), ..StopWhen::default() };
             let Ok(mark) = work.mark() else { continue };
-            let told = placed.policy.on_result(&call, &view, &cx, &memory);
+            let told = async {
+                match placed.policy.covers(&call) {
+                    true => placed.policy.on_result(&call, &view, &cx, &memory).await,
+                    false => Ok(()),
+                }
+            };
             let problem = match held_to(&when, self.session().clock(), told).await {
                 Ok(Ok(())) => continue,
                 Ok(Err(error)) => error.to_string(),
