@@ -196,10 +196,7 @@ fn headings_are_numbered_without_gaps() {
         leaf("b").body("Text."),
     ])
     .unwrap();
-    assert_eq!(
-        text(&template.prompt()),
-        "## 1. A\n\n### 1.1. Y\n\n#### 1.1.1. DEEP\n\n## 2. B\n\nText."
-    );
+    assert_eq!(text(&template.prompt()), "## 1. A\n\n### 1.1. Y\n\n#### 1.1.1. DEEP\n\n## 2. B\n\nText.");
 }
 
 #[test]
@@ -218,7 +215,9 @@ fn every_placeholder_is_a_field() {
     let params = Some(type_name::<Guidance>());
     assert_eq!(
         refused(
-            Section::markdown("guide", "Guide").params::<Guidance>().body("Use ${primary_tool}, not $primary.")
+            Section::markdown("guide", "Guide")
+                .params::<Guidance>()
+                .body("Use ${primary_tool}, not $primary.")
         ),
         error(
             "guide",
@@ -281,7 +280,8 @@ fn missing_params_are_named() {
 #[test]
 fn params_are_bound_once_and_replaced_later() {
     let template =
-        build([Section::markdown("guide", "Guide").params::<Guidance>().body("$primary_tool, $retries")]).unwrap();
+        build([Section::markdown("guide", "Guide").params::<Guidance>().body("$primary_tool, $retries")])
+            .unwrap();
     let twice = template.binding().params(guidance("a")).params(guidance("b")).build().unwrap_err();
     let reason = "two params of one type are bound at once; bind one";
     assert_eq!(twice, error("", None, Some(type_name::<Guidance>()), reason));
@@ -312,8 +312,10 @@ fn siblings_have_different_keys() {
     ]);
     assert!(cousins.is_ok());
     // A dot in a key must not make one path of two sections.
-    let disguised =
-        build([Section::markdown("x", "X").child(Section::markdown("a", "A")), Section::markdown("x.a", "A")]);
+    let disguised = build([
+        Section::markdown("x", "X").child(Section::markdown("a", "A")),
+        Section::markdown("x.a", "A"),
+    ]);
     assert_eq!(disguised.unwrap_err().section, "x.a");
 }
 
@@ -354,12 +356,10 @@ fn a_summary_section_has_a_summary() {
 fn one_section_has_one_params_type() {
     #[derive(Serialize, JsonSchema)]
     struct Other {}
-    let two = Section::markdown("a", "A").params::<Guidance>().enabled_if(|_: &Other, _: &SessionView<'_>| true);
-    let reason = format!(
-        "it names two params types, {} and {}",
-        type_name::<Guidance>(),
-        type_name::<Other>()
-    );
+    let two =
+        Section::markdown("a", "A").params::<Guidance>().enabled_if(|_: &Other, _: &SessionView<'_>| true);
+    let reason =
+        format!("it names two params types, {} and {}", type_name::<Guidance>(), type_name::<Other>());
     assert_eq!(refused(two).reason, reason);
 }
 
@@ -406,12 +406,11 @@ impl SliceType for Started {
 
 #[test]
 fn predicates_ask_params_and_session() {
-    let template = build([Section::markdown("a", "A").enabled_if(
-        |params: &Guidance, session: &SessionView<'_>| {
+    let template =
+        build([Section::markdown("a", "A").enabled_if(|params: &Guidance, session: &SessionView<'_>| {
             params.retries > 0 && !session.slice::<Started>().is_empty()
-        },
-    )])
-    .unwrap();
+        })])
+        .unwrap();
     let prompt = template.bind(guidance("a")).unwrap();
     let session = Session::new();
     assert_eq!(&**prompt.render(&session).unwrap().text(), "");
@@ -495,8 +494,9 @@ async fn resources_are_layered() {
     assert_eq!(got(&bound, &["adapter", "loop"]).await, "bind");
     assert_eq!(got(&bound, &["adapter", "loop", "request"]).await, "request");
 
-    let later =
-        bound.binding().section(Section::markdown("c", "C").resource(Binding::instance(Arc::new(Which("c")))));
+    let later = bound
+        .binding()
+        .section(Section::markdown("c", "C").resource(Binding::instance(Arc::new(Which("c")))));
     assert_eq!(later.build().unwrap().resources().get::<Which>().unwrap().0, "bind");
 
     let twice = Section::markdown("a", "A").resources(which("one")).resources(which("two"));
@@ -579,7 +579,9 @@ fn the_unrendered_tree_can_be_looked_at() {
         .body("\n    Use $primary_tool.\n      Twice.\n")
         .summary("In short.")
         .without_overrides()
-        .child(Section::tools("b", "B").visibility(Visibility::Summary).summary("Tools.").tool(tool("one")))])
+        .child(
+            Section::tools("b", "B").visibility(Visibility::Summary).summary("Tools.").tool(tool("one")),
+        )])
     .unwrap();
     let prompt = template.prompt();
     let [a]: [&PlacedSection; 1] = prompt.sections().collect::<Vec<_>>().try_into().unwrap();
@@ -654,7 +656,8 @@ async fn show(_: (), _: &mut ToolContext) -> ToolResult<Vec<String>> {
 // cases 212, 214, 218
 #[test]
 fn a_whole_prompt() {
-    let entity = |id: &str, url: &str| Entity { entity_id: id.into(), url: format!("https://example.com/{url}") };
+    let entity =
+        |id: &str, url: &str| Entity { entity_id: id.into(), url: format!("https://example.com/{url}") };
     let guide = Section::markdown("guidance", "Guidance")
         .params::<Guidance>()
         .body(
@@ -667,7 +670,11 @@ fn a_whole_prompt() {
         .tool(
             Tool::new("lookup_entity", "Fetch an entity by id.", lookup)
                 .example("A known entity", Lookup { entity_id: "abc-123".into() }, entity("abc-123", "1"))
-                .example("An entity of `many` names", Lookup { entity_id: "zürich".into() }, entity("zürich", "2")),
+                .example(
+                    "An entity of `many` names",
+                    Lookup { entity_id: "zürich".into() },
+                    entity("zürich", "2"),
+                ),
         )
         .tool(tool("silent"))
         .tool(Tool::new("show", "Shows lines.", show).example(
@@ -693,7 +700,8 @@ fn a_whole_prompt() {
         .visibility(Visibility::Summary)
         .child(Section::tools("tools", "Tools").tool(tool("restart").example("Now", (), ())));
     let task = Section::markdown("task", "Task").body("Do it for $$5.");
-    let prompt = build([guide, quiet, manual, operations, task]).unwrap().bind(guidance("lookup_entity")).unwrap();
+    let prompt =
+        build([guide, quiet, manual, operations, task]).unwrap().bind(guidance("lookup_entity")).unwrap();
 
     let rendered = prompt.render(&Session::new()).unwrap();
     assert_eq!(&**rendered.text(), WHOLE);
