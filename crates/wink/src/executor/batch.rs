@@ -1,17 +1,94 @@
 //! Several calls in one turn: they look as if run in order, and overlap where nobody can tell.
 //!
-//! A call starts when every earlier call that is not decided yet has a footprint disjoint from its own, its
-//! policies' included; without a footprint it waits for all of them. Each works on its own fork. Commits are made in
-//! request order: a call stops before its commit until those before it are decided.
+//! A call starts when every earlier call that is not decided yet has a footprint disjoint from its own, what its
+//! policies look at included; without a footprint it waits for all of them. Each works on its own fork. From the
+//! moment subscribers hear of a call, everything happens in request order: a call waits there until the one before
+//! it is decided, and is not run after all when that one escalated.
 
 use std::collections::HashSet;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
-use super::Executor;
+use tokio::sync::{OnceCell, watch};
+
 use super::call::Call;
-use super::outcome::{Escalation, Failure, Outcome, ToolCall};
+use super::outcome::{Failure, Outcome, ToolCall};
+use super::{Executor, Shared};
+use crate::BoxFuture;
 use crate::limits::CancelToken;
+use crate::policy::PolicyCall;
 use crate::session::Ending;
+use crate::tool::footprint::{Area, Footprint};
+use crate::transaction::{Turn, take_turn};
+
+/// A call's place in its batch.
+pub(super) struct Place {
+    /// The turn that all calls of the batch share.
+    turn: Arc<OnceCell<Turn>>,
+    /// What became of the call before.
+    before: watch::Receiver<Decided>,
+    /// What becomes of this one.
+    decided: watch::Sender<Decided>,
+}
+
+#[derive(Debug, Clone)]
+enum Decided {
+    NotYet,
+    /// The next may go on.
+    Clear,
+    /// This tool ended the turn.
+    Escalated(Arc<str>),
+}
+
+impl Place {
+    pub(super) async fn turn(&self, call: &Call) -> Turn {
+        Arc::clone(self.turn.get_or_init(|| take_turn(call.session())).await)
+    }
+
+    /// Waits until everything before this call is decided.
+    pub(super) async fn wait(&mut self) -> Result<(), Failure> {
+        let before = match self.before.wait_for(|before| !matches!(before, Decided::NotYet)).await {
+            Ok(before) => before.clone(),
+            // Dropped undecided: the batch is being dropped, and this call with it.
+            Err(_) => return Err(Failure::new(Ending::NotRun, "not run: the batch was dropped")),
+        };
+        match before {
+            Decided::NotYet | Decided::Clear => Ok(()),
+            Decided::Escalated(by) => Err(not_run(&by)),
+        }
+    }
+
+    /// Why the call is not run, if the turn has ended already.
+    pub(super) fn ended(&self) -> Option<Failure> {
+        match &*self.before.borrow() {
+            Decided::NotYet | Decided::Clear => None,
+            Decided::Escalated(by) => Some(not_run(by)),
+        }
+    }
+
+    /// Lets the next call go on, or not.
+    pub(super) fn decide(&self, outcome: &Outcome) {
+        let before = self.before.borrow().clone();
+        self.decided.send_replace(match (before, &outcome.escalation) {
+            (Decided::Escalated(by), _) => Decided::Escalated(by),
+            (_, Some(_)) => Decided::Escalated(Arc::clone(&outcome.event.tool)),
+            (_, None) => Decided::Clear,
+        });
+    }
+}
+
+fn not_run(by: &str) -> Failure {
+    Failure::new(Ending::NotRun, format!("not run: {by} ended the turn before it"))
+}
+
+enum Progress {
+    Waiting(Call),
+    Running(BoxFuture<'static, Outcome>),
+    Done(Outcome),
+    /// Between two of the others.
+    Moving,
+}
 
 impl Executor {
     /// Runs the calls of one response. There is one outcome per call, in the same order.
@@ -21,39 +98,89 @@ impl Executor {
 
     /// Like [`Executor::batch`]; cancelling stops what runs, and the rest is not run.
     pub async fn batch_cancellable(&self, calls: Vec<ToolCall>, cancel: Option<CancelToken>) -> Vec<Outcome> {
+        let turn = Arc::new(OnceCell::new());
+        let (_first, mut before) = watch::channel(Decided::Clear);
         let mut seen: HashSet<Arc<str>> = HashSet::new();
-        let mut outcomes = Vec::with_capacity(calls.len());
-        let mut escalated: Option<Arc<str>> = None;
+        let mut footprints = Vec::with_capacity(calls.len());
+        let mut progress = Vec::with_capacity(calls.len());
         for call in calls {
-            let id = Arc::clone(&call.id);
-            let repeated = !seen.insert(Arc::clone(&id));
-            let mut next = Call::new(&self.shared, call, cancel.clone());
-            let outcome = if repeated {
-                let text = format!("call id {id:?} was used twice in one response; only the first was run");
-                next.record(Failure::new(Ending::Rejected, text)).await
-            } else if let Some(by) = &escalated {
-                next.record(Failure::new(Ending::NotRun, format!("not run: {by} ended the turn before it"))).await
-            } else {
-                next.run().await
-            };
-            if let Some(escalation) = &outcome.escalation
-                && ends_turn(escalation)
-            {
-                escalated.get_or_insert(Arc::clone(&outcome.event.tool));
-            }
-            outcomes.push(outcome);
+            let repeated = !seen.insert(Arc::clone(&call.id));
+            footprints.push(if repeated { Footprint::nothing() } else { footprint(&self.shared, &call) });
+            let (decided, next) = watch::channel(Decided::NotYet);
+            let mut call = Call::new(&self.shared, call, cancel.clone());
+            call.place = Some(Place { turn: Arc::clone(&turn), before, decided });
+            call.repeated = repeated;
+            before = next;
+            progress.push(Progress::Waiting(call));
         }
-        outcomes
+        let most = self.shared.limits.max_calls_at_once.max(1);
+        poll_fn(|cx| {
+            loop {
+                start(&mut progress, &footprints, most);
+                let mut moved = false;
+                for call in &mut progress {
+                    if let Progress::Running(running) = call
+                        && let Poll::Ready(outcome) = running.as_mut().poll(cx)
+                    {
+                        *call = Progress::Done(outcome);
+                        moved = true;
+                    }
+                }
+                if !moved {
+                    break;
+                }
+            }
+            match progress.iter().all(|call| matches!(call, Progress::Done(_))) {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .await;
+        let done = |call| match call {
+            Progress::Done(outcome) => Some(outcome),
+            Progress::Waiting(_) | Progress::Running(_) | Progress::Moving => None,
+        };
+        progress.into_iter().filter_map(done).collect()
     }
 }
 
-/// Whether the calls after an escalated one are not run. All escalations do.
-fn ends_turn(escalation: &Escalation) -> bool {
-    match escalation {
-        Escalation::Visibility(_)
-        | Escalation::Evaluation(_)
-        | Escalation::Cancelled
-        | Escalation::Restore(_)
-        | Escalation::Store(_) => true,
+/// Starts what may start.
+fn start(progress: &mut [Progress], footprints: &[Footprint], most: usize) {
+    let mut running = progress.iter().filter(|call| matches!(call, Progress::Running(_))).count();
+    for at in 0..progress.len() {
+        let (earlier, rest) = progress.split_at_mut(at);
+        let (Some(call), Some(own)) = (rest.first_mut(), footprints.get(at)) else { return };
+        if running >= most || !matches!(call, Progress::Waiting(_)) {
+            continue;
+        }
+        let free = earlier.iter().zip(footprints).all(|(call, footprint)| match call {
+            Progress::Done(_) => true,
+            Progress::Waiting(_) | Progress::Running(_) | Progress::Moving => footprint.is_disjoint(own),
+        });
+        if free && let Progress::Waiting(waiting) = std::mem::replace(call, Progress::Moving) {
+            *call = Progress::Running(Box::pin(waiting.run()));
+            running += 1;
+        }
     }
+}
+
+/// Everything that a call may touch, what its policies look at included.
+fn footprint(shared: &Shared, call: &ToolCall) -> Footprint {
+    if !shared.feedback.is_empty() {
+        return Footprint::everything();
+    }
+    let around = shared.around.load();
+    let Some(placed) = around.rendered.as_ref().and_then(|rendered| rendered.find(&call.tool)) else {
+        return Footprint::nothing();
+    };
+    let Ok(params) = placed.tool.inner.parse(&call.arguments, &shared.limits.parse) else {
+        return Footprint::nothing();
+    };
+    let Some(declared) = placed.tool.inner.footprint(&params) else { return Footprint::everything() };
+    let mut whole = declared.and(shared.published_footprint(&placed.tool));
+    if placed.tool.contract().idempotency.is_some() {
+        whole = whole.writing(Area::Outside);
+    }
+    let call = PolicyCall { tool: &placed.tool, params: &params };
+    placed.policies.iter().fold(whole, |whole, placed| whole.and(placed.policy.footprint(&call, &placed.key)))
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Shared;
+use super::batch::Place;
 use super::outcome::{Answer, Escalation, Failure, Outcome, ToolCall};
 use super::step::Step;
 use super::stop::StopWhen;
@@ -37,9 +38,12 @@ pub(super) struct Call {
     pub(super) footprint: Option<Footprint>,
     pub(super) decisions: Vec<LoggedDecision>,
     pub(super) approver: Option<Arc<str>>,
-    /// The session's turn; one that a batch lends is not given back while somebody is asked.
+    /// The session's turn.
     pub(super) turn: Option<Turn>,
-    pub(super) lent_turn: bool,
+    /// Where it stands among the calls of one response.
+    pub(super) place: Option<Place>,
+    /// Whether its id was used before in the same response.
+    pub(super) repeated: bool,
     pub(super) claim: Option<Claim>,
     pub(super) replay: Option<ToolEffect>,
     pub(super) tx: Option<Transaction>,
@@ -100,7 +104,8 @@ impl Call {
             decisions: Vec::new(),
             approver: None,
             turn: None,
-            lent_turn: false,
+            place: None,
+            repeated: false,
             claim: None,
             replay: None,
             tx: None,

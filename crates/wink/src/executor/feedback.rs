@@ -16,10 +16,14 @@ impl Board {
     pub(super) fn new(providers: Vec<Arc<dyn FeedbackProvider>>) -> Self {
         Self { providers }
     }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.providers.is_empty()
+    }
 }
 
 impl Call {
     pub(super) async fn feedback(&mut self) {
-        if self.shared.feedback.providers.is_empty() {}
+        if self.shared.feedback.is_empty() {}
     }
 }

@@ -8,7 +8,6 @@ use super::outcome::Failure;
 use super::stop::{StopWhen, held_to};
 use crate::policy::{Decision, PlacedPolicy, PolicyCall, PolicyContext, PolicyFiles};
 use crate::session::{Ending, LoggedAnswer, LoggedDecision};
-use crate::transaction::take_turn;
 
 /// How often a call may come back to the approver because the state moved meanwhile.
 const MOST_QUESTIONS: usize = 4;
@@ -112,13 +111,10 @@ impl Call {
             policy: policy.into(),
             question,
         };
-        if !self.lent_turn {
-            self.turn = None;
-        }
+        // In a batch others hold the turn too, and keep it.
+        self.turn = None;
         let asked = held_to(&StopWhen::default(), self.session().clock(), approver.ask(&request)).await;
-        if self.turn.is_none() {
-            self.turn = Some(take_turn(self.session()).await);
-        }
+        self.take_turn().await;
         match asked {
             Ok(Ok(Approval::Approved { by })) => Ok(by),
             Ok(Ok(Approval::Refused { by, reason })) => {

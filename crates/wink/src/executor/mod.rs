@@ -33,10 +33,11 @@ use crate::limits::CancelToken;
 use crate::prompt::{Prompt, PromptRenderError, RenderedPrompt, record_expansion};
 use crate::resource::{ResourceContext, ResourceErrors};
 use crate::session::Session;
-use crate::tool::VisibilityExpansionRequired;
 use crate::tool::context::Surroundings;
+use crate::tool::footprint::{Area, Footprint};
 use crate::tool::render::bounded;
 use crate::tool::schema::ParseLimits;
+use crate::tool::{AnyTool, VisibilityExpansionRequired};
 use blocking::Abandoned;
 use call::Call;
 
@@ -92,6 +93,17 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// The slices that a success's own value changes.
+    fn published_footprint(&self, tool: &AnyTool) -> Footprint {
+        let registry = self.session.registry();
+        let kinds = tool.inner.published_kinds(&self.session);
+        let targets = kinds.into_iter().flat_map(|kind| registry.targets(kind));
+        targets.fold(Footprint::nothing(), |whole, target| {
+            let name = registry.find_def(target).map_or("?", |(_, def)| def.name);
+            whole.writing(Area::Slice(target, name))
+        })
+    }
+
     /// Arguments as the log keeps them.
     fn logged_arguments(&self, raw: &Arc<str>) -> Arc<str> {
         match raw.len() <= self.limits.max_logged_bytes {
@@ -148,7 +160,10 @@ impl Executor {
 
     /// Records an expansion right after the call that asked for it, and renders the prompt again.
     pub fn expand(&self, expansion: &VisibilityExpansionRequired) -> Result<Arc<RenderedPrompt>, PromptRenderError> {
-        record_expansion(&self.shared.session, expansion);
+        let recorded = record_expansion(&self.shared.session, expansion);
+        if !recorded.is_ok() {
+            tracing::error!(?recorded, "an expansion was recorded with failures");
+        }
         self.refresh()
     }
 

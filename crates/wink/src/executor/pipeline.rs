@@ -2,6 +2,7 @@
 
 use tracing::Instrument;
 
+use super::batch::Place;
 use super::call::Call;
 use super::outcome::{Escalation, Failure, Outcome};
 use super::step::{Moment, Step};
@@ -15,14 +16,18 @@ impl Call {
         self.beat();
         let when = self.stop_when();
         let clock = std::sync::Arc::clone(self.session().clock());
+        let not_run = self.place.as_ref().and_then(Place::ended);
         // Up to the commit a call can be stopped; from there on it is brought to its end.
-        match held_to(&when, &clock, self.prepare()).await {
-            Ok(Ok(())) => {}
-            Ok(Err(failure)) => self.fail(failure),
-            Err(stopped) => {
-                let failure = self.stopped(stopped);
-                self.fail(failure);
-            }
+        match not_run {
+            Some(failure) => self.fail(failure),
+            None => match held_to(&when, &clock, self.prepare()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(failure)) => self.fail(failure),
+                Err(stopped) => {
+                    let failure = self.stopped(stopped);
+                    self.fail(failure);
+                }
+            },
         }
         loop {
             let unstoppable = StopWhen::default();
@@ -74,17 +79,25 @@ impl Call {
                 Step::Begin => self.begin().await.map(|()| Step::Handler)?,
                 Step::Handler => self.handler().await.map(|()| Step::OnResult)?,
                 Step::OnResult => self.on_result().await.map(|()| Step::Subscribers)?,
-                Step::Subscribers => self.subscribers().map(|()| Step::Commit)?,
+                Step::Subscribers => self.subscribers().await.map(|()| Step::Commit)?,
                 Step::Commit => {
                     self.outcome = Some(self.commit().await?);
+                    self.decide();
                     self.late_hook(Moment::After).await;
                     Step::Feedback
                 }
                 Step::Record => {
                     self.late_hook(Moment::Before).await;
                     let lost = || Failure::new(Ending::NotCommitted, "the call failed");
-                    let failure = self.failure.take().unwrap_or_else(lost);
+                    let mut failure = self.failure.take().unwrap_or_else(lost);
+                    // The log is in request order too.
+                    if let Some(place) = &mut self.place
+                        && let Err(not_run) = place.wait().await
+                    {
+                        failure = not_run;
+                    }
                     self.outcome = Some(self.record(failure).await);
+                    self.decide();
                     self.late_hook(Moment::After).await;
                     Step::Feedback
                 }
@@ -101,6 +114,12 @@ impl Call {
             }))
         };
         step.instrument(span).await
+    }
+
+    fn decide(&self) {
+        if let (Some(place), Some(outcome)) = (&self.place, &self.outcome) {
+            place.decide(outcome);
+        }
     }
 
     fn fail(&mut self, failure: Failure) {

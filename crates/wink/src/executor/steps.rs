@@ -18,6 +18,11 @@ use crate::transaction::{Transaction, take_turn};
 
 impl Call {
     pub(super) fn lookup(&mut self) -> Result<(), Failure> {
+        if self.repeated {
+            let id = super::shown_name(&self.invocation.call_id);
+            let text = format!("call id '{id}' was used twice in one response; only the first call was run");
+            return Err(Failure::new(Ending::Rejected, text));
+        }
         let Some(rendered) = self.around.rendered.clone() else {
             return Err(Failure::new(Ending::Unavailable, "no tools are available: the prompt was not rendered"));
         };
@@ -50,7 +55,9 @@ impl Call {
         };
         match placed.tool.inner.parse(&self.raw, &self.shared.limits.parse) {
             Ok(params) => {
-                self.footprint = placed.tool.inner.footprint(&params);
+                // A declared footprint is enforced; the tool's own value goes where it goes.
+                let declared = placed.tool.inner.footprint(&params);
+                self.footprint = declared.map(|own| own.and(self.shared.published_footprint(&placed.tool)));
                 self.logged = Some(LoggedParams::Accepted(masked()));
                 self.params = Some(params);
                 Ok(())
@@ -79,13 +86,20 @@ impl Call {
     }
 
     pub(super) async fn context(&mut self) -> Result<(), Failure> {
-        if self.turn.is_none() {
-            self.turn = Some(take_turn(&self.shared.session).await);
-        }
+        self.take_turn().await;
         for error in self.shared.resources.drain().await {
             tracing::warn!(%error, "a resource of an earlier call could not be closed");
         }
         Ok(())
+    }
+
+    /// Waits for the session's turn.
+    pub(super) async fn take_turn(&mut self) {
+        let turn = match &self.place {
+            Some(place) => place.turn(self).await,
+            None => take_turn(&self.shared.session).await,
+        };
+        self.turn = Some(turn);
     }
 
     pub(super) async fn ledger(&mut self) -> Result<(), Failure> {
@@ -117,11 +131,10 @@ impl Call {
     }
 
     async fn in_doubt(&mut self, rule: &WhenInDoubt, doubt: InDoubt, claim: Claim) -> Result<(), Failure> {
+        let name = Arc::clone(&self.name);
         let refuse = |why: &str| {
-            let text = format!(
-                "{} may already have had its effect with these arguments: {}. {why}",
-                self.name, doubt.reason
-            );
+            let text =
+                format!("{name} may already have had its effect with these arguments: {}. {why}", doubt.reason);
             Failure::new(Ending::InDoubt, text).because(vec![doubt.reason.clone()])
         };
         match rule {
@@ -177,7 +190,7 @@ impl Call {
         }
         let turn = self.turn.take();
         let call = Some((Arc::clone(&self.name), self.invocation.id));
-        let footprint = self.footprint.clone();
+        let footprint = self.footprint.take();
         let tag = Arc::clone(&self.name);
         self.tx = Some(Transaction::begin_on(session, &self.shared.resources, turn, footprint, tag, call));
         Ok(())
@@ -301,7 +314,10 @@ impl Call {
         Ok(())
     }
 
-    pub(super) fn subscribers(&mut self) -> Result<(), Failure> {
+    pub(super) async fn subscribers(&mut self) -> Result<(), Failure> {
+        if let Some(place) = &mut self.place {
+            place.wait().await?;
+        }
         self.make_candidate();
         let (Some((event, _)), Some(tx)) = (&self.candidate, &self.tx) else { return Err(lost("the result")) };
         let dispatcher = self.shared.session.dispatcher();

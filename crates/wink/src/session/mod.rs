@@ -259,7 +259,9 @@ impl Session {
     /// Makes a slice type known, so that successful tool values of this type are dispatched to it and stored
     /// values are read.
     pub fn know<T: SliceType>(&self) -> Result<(), SessionError> {
-        self.slot_of::<T>().map(|_| ())
+        self.slot_of::<T>()?;
+        self.change_registry(|registry| registry.accept(TypeId::of::<T>()));
+        Ok(())
     }
 
     /// How often `tool` succeeded in this session, and when last.

@@ -54,6 +54,7 @@ pub(crate) enum Publish<R> {
         prepare: fn(&Session) -> Result<(), SessionError>,
     },
     Each {
+        kind: TypeId,
         prepare: fn(&Session) -> Result<(), SessionError>,
         items: fn(&R) -> Vec<(TypeId, Item)>,
     },
@@ -72,6 +73,7 @@ impl<R> Publish<R> {
         R: AsRef<[T]>,
     {
         Self::Each {
+            kind: TypeId::of::<T>(),
             prepare: |session| session.know::<T>(),
             items: |value| {
                 value.as_ref().iter().map(|item| (TypeId::of::<T>(), Arc::new(item.clone()) as Item)).collect()
@@ -337,10 +339,19 @@ impl<P: ToolData, R: ToolData> Erased for Built<P, R> {
             let any: &dyn Any = value.as_ref();
             return any.downcast_ref::<R>().map(items).unwrap_or_default();
         }
-        if session.registry().knows(TypeId::of::<R>()) {
+        if session.registry().accepts(TypeId::of::<R>()) {
             return vec![(TypeId::of::<R>(), Arc::clone(value) as Item)];
         }
         Vec::new()
+    }
+
+    fn published_kinds(&self, session: &Session) -> Vec<TypeId> {
+        match &self.publish {
+            super::Publish::Each { kind, .. } => vec![*kind],
+            super::Publish::Slice { .. } | super::Publish::IfKnown => {
+                session.registry().accepts(TypeId::of::<R>()).then(|| TypeId::of::<R>()).into_iter().collect()
+            }
+        }
     }
 
     fn prepare(&self, session: &Session) -> Result<(), SessionError> {

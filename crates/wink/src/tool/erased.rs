@@ -134,6 +134,8 @@ pub(crate) trait Erased: Send + Sync {
     fn key(&self, params: &Params) -> Result<Option<KeyParts>, String>;
     /// The values to dispatch when a call succeeds, with their types.
     fn published(&self, session: &Session, value: &Arc<dyn ErasedValue>) -> Vec<(TypeId, Item)>;
+    /// The types of those values.
+    fn published_kinds(&self, session: &Session) -> Vec<TypeId>;
     /// Makes the session know the slices that the tool's values go to.
     fn prepare(&self, session: &Session) -> Result<(), SessionError>;
 }

@@ -145,7 +145,9 @@ impl Footprint {
         let clash = |writes: &[Area], other: &Self| {
             writes.iter().any(|area| other.reads.iter().chain(&other.writes).any(|theirs| area.overlaps(theirs)))
         };
-        !clash(&self.writes, other) && !clash(&other.writes, self)
+        // Every call that succeeds becomes history, so whoever asks for it has to know who went before.
+        let asks = |footprint: &Self| footprint.reads.contains(&Area::History);
+        !asks(self) && !asks(other) && !clash(&self.writes, other) && !clash(&other.writes, self)
     }
 
     pub(crate) fn allows(&self, access: Access, wanted: &Area) -> bool {
