@@ -78,7 +78,7 @@ fn state(session: &Session) -> Value {
 async fn a_closed_section_shows_its_summary_and_how_to_open_it() {
     let executor = open().await;
     assert_eq!(
-        &**executor.rendered().unwrap().text(),
+        executor.rendered().unwrap().text(),
         r#"## 1. Manual
 
 manual in short.
@@ -157,7 +157,7 @@ async fn an_expansion_opens_the_section_and_its_tools() {
     let expansion = asked(&open_sections(&executor, &["ops"]).await);
     executor.expand(&expansion).unwrap();
     assert_eq!(
-        &**executor.rendered().unwrap().text(),
+        executor.rendered().unwrap().text(),
         r#"## 1. Manual
 
 manual in short.
@@ -219,7 +219,7 @@ Examples of `act`:
 #[tokio::test]
 async fn reading_changes_nothing() {
     let executor = open().await;
-    let before = (state(executor.session()), executor.rendered().unwrap().text().clone());
+    let before = (state(executor.session()), executor.rendered().unwrap().shared_text());
     let read = async |key: &str| call(&executor, "read_section", json!({ "section_key": key })).await;
     let manual = read("manual").await;
     assert!(manual.is_success());
@@ -261,7 +261,7 @@ Examples of `watch`:
     assert_eq!(unknown.text(), "Unknown section \"off\". Closed sections: \"manual\", \"ops\".");
 
     executor.refresh().unwrap();
-    let after = (state(executor.session()), executor.rendered().unwrap().text().clone());
+    let after = (state(executor.session()), executor.rendered().unwrap().shared_text());
     assert_eq!(after, before);
     assert!(executor.session().slice::<SectionVisibility>().is_empty());
 }
@@ -279,7 +279,7 @@ fn a_session_can_close_a_section_that_has_a_summary() {
         assert!(session.dispatch(said).is_ok());
     }
     assert_eq!(
-        &**template.prompt().render(&session).unwrap().text(),
+        template.prompt().render(&session).unwrap().text(),
         "## 1. A\n\nShort.\n\n[Closed. To read it, call `read_section` with section_key \"a\".]\n\n## 2. B\n\nAll."
     );
 }

@@ -149,7 +149,7 @@ async fn tools_of_a_disabled_section_are_neither_listed_nor_callable() {
     .unwrap();
     let session = Session::new();
     let rendered = template.prompt().render(&session).unwrap();
-    assert_eq!(&**rendered.text(), "## 1. On");
+    assert_eq!(rendered.text(), "## 1. On");
     assert_eq!(names(&template.prompt(), &session), ["shallow"]);
     assert!(rendered.find("deep").is_none());
     assert_eq!(rendered.hidden("deep"), Some(&Hidden::Disabled { section: "off".into() }));
@@ -413,12 +413,12 @@ fn predicates_ask_params_and_session() {
         .unwrap();
     let prompt = template.bind(guidance("a")).unwrap();
     let session = Session::new();
-    assert_eq!(&**prompt.render(&session).unwrap().text(), "");
+    assert_eq!(prompt.render(&session).unwrap().text(), "");
     assert!(session.dispatch(Started).is_ok());
-    assert_eq!(&**prompt.render(&session).unwrap().text(), "## 1. A");
-    assert_eq!(&**prompt.render(&session.read_only()).unwrap().text(), "## 1. A");
+    assert_eq!(prompt.render(&session).unwrap().text(), "## 1. A");
+    assert_eq!(prompt.render(&session.read_only()).unwrap().text(), "## 1. A");
     let never = prompt.bind(Guidance { retries: 0, ..guidance("a") }).unwrap();
-    assert_eq!(&**never.render(&session).unwrap().text(), "");
+    assert_eq!(never.render(&session).unwrap().text(), "");
 }
 
 #[test]
@@ -704,7 +704,7 @@ fn a_whole_prompt() {
         build([guide, quiet, manual, operations, task]).unwrap().bind(guidance("lookup_entity")).unwrap();
 
     let rendered = prompt.render(&Session::new()).unwrap();
-    assert_eq!(&**rendered.text(), WHOLE);
+    assert_eq!(rendered.text(), WHOLE);
     let listed: Vec<&str> = rendered.tools().iter().map(|placed| &**placed.name()).collect();
     assert_eq!(
         listed,

@@ -140,7 +140,7 @@ proptest! {
         }
 
         let rendered = prompt.render(&session).unwrap();
-        prop_assert_eq!(&**rendered.text(), expected.blocks.join("\n\n"));
+        prop_assert_eq!(rendered.text(), expected.blocks.join("\n\n"));
         let tools: Vec<String> = rendered.tools().iter().map(|placed| placed.name().to_string()).collect();
         prop_assert_eq!(&tools, &expected.tools);
         let listed: Vec<String> =

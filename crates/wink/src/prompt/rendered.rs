@@ -65,8 +65,13 @@ impl RenderedPrompt {
     }
 
     /// The text.
-    pub fn text(&self) -> &Arc<str> {
+    pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The text, to be kept without copying it.
+    pub fn shared_text(&self) -> Arc<str> {
+        Arc::clone(&self.text)
     }
 
     /// The tools that can be called, in order of declaration; the built-in ones last.
