@@ -8,9 +8,12 @@
     reason = "tests panic when they fail"
 )]
 
+use wink::BoxFuture;
 use wink::executor::{Escalation, Executor, Outcome, ToolCall};
+use wink::policy::{Decision, PolicyCall, PolicyContext, ToolPolicy};
 use wink::prelude::*;
 use wink::prompt::{Hidden, PromptValidationError, SectionVisibility, record_expansion};
+use wink::resource::BoxError;
 use wink::serde_json::{Value, json};
 use wink::session::ToolInvoked;
 use wink::tool::VisibilityExpansionRequired;
@@ -295,4 +298,79 @@ fn the_built_in_tools_say_that_they_change_nothing() {
         rendered.find("open_sections").unwrap().tool.contract().schema()["required"],
         json!(["reason", "section_keys"])
     );
+}
+
+struct Never;
+
+impl ToolPolicy for Never {
+    fn kind(&self) -> &'static str {
+        "never"
+    }
+
+    fn check<'a>(
+        &'a self,
+        _: &'a PolicyCall<'a>,
+        _: &'a PolicyContext<'a>,
+    ) -> BoxFuture<'a, Result<Decision, BoxError>> {
+        Box::pin(std::future::ready(Ok(Decision::deny("not here"))))
+    }
+}
+
+#[tokio::test]
+async fn the_templates_policies_cover_the_built_in_tools() {
+    let template =
+        PromptTemplate::builder("tests", "denied").policy(Never).section(closed("a", "A")).build().unwrap();
+    let executor = Executor::open(&template.prompt(), &Session::new()).await.unwrap();
+    let denied = open_sections(&executor, &["a"]).await;
+    assert!(!denied.is_success() && denied.escalation.is_none());
+    assert_eq!(denied.text(), "not here");
+}
+
+/// Opens a section in its own call, renders, and fails.
+async fn peek(_: (), cx: &mut ToolContext) -> Result<ToolResult<String>, ToolError> {
+    let opened = SectionVisibility { key: "manual".into(), visibility: Visibility::Full };
+    let _ = cx.session().dispatch(opened)?;
+    let text = cx.prompt().render(cx.session())?.text().to_owned();
+    Ok(ToolResult::failed(text.clone(), text))
+}
+
+#[tokio::test]
+async fn rendering_in_a_call_sees_what_the_call_did() {
+    let template = PromptTemplate::builder("tests", "inside")
+        .section(closed("manual", "Manual"))
+        .section(Section::tools("peek", "Peek").tool(Tool::new("peek", "Peeks.", peek)))
+        .build()
+        .unwrap();
+    let session = Session::new();
+    let executor = Executor::open(&template.prompt(), &session).await.unwrap();
+    let outcome = call(&executor, "peek", json!({})).await;
+    assert!(
+        outcome.text().starts_with("## 1. Manual\n\nAll about manual.\n\n## 2. Peek"),
+        "{}",
+        outcome.text()
+    );
+    assert!(executor.refresh().unwrap().text().starts_with("## 1. Manual\n\nmanual in short."));
+}
+
+async fn render(_: (), cx: &mut ReadContext) -> Result<ToolResult<String>, ToolError> {
+    Ok(ToolResult::value(cx.prompt().render(cx.session())?.text().to_owned()))
+}
+
+#[tokio::test]
+async fn rendering_in_a_call_keeps_to_its_footprint() {
+    let narrow = Tool::new("narrow", "Renders.", render).footprint(|_| Footprint::nothing());
+    let fitting = Tool::new("fitting", "Renders.", render)
+        .footprint(|_| Footprint::nothing().read_slice::<SectionVisibility>());
+    let template = PromptTemplate::builder("tests", "footprint")
+        .section(Section::tools("tools", "Tools").tool(narrow).tool(fitting))
+        .build()
+        .unwrap();
+    let executor = Executor::open(&template.prompt(), &Session::new()).await.unwrap();
+    let refused = call(&executor, "narrow", json!({})).await;
+    assert!(!refused.is_success());
+    assert_eq!(
+        refused.text(),
+        "prompt: slice wink.section_visibility is outside the footprint that this tool declares (read)"
+    );
+    assert_eq!(call(&executor, "fitting", json!({})).await.text(), "## 1. Tools");
 }
