@@ -213,6 +213,10 @@ Examples of `act`:
     executor.refresh().unwrap();
     // Nothing is closed any more, so there is nothing to open or read.
     assert_eq!(names(&executor), ["restart", "deploy", "watch", "act"]);
+    assert_eq!(executor.rendered().unwrap().hidden("read_section"), Some(&Hidden::NothingClosed));
+    let useless = open_sections(&executor, &["ops"]).await;
+    assert!(!useless.is_success() && useless.escalation.is_none());
+    assert!(useless.text().contains("no section is closed"), "{}", useless.text());
     let recorded: Vec<String> =
         executor.session().slice::<SectionVisibility>().iter().map(|item| item.key.clone()).collect();
     assert_eq!(recorded, ["ops", "manual", "ops.deploy"]);

@@ -29,12 +29,15 @@ pub enum Hidden {
         /// The section, by dotted path.
         section: Arc<str>,
     },
+    /// It opens or reads closed sections, and there are none.
+    NothingClosed,
 }
 
 impl fmt::Display for Hidden {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Disabled { section } => write!(f, "section {section} is disabled"),
+            Self::NothingClosed => f.write_str("no section is closed"),
             Self::Closed { section } => {
                 write!(
                     f,
