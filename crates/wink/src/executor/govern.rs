@@ -89,7 +89,7 @@ impl Call {
             invocation: &self.invocation,
             deadline: self.around.deadline,
         };
-        let when = StopWhen { timeout: Some(self.shared.limits.policy_timeout), ..StopWhen::default() };
+        let when = StopWhen::within(Some(self.shared.limits.policy_timeout));
         let problem = match held_to(&when, self.session().clock(), ask(&*placed.policy, &call, &cx)).await {
             Ok(Ok(decision)) => return decision.unwrap_or(Decision::Allow),
             Ok(Err(error)) => error.to_string(),
