@@ -39,7 +39,10 @@ fn advertise(mut schema: Value) -> Result<Value, SchemaError> {
     });
     list_optional_values(&mut schema);
     inline_definitions(&mut schema);
-    tighten(schema)
+    let mut schema = tighten(schema)?;
+    // Closing parts together has put some definitions where they are used.
+    inline_definitions(&mut schema);
+    Ok(schema)
 }
 
 /// Visits every schema of a document, outer ones first.

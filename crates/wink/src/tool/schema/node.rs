@@ -4,7 +4,6 @@
 //! branch of a union a value belongs to.
 
 use regex::Regex;
-use serde_json::Value;
 
 use super::number::Num;
 use super::problem::shorten;
@@ -50,17 +49,6 @@ impl Types {
             b't' | b'f' => Self::BOOLEAN,
             b'n' => Self::NULL,
             _ => Self::NUMBER,
-        }
-    }
-
-    pub(super) fn of(value: &Value) -> Self {
-        match value {
-            Value::Null => Self::NULL,
-            Value::Bool(_) => Self::BOOLEAN,
-            Value::Number(_) => Self::NUMBER,
-            Value::String(_) => Self::STRING,
-            Value::Array(_) => Self::ARRAY,
-            Value::Object(_) => Self::OBJECT,
         }
     }
 

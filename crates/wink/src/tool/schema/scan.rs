@@ -238,7 +238,7 @@ impl<'t> Scanner<'t> {
             return Err(Halt);
         }
         let integer = plain && !(negative && value == 0 && digits == 1);
-        let small = (integer && digits <= 18).then_some(if negative { -value } else { value });
+        let small = (integer && digits <= 18).then_some(if negative { value.wrapping_neg() } else { value });
         Ok(NumberToken { text, integer, small })
     }
 

@@ -23,9 +23,10 @@ pub fn tighten(schema: Value) -> Result<Value, SchemaError> {
     let mut closer = Closer { root: &original, visited: 0 };
     let mut schema = schema;
     if let Value::Object(fields) = &mut schema
+        && !fields.contains_key("type")
         && ["properties", "required"].iter().any(|keyword| fields.contains_key(*keyword))
     {
-        fields.entry("type").or_insert_with(|| "object".into());
+        fields.shift_insert(0, "type".to_owned(), "object".into());
     }
     closer.close(&mut schema, &Names::default(), &Pointer::ROOT, 0)?;
     for keyword in ["$defs", "definitions"] {
@@ -36,8 +37,10 @@ pub fn tighten(schema: Value) -> Result<Value, SchemaError> {
         }
     }
     CompiledSchema::compile(&schema)?;
-    if let Value::Object(fields) = &mut schema {
-        fields.entry("type").or_insert_with(|| "object".into());
+    if let Value::Object(fields) = &mut schema
+        && !fields.contains_key("type")
+    {
+        fields.shift_insert(0, "type".to_owned(), "object".into());
     }
     Ok(schema)
 }

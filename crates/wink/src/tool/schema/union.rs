@@ -188,10 +188,15 @@ impl<'s> Walker<'s, '_> {
 
     fn by_key(&mut self, keys: &'s [(String, NodeId)], path: &Path<'_>, depth: usize) -> Result<(), Stop> {
         let start = self.scan.pos;
-        let mut first = None;
+        let mut stray = None;
+        let rules = keys.iter().filter_map(|(_, branch)| self.node(*branch).object.as_deref());
+        let rules: Vec<_> = if self.probing { Vec::new() } else { rules.collect() };
         let found = self.look_ahead(path, depth, |key| {
-            first.get_or_insert_with(|| key.to_owned());
-            keys.iter().find(|(name, _)| name == key).map(|(_, branch)| *branch)
+            let branch = keys.iter().find(|(name, _)| name == key).map(|(_, branch)| *branch);
+            if branch.is_none() && stray.is_none() && rules.iter().all(|rules| rules.find(key, 0).is_none()) {
+                stray = Some(key.to_owned());
+            }
+            branch
         })?;
         self.scan.pos = start;
         if let Some((branch, _)) = found {
@@ -199,15 +204,14 @@ impl<'s> Walker<'s, '_> {
         }
         self.skip(path, depth)?;
         let names: Vec<String> = keys.iter().map(|(name, _)| format!("`{}`", shorten(name))).collect();
-        let got = match &first {
-            Some(first) => format!("one with `{}`", shorten(first)),
-            None => "an empty one".to_owned(),
+        let got = match &stray {
+            Some(stray) => format!("one with `{}`", shorten(stray)),
+            None => "one with none of them".to_owned(),
         };
-        let near =
-            first.as_ref().and_then(|first| nearest(first, keys.iter().map(|(name, _)| name.as_str())));
-        let expected = format!("an object with one of the keys {}", names.join(", "));
-        let expected = near.map_or(expected.clone(), |near| format!("{expected} (nearest: `{near}`)"));
-        self.report(ProblemKind::NoMatchingForm, path, || (expected, got))
+        self.report_with(ProblemKind::NoMatchingForm, path, || {
+            let near = stray.and_then(|stray| nearest(&stray, keys.iter().map(|(name, _)| name.as_str())));
+            (format!("an object with one of the keys {}", names.join(", ")), got, near.map(str::to_owned))
+        })
     }
 
     /// Looks through the keys of the object at the cursor until `wanted` answers; leaves the cursor at the value.

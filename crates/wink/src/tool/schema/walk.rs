@@ -115,7 +115,7 @@ impl<'s, 't> Walker<'s, 't> {
         })
     }
 
-    fn report_with(
+    pub(super) fn report_with(
         &mut self,
         kind: ProblemKind,
         path: &Path<'_>,
