@@ -189,8 +189,7 @@ impl<'r> Compiler<'r> {
                 "properties" => {
                     for (name, schema) in schemas(value, &here)? {
                         let node = self.child(schema, &here.key(name), nesting)?;
-                        let name = name.clone();
-                        rules.properties.push(Property { name, node, required: false, declared: true });
+                        rules.properties.push(Property::new(name, node));
                     }
                 }
                 "patternProperties" => {
@@ -228,8 +227,8 @@ impl<'r> Compiler<'r> {
                     None => {
                         let node = self.child(&Value::Bool(true), &here, nesting)?;
                         places.insert(name.to_owned(), rules.properties.len());
-                        let name = name.to_owned();
-                        rules.properties.push(Property { name, node, required: true, declared: false });
+                        let property = Property::new(name, node);
+                        rules.properties.push(Property { required: true, declared: false, ..property });
                     }
                 }
             }

@@ -127,7 +127,7 @@ impl Masker<'_, '_> {
         let mut inner = Vec::new();
         let mut declared = false;
         for rules in views.iter().filter_map(|id| self.schema.node(*id)?.object.as_ref()) {
-            let property = rules.find(name, 0).and_then(|index| rules.properties.get(index));
+            let property = rules.find(name).and_then(|index| rules.properties.get(index));
             if let Some(property) = property.filter(|property| property.declared) {
                 declared = true;
                 inner.push(property.node);

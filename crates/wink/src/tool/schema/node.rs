@@ -179,11 +179,8 @@ pub(super) struct ObjectRules {
 }
 
 impl ObjectRules {
-    /// The position of the property `name`; `hint` is the one that is expected next.
-    pub(super) fn find(&self, name: &str, hint: usize) -> Option<usize> {
-        if self.properties.get(hint).is_some_and(|property| property.name == name) {
-            return Some(hint);
-        }
+    /// The position of the property `name`.
+    pub(super) fn find(&self, name: &str) -> Option<usize> {
         let name_of =
             |index: &u32| self.properties.get(*index as usize).map_or("", |property| property.name.as_str());
         let found = self.sorted.binary_search_by(|index| name_of(index).cmp(name)).ok()?;
@@ -203,10 +200,20 @@ impl ObjectRules {
 #[derive(Debug)]
 pub(super) struct Property {
     pub(super) name: String,
+    /// The name with its quotes, when JSON writes it without escapes.
+    pub(super) quoted: Option<String>,
     pub(super) node: NodeId,
     pub(super) required: bool,
     /// False for a name that is only required: its value falls under `additionalProperties`.
     pub(super) declared: bool,
+}
+
+impl Property {
+    pub(super) fn new(name: &str, node: NodeId) -> Self {
+        let quoted = format!("\"{name}\"");
+        let plain = !name.chars().any(|c| matches!(c, '"' | '\\' | '\0'..'\x20'));
+        Self { name: name.to_owned(), quoted: plain.then_some(quoted), node, required: false, declared: true }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -126,7 +126,7 @@ impl<'s> Walker<'s, '_> {
         let composite = matches!(self.scan.text.as_bytes().get(start), Some(b'{' | b'['));
         if nested
             && composite
-            && let Some(known) = self.memo.get(&(id, start))
+            && let Some(known) = self.memo.as_ref().and_then(|memo| memo.get(&(id, start)))
         {
             return Ok(*known);
         }
@@ -140,7 +140,7 @@ impl<'s> Walker<'s, '_> {
             Err(Stop::Halt) => return Err(Stop::Halt),
         };
         if nested && composite {
-            self.memo.insert((id, start), end);
+            self.memo.get_or_insert_default().insert((id, start), end);
         }
         Ok(end)
     }
@@ -193,7 +193,7 @@ impl<'s> Walker<'s, '_> {
         let rules: Vec<_> = if self.probing { Vec::new() } else { rules.collect() };
         let found = self.look_ahead(path, depth, |key| {
             let branch = keys.iter().find(|(name, _)| name == key).map(|(_, branch)| *branch);
-            if branch.is_none() && stray.is_none() && rules.iter().all(|rules| rules.find(key, 0).is_none()) {
+            if branch.is_none() && stray.is_none() && rules.iter().all(|rules| rules.find(key).is_none()) {
                 stray = Some(key.to_owned());
             }
             branch

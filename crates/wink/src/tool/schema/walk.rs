@@ -3,6 +3,7 @@
 //! A walk either *collects* problems and goes on, or *probes* whether a value fits and stops at the first
 //! thing that does not. Text that is no JSON ends both.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::findings::{Findings, Path};
@@ -33,7 +34,7 @@ pub(super) struct Walker<'s, 't> {
     pub(super) probing: bool,
     /// What nested probes found out: node and position to the end of the value, if it fits. Without it, unions
     /// inside unions would be walked again and again.
-    pub(super) memo: HashMap<(NodeId, usize), Option<usize>>,
+    pub(super) memo: Option<HashMap<(NodeId, usize), Option<usize>>>,
 }
 
 static ANYTHING: Node = Node::of_types(Types::ALL);
@@ -45,7 +46,7 @@ impl<'s, 't> Walker<'s, 't> {
             scan: Scanner::new(text, depth_limit),
             found: Findings::default(),
             probing: false,
-            memo: HashMap::new(),
+            memo: None,
         }
     }
 
@@ -73,7 +74,7 @@ impl<'s, 't> Walker<'s, 't> {
     pub(super) fn plain(&mut self, node: &'s Node, path: &Path<'_>, depth: usize) -> Result<(), Stop> {
         let first = self.scan.peek();
         let start = self.scan.pos;
-        let problems = self.found.count();
+        let problems = if node.allowed.is_some() { self.found.count() } else { 0 };
         match first {
             Some(b'"') if node.types.meets(Types::STRING) => {
                 let string = self.scan.string()?;
@@ -256,10 +257,15 @@ impl<'s, 't> Walker<'s, 't> {
         let mut others = KeySet::default();
         let (mut count, mut next, mut required) = (0, 0, 0);
         while more {
-            let key = self.scan.key()?;
-            let name = key.text();
-            let place = path.key(&name);
-            let known = rules.find(&name, next);
+            // Models write fields in the order of the schema: the expected key needs no lookup.
+            let expected = rules.properties.get(next).filter(|property| self.scan.plain_key(property));
+            let (known, name) = match expected {
+                Some(property) => (Some(next), Cow::Borrowed(property.name.as_str())),
+                None => {
+                    let name = self.scan.key()?.text();
+                    (rules.find(&name), name)
+                }
+            };
             let fresh = match known {
                 Some(index) => seen.insert(index),
                 None => others.insert(name.clone()),
@@ -269,6 +275,7 @@ impl<'s, 't> Walker<'s, 't> {
             } else {
                 self.found.duplicate(path, &name);
             }
+            let place = path.key(&name);
             let property = known.and_then(|index| rules.properties.get(index));
             if let Some(property) = property {
                 required += usize::from(fresh && property.required);
