@@ -1,6 +1,7 @@
 //! Arguments against schemas: what is advertised, what is accepted, and what a model is told.
 
 #![allow(missing_docs, dead_code)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use std::collections::BTreeMap;
 

@@ -2,6 +2,7 @@
 //! what the walk is stricter about on purpose (`3.0` as an integer, duplicate keys, size, depth).
 
 #![allow(missing_docs, dead_code)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

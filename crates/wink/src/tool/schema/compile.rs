@@ -181,6 +181,7 @@ impl<'r> Compiler<'r> {
             patterns: Vec::new(),
             additional: Additional::Allowed,
             names: None,
+            by_name_only: false,
             size: Bounds::ANY,
         };
         for (keyword, value) in fields {
@@ -234,6 +235,7 @@ impl<'r> Compiler<'r> {
             }
         }
         rules.required = rules.properties.iter().filter(|property| property.required).count();
+        rules.by_name_only = rules.patterns.is_empty() && rules.names.is_none();
         rules.sorted = (0..rules.properties.len() as u32).collect();
         let properties = &rules.properties;
         rules.sorted.sort_by_key(|index| properties.get(*index as usize).map(|property| &property.name));

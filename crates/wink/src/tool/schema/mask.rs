@@ -7,9 +7,10 @@ use serde_json::{Map, Value};
 use super::CompiledSchema;
 use super::ParseLimits;
 use super::error::SchemaError;
+use super::nearest;
 use super::node::{NodeId, Types};
 use super::pointer::definition;
-use super::problem::{may_mean, nearest};
+use super::problem::may_mean;
 use super::scan::{Halt, Scanner};
 use crate::tool::secret::{MASK, SENSITIVE_KEYWORD};
 

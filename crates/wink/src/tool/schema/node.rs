@@ -175,6 +175,8 @@ pub(super) struct ObjectRules {
     pub(super) patterns: Vec<(Pattern, NodeId)>,
     pub(super) additional: Additional,
     pub(super) names: Option<NodeId>,
+    /// Nothing but its name decides how a declared property is checked.
+    pub(super) by_name_only: bool,
     pub(super) size: Bounds,
 }
 

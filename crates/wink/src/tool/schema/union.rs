@@ -4,8 +4,9 @@
 //! branch is walked directly and its problems are the ones to report. Otherwise the branches are probed.
 
 use super::findings::Path;
+use super::nearest;
 use super::node::{Combine, Dispatch, Node, NodeId, Types, Union};
-use super::problem::{ProblemKind, nearest, shorten};
+use super::problem::{ProblemKind, shorten};
 use super::walk::{Stop, Walker};
 
 impl<'s> Walker<'s, '_> {

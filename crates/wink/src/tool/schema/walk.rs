@@ -7,9 +7,10 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::findings::{Findings, Path};
-use super::node::{Additional, Allowed, ArrayRules, Node, NodeId, ObjectRules, Pattern, Types};
+use super::nearest;
+use super::node::{Additional, Allowed, ArrayRules, Node, NodeId, ObjectRules, Pattern, Property, Types};
 use super::number::{Num, canonical};
-use super::problem::{Problem, ProblemKind, nearest, shorten};
+use super::problem::{Problem, ProblemKind, shorten};
 use super::scan::{Halt, KeySet, NumberToken, Scanner, Str};
 
 /// Why a walk does not go on.
@@ -253,68 +254,60 @@ impl<'s, 't> Walker<'s, 't> {
 
     fn object(&mut self, rules: &'s ObjectRules, path: &Path<'_>, depth: usize) -> Result<(), Stop> {
         let mut more = self.scan.open(depth, b'}')?;
-        let mut seen = Seen::new(rules.properties.len());
-        let mut others = KeySet::default();
-        let (mut count, mut next, mut required) = (0, 0, 0);
+        let mut fields = Fields::new(rules);
         while more {
             // Models write fields in the order of the schema: the expected key needs no lookup.
-            let expected = rules.properties.get(next).filter(|property| self.scan.plain_key(property));
-            let (known, name) = match expected {
-                Some(property) => (Some(next), Cow::Borrowed(property.name.as_str())),
+            let index = fields.next;
+            let expected =
+                rules.properties.get(index).filter(|property| rules.by_name_only && property.declared);
+            match expected.filter(|property| self.scan.plain_key(property)) {
+                Some(property) => {
+                    if !fields.known(index, property) {
+                        self.found.duplicate(path, &property.name);
+                    }
+                    self.value(property.node, &path.key(&property.name), depth + 1)?;
+                }
                 None => {
                     let name = self.scan.key()?.text();
-                    (rules.find(&name), name)
-                }
-            };
-            let fresh = match known {
-                Some(index) => seen.insert(index),
-                None => others.insert(name.clone()),
-            };
-            if fresh {
-                count += 1;
-            } else {
-                self.found.duplicate(path, &name);
-            }
-            let place = path.key(&name);
-            let property = known.and_then(|index| rules.properties.get(index));
-            if let Some(property) = property {
-                required += usize::from(fresh && property.required);
-            }
-            match property.filter(|property| property.declared) {
-                Some(property) if rules.patterns.is_empty() => {
-                    self.value(property.node, &place, depth + 1)?
-                }
-                property => {
-                    self.field(rules, property.map(|property| property.node), &name, &place, depth)?
+                    self.field(rules, &mut fields, name, path, depth)?;
                 }
             }
-            if let Some(names) = rules.names {
-                self.name(names, &name, &place)?;
-            }
-            next = known.map_or(next, |index| index + 1);
             more = self.scan.more(b'}')?;
         }
-        if required < rules.required {
-            self.missing(rules, &seen, path)?;
+        if fields.required < rules.required {
+            self.missing(rules, &fields.seen, path)?;
         }
-        if !rules.size.admits(count) {
+        if !rules.size.admits(fields.count) {
             self.report(ProblemKind::WrongLength, path, || {
-                (rules.size.describe("field", "fields"), count.to_string())
+                (rules.size.describe("field", "fields"), fields.count.to_string())
             })?;
         }
         Ok(())
     }
 
-    /// A field that is not simply declared: patterns and additional properties decide about it.
+    /// Any field: properties, patterns and additional properties have their say.
     fn field(
         &mut self,
         rules: &'s ObjectRules,
-        declared: Option<NodeId>,
-        name: &str,
-        place: &Path<'_>,
+        fields: &mut Fields<'t>,
+        name: Cow<'t, str>,
+        path: &Path<'_>,
         depth: usize,
     ) -> Result<(), Stop> {
-        let matching = |(pattern, node): &(Pattern, NodeId)| pattern.regex.is_match(name).then_some(*node);
+        let known = rules.find(&name).and_then(|index| Some((index, rules.properties.get(index)?)));
+        let fresh = match known {
+            Some((index, property)) => fields.known(index, property),
+            None => fields.other(name.clone()),
+        };
+        if !fresh {
+            self.found.duplicate(path, &name);
+        }
+        let place = &path.key(&name);
+        if let Some(names) = rules.names {
+            self.name(names, &name, place)?;
+        }
+        let declared = known.filter(|(_, property)| property.declared).map(|(_, property)| property.node);
+        let matching = |(pattern, node): &(Pattern, NodeId)| pattern.regex.is_match(&name).then_some(*node);
         let checks = declared.into_iter().chain(rules.patterns.iter().filter_map(matching));
         self.scan.peek();
         let start = self.scan.pos;
@@ -331,7 +324,7 @@ impl<'s, 't> Walker<'s, 't> {
             Additional::Checked(node) => self.value(node, place, depth + 1),
             Additional::Allowed => self.skip(place, depth + 1),
             Additional::Forbidden => {
-                self.report_with(ProblemKind::UnknownField, place, || unknown(rules, name))?;
+                self.report_with(ProblemKind::UnknownField, place, || unknown(rules, &name))?;
                 self.skip(place, depth + 1)
             }
         }
@@ -401,6 +394,39 @@ fn repeated(list: &str) -> Option<(usize, usize)> {
         .iter()
         .enumerate()
         .find_map(|(index, item)| seen.insert(canonical(item), index).map(|first| (first, index)))
+}
+
+/// The fields of one object so far.
+struct Fields<'t> {
+    seen: Seen,
+    others: KeySet<'t>,
+    count: usize,
+    required: usize,
+    /// Which property is expected to come next.
+    next: usize,
+}
+
+impl<'t> Fields<'t> {
+    fn new(rules: &ObjectRules) -> Self {
+        let (seen, others) = (Seen::new(rules.properties.len()), KeySet::default());
+        Self { seen, others, count: 0, required: 0, next: 0 }
+    }
+
+    /// Notes a field that the schema knows. False: it was there already.
+    fn known(&mut self, index: usize, property: &Property) -> bool {
+        let fresh = self.seen.insert(index);
+        self.count += usize::from(fresh);
+        self.required += usize::from(fresh && property.required);
+        self.next = index + 1;
+        fresh
+    }
+
+    /// Notes any other field. False: it was there already.
+    fn other(&mut self, name: Cow<'t, str>) -> bool {
+        let fresh = self.others.insert(name);
+        self.count += usize::from(fresh);
+        fresh
+    }
 }
 
 /// Which of the known properties have come.
