@@ -556,6 +556,24 @@ fn unions_inside_unions_stay_cheap() {
 }
 
 #[test]
+fn looking_twice_on_every_level_stays_cheap() {
+    let twice = [
+        json!({ "type": "object", "allOf": [
+            { "properties": { "a": { "$ref": "#" } } },
+            { "properties": { "a": { "$ref": "#" } } },
+            { "anyOf": [{ "properties": { "a": { "$ref": "#" } } }, { "properties": { "a": { "$ref": "#" }, "b": {} } }] },
+        ] }),
+        json!({ "type": "object", "properties": { "a": { "$ref": "#" } }, "patternProperties": { "^a": { "$ref": "#" }, "a$": { "$ref": "#" } } }),
+    ];
+    for schema in twice.map(dynamic) {
+        let nested = |inner: &str| format!("{}{inner}{}", "{\"a\":".repeat(120), "}".repeat(120));
+        assert_eq!(check(&schema, &nested("{}")), Ok(()));
+        let rejection = check(&schema, &nested("7")).unwrap_err();
+        assert_eq!(rejection.problems.len() + rejection.more, 1, "{rejection}");
+    }
+}
+
+#[test]
 fn a_failed_union_says_what_it_takes() {
     let schema = field(json!({ "anyOf": [
         { "type": "string", "maxLength": 2 },

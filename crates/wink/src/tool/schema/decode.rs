@@ -76,7 +76,7 @@ fn path_at(text: &str, offset: usize) -> Option<String> {
             Some(b'[') => false,
             _ => {
                 scan.skip(depth, &mut |_| ())?;
-                return Ok((scan.pos >= offset).then(|| path.to_string()));
+                return Ok((scan.pos >= offset).then(|| path.text()));
             }
         };
         let close = if object { b'}' } else { b']' };
@@ -92,10 +92,10 @@ fn path_at(text: &str, offset: usize) -> Option<String> {
             more = scan.more(close)?;
             scan.peek();
             if more && scan.pos >= offset {
-                return Ok(Some(inner.to_string()));
+                return Ok(Some(inner.text()));
             }
         }
-        Ok((scan.pos >= offset).then(|| path.to_string()))
+        Ok((scan.pos >= offset).then(|| path.text()))
     }
     let mut scan = Scanner::new(text, ParseLimits::MAX_DEPTH);
     locate(&mut scan, &Path::ROOT, 0, offset).ok().flatten()

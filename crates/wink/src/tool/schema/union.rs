@@ -24,6 +24,7 @@ impl<'s> Walker<'s, '_> {
         }
         self.scan.peek();
         let start = self.scan.pos;
+        let before = std::mem::replace(&mut self.rewalking, true);
         self.plain(node, path, depth)?;
         let end = self.scan.pos;
         for id in &combine.all {
@@ -42,6 +43,7 @@ impl<'s> Walker<'s, '_> {
             let refused = self.describe(not);
             self.report(ProblemKind::Forbidden, path, || (format!("anything but {refused}"), got))?;
         }
+        self.rewalking = before;
         self.scan.pos = end;
         Ok(())
     }
@@ -101,6 +103,9 @@ impl<'s> Walker<'s, '_> {
         }
         self.scan.pos = start;
         self.skip(path, depth)?;
+        if self.found.concern(path) {
+            return Ok(()); // the branches fail for a reason that has been told
+        }
         let mut forms = Vec::new();
         for id in union.branches.iter().filter(|id| self.node(**id).reach.meets(here)) {
             let form = self.describe(*id);
@@ -123,27 +128,16 @@ impl<'s> Walker<'s, '_> {
         path: &Path<'_>,
         depth: usize,
     ) -> Result<Option<usize>, Stop> {
-        let nested = self.probing;
-        let composite = matches!(self.scan.text.as_bytes().get(start), Some(b'{' | b'['));
-        if nested
-            && composite
-            && let Some(known) = self.memo.as_ref().and_then(|memo| memo.get(&(id, start)))
-        {
-            return Ok(*known);
-        }
-        self.probing = true;
+        let before = (self.probing, self.rewalking);
+        (self.probing, self.rewalking) = (true, true);
         self.scan.pos = start;
         let outcome = self.value(id, path, depth);
-        self.probing = nested;
-        let end = match outcome {
-            Ok(()) => Some(self.scan.pos),
-            Err(Stop::Mismatch) => None,
-            Err(Stop::Halt) => return Err(Stop::Halt),
-        };
-        if nested && composite {
-            self.memo.get_or_insert_default().insert((id, start), end);
+        (self.probing, self.rewalking) = before;
+        match outcome {
+            Ok(()) => Ok(Some(self.scan.pos)),
+            Err(Stop::Mismatch) => Ok(None),
+            Err(Stop::Halt) => Err(Stop::Halt),
         }
-        Ok(end)
     }
 
     fn by_tag(

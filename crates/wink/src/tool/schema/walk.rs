@@ -33,10 +33,14 @@ pub(super) struct Walker<'s, 't> {
     pub(super) scan: Scanner<'t>,
     pub(super) found: Findings,
     pub(super) probing: bool,
-    /// What nested probes found out: node and position to the end of the value, if it fits. Without it, unions
-    /// inside unions would be walked again and again.
-    pub(super) memo: Option<HashMap<(NodeId, usize), Option<usize>>>,
+    /// The same text may be walked again: results are worth remembering.
+    pub(super) rewalking: bool,
+    /// For a node at a position, probing or not, where the value ends, if it fits. Without it, schemas that look at a
+    /// value twice on every level would look at the innermost one more often than anybody can wait for.
+    memo: Option<Memo>,
 }
+
+type Memo = HashMap<(NodeId, usize, bool), Option<usize>>;
 
 static ANYTHING: Node = Node::of_types(Types::ALL);
 
@@ -47,6 +51,7 @@ impl<'s, 't> Walker<'s, 't> {
             scan: Scanner::new(text, depth_limit),
             found: Findings::default(),
             probing: false,
+            rewalking: false,
             memo: None,
         }
     }
@@ -58,10 +63,37 @@ impl<'s, 't> Walker<'s, 't> {
     /// Checks the next value, which stands inside `depth` others.
     pub(super) fn value(&mut self, id: NodeId, path: &Path<'_>, depth: usize) -> Result<(), Stop> {
         let node = self.node(id);
-        if node.sensitive && !path.hidden {
-            return self.value_of(node, &path.hide(), depth);
+        let hidden;
+        let path = if node.sensitive && !path.hidden {
+            hidden = path.hide();
+            &hidden
+        } else {
+            path
+        };
+        if self.rewalking { self.remembered(id, node, path, depth) } else { self.value_of(node, path, depth) }
+    }
+
+    /// As [`Self::value`], once for each place.
+    fn remembered(&mut self, id: NodeId, node: &'s Node, path: &Path<'_>, depth: usize) -> Result<(), Stop> {
+        if !matches!(self.scan.peek(), Some(b'{' | b'[')) {
+            return self.value_of(node, path, depth);
         }
-        self.value_of(node, path, depth)
+        let key = (id, self.scan.pos, self.probing);
+        match self.memo.as_ref().and_then(|memo| memo.get(&key)) {
+            // Whatever there was to report has been reported.
+            Some(Some(end)) => {
+                self.scan.pos = *end;
+                return Ok(());
+            }
+            Some(None) => return Err(Stop::Mismatch),
+            None => {}
+        }
+        let outcome = self.value_of(node, path, depth);
+        if outcome != Err(Stop::Halt) {
+            let end = outcome.is_ok().then_some(self.scan.pos);
+            self.memo.get_or_insert_default().insert(key, end);
+        }
+        outcome
     }
 
     fn value_of(&mut self, node: &'s Node, path: &Path<'_>, depth: usize) -> Result<(), Stop> {
@@ -128,7 +160,7 @@ impl<'s, 't> Walker<'s, 't> {
         }
         self.found.add(|| {
             let (expected, got, suggestion) = details();
-            Problem { path: path.to_string(), kind, expected, got, suggestion }
+            Problem { path: path.text(), kind, expected, got, suggestion }
         });
         Ok(())
     }
@@ -312,11 +344,14 @@ impl<'s, 't> Walker<'s, 't> {
         self.scan.peek();
         let start = self.scan.pos;
         let mut described = false;
+        let before = self.rewalking;
+        self.rewalking |= !rules.patterns.is_empty();
         for node in checks {
             described = true;
             self.scan.pos = start;
             self.value(node, place, depth + 1)?;
         }
+        self.rewalking = before;
         if described {
             return Ok(());
         }
