@@ -145,7 +145,7 @@ impl Closer<'_> {
         let mut all = own;
         parts.iter().for_each(|(_, _, names)| all.add(names));
         all.add(outside);
-        if !closed && !all.open && declares(fields) {
+        if !closed && !all.open && declares(fields) && !fields.contains_key("additionalProperties") {
             admit(fields, &all);
             fields.insert("additionalProperties".to_owned(), Value::Bool(false));
             closed = true;
