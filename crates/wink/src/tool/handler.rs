@@ -26,7 +26,7 @@ use super::result::IntoToolResult;
 )]
 pub trait Handler<C, P, R>: Send + Sync + 'static {
     /// Handles one call.
-    fn call<'a>(&'a self, params: P, cx: &'a mut C) -> impl Future<Output: IntoToolResult<R>> + Send + 'a;
+    fn call<'a>(&'a self, params: P, cx: &'a mut C) -> impl Future<Output: IntoToolResult<Value = R>> + Send + 'a;
 }
 
 impl<F, C, P, R> Handler<C, P, R> for F
@@ -34,7 +34,7 @@ where
     C: 'static,
     F: for<'a> AsyncHandlerFn<'a, C, P, R> + Send + Sync + 'static,
 {
-    fn call<'a>(&'a self, params: P, cx: &'a mut C) -> impl Future<Output: IntoToolResult<R>> + Send + 'a {
+    fn call<'a>(&'a self, params: P, cx: &'a mut C) -> impl Future<Output: IntoToolResult<Value = R>> + Send + 'a {
         AsyncHandlerFn::call_fn(self, params, cx)
     }
 }
@@ -50,7 +50,7 @@ where
     note = "closures cannot borrow the context across an await: write an `async fn`, and take dependencies from `cx.resource::<T>()`"
 )]
 pub trait AsyncHandlerFn<'a, C: 'a, P, R> {
-    type Future: Future<Output: IntoToolResult<R>> + Send + 'a;
+    type Future: Future<Output: IntoToolResult<Value = R>> + Send + 'a;
     fn call_fn(&self, params: P, cx: &'a mut C) -> Self::Future;
 }
 
@@ -58,7 +58,7 @@ impl<'a, F, Fut, C, P, R> AsyncHandlerFn<'a, C, P, R> for F
 where
     C: 'a,
     F: Fn(P, &'a mut C) -> Fut,
-    Fut: Future<Output: IntoToolResult<R>> + Send + 'a,
+    Fut: Future<Output: IntoToolResult<Value = R>> + Send + 'a,
 {
     type Future = Fut;
 
@@ -75,7 +75,7 @@ where
 )]
 pub trait BlockingHandler<C, P, R>: Send + Sync + 'static {
     /// What it returns.
-    type Output: IntoToolResult<R>;
+    type Output: IntoToolResult<Value = R>;
     /// Handles one call.
     fn call(&self, params: P, cx: &mut C) -> Self::Output;
 }
@@ -83,7 +83,7 @@ pub trait BlockingHandler<C, P, R>: Send + Sync + 'static {
 impl<F, O, C, P, R> BlockingHandler<C, P, R> for F
 where
     F: Fn(P, &mut C) -> O + Send + Sync + 'static,
-    O: IntoToolResult<R>,
+    O: IntoToolResult<Value = R>,
 {
     type Output = O;
 
