@@ -57,7 +57,10 @@ fn options(input: &DeriveInput) -> Result<Options> {
             if meta.path.is_ident("name") {
                 let name: LitStr = meta.value()?.parse()?;
                 if name.value().trim() != name.value() || name.value().is_empty() {
-                    return Err(Error::new(name.span(), "a slice's name is not empty and has no space around it"));
+                    return Err(Error::new(
+                        name.span(),
+                        "a slice's name is not empty and has no space around it",
+                    ));
                 }
                 options.name = Some(name);
             } else if meta.path.is_ident("version") {
@@ -85,7 +88,10 @@ fn kind(text: &LitStr) -> Result<Ident> {
     match text.value().as_str() {
         "state" => Ok(Ident::new("State", text.span())),
         "log" => Ok(Ident::new("Log", text.span())),
-        _ => Err(Error::new(text.span(), "expected \"state\" (rolled back with a failed call) or \"log\" (never)")),
+        _ => Err(Error::new(
+            text.span(),
+            "expected \"state\" (rolled back with a failed call) or \"log\" (never)",
+        )),
     }
 }
 

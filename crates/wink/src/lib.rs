@@ -106,7 +106,8 @@ pub mod prelude {
     pub use crate::prompt::{Prompt, PromptTemplate, Section, Visibility};
     pub use crate::session::{Session, SliceType};
     pub use crate::tool::{
-        AnyTool, Footprint, OrTell, ReadContext, Render, RenderError, Tool, ToolContext, ToolError, ToolResult,
+        AnyTool, Footprint, OrTell, ReadContext, Render, RenderError, Tool, ToolContext, ToolError,
+        ToolResult,
     };
 }
 

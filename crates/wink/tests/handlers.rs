@@ -91,7 +91,10 @@ mod shapes {
     }
 
     /// Any error that is one can be returned, and `?` turns others into it.
-    async fn own_error(params: Text, _cx: &mut ToolContext) -> Result<ToolResult<i32>, std::num::ParseIntError> {
+    async fn own_error(
+        params: Text,
+        _cx: &mut ToolContext,
+    ) -> Result<ToolResult<i32>, std::num::ParseIntError> {
         Ok(ToolResult::value(params.text.parse()?))
     }
 
@@ -138,7 +141,8 @@ mod shapes {
         let tool = Tool::new("t", "Looks.", reading);
         assert_eq!(shown(tool, "").await, yes("false"));
         let tool = Tool::new("t", "Looks.", reading_plainly).into_tool().unwrap();
-        let expected = Annotations { read_only: true, destructive: false, idempotent: true, open_world: true };
+        let expected =
+            Annotations { read_only: true, destructive: false, idempotent: true, open_world: true };
         assert_eq!(tool.contract().annotations(), expected);
         assert_eq!(shown(tool, "").await, yes("t"));
     }
@@ -165,8 +169,12 @@ mod shapes {
         assert!(tool.contract().annotations().read_only);
         assert_eq!(shown(tool, "").await, yes("t"));
         let prefix = "dear ".to_owned();
-        let closure = move |params: Text, _: &mut ToolContext| ToolResult::value(prefix.clone() + &params.text);
-        assert_eq!(shown(Tool::blocking("t", "Closes over.", closure), r#"{"text":"me"}"#).await, yes("dear me"));
+        let closure =
+            move |params: Text, _: &mut ToolContext| ToolResult::value(prefix.clone() + &params.text);
+        assert_eq!(
+            shown(Tool::blocking("t", "Closes over.", closure), r#"{"text":"me"}"#).await,
+            yes("dear me")
+        );
     }
 
     /// A handler with state of its own.
@@ -338,7 +346,10 @@ fn a_description_has_1_to_200_characters_and_is_trimmed() {
     let error = refusal(described("é".repeat(201)));
     assert_eq!(error, "tool say: its description must have 1 to 200 characters, not 201");
     for blank in ["", "  ", "\n\t"] {
-        assert_eq!(refusal(described(blank)), "tool say: its description must have 1 to 200 characters, not 0");
+        assert_eq!(
+            refusal(described(blank)),
+            "tool say: its description must have 1 to 200 characters, not 0"
+        );
     }
 }
 
@@ -377,7 +388,8 @@ fn an_examples_description_has_1_to_200_characters() {
     let tool = |description: String| described("Say it.").example(description, text("hi"), vec![]);
     assert!(tool("x".repeat(200)).into_tool().is_ok());
     for (description, count) in [("x".repeat(201), 201), (String::new(), 0), ("  ".to_owned(), 0)] {
-        let expected = format!("tool say: the description of an example must have 1 to 200 characters, not {count}");
+        let expected =
+            format!("tool say: the description of an example must have 1 to 200 characters, not {count}");
         assert_eq!(refusal(tool(description)), expected);
     }
 }
@@ -385,7 +397,8 @@ fn an_examples_description_has_1_to_200_characters() {
 // case 9
 #[test]
 fn an_example_of_a_parameterless_tool_has_no_input() {
-    let tool = Tool::new("ping", "Ping.", ping).example("Nothing in, nothing out.", (), ()).into_tool().unwrap();
+    let tool =
+        Tool::new("ping", "Ping.", ping).example("Nothing in, nothing out.", (), ()).into_tool().unwrap();
     assert_eq!(tool.contract().examples()[0].input, json!({}));
     for input in [json!(null), json!({})] {
         assert!(dynamic().example("Nothing in.", input, json!([])).into_tool().is_ok());
@@ -413,7 +426,8 @@ async fn a_tool_without_a_handler_is_listed_and_calling_it_fails() {
     let prompt = prompt(tool).unwrap();
     let session = Session::new();
     let executor = Executor::open(&prompt, &session).await.unwrap();
-    let listed: Vec<String> = prompt.tools(&session).unwrap().iter().map(|tool| tool.name().to_string()).collect();
+    let listed: Vec<String> =
+        prompt.tools(&session).unwrap().iter().map(|tool| tool.name().to_string()).collect();
     assert_eq!(listed, ["elsewhere"]);
     let outcome = executor.call(ToolCall::new("1", "elsewhere", r#"{"text":"hi"}"#)).await;
     assert!(!outcome.is_success() && outcome.escalation.is_none());

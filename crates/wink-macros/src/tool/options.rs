@@ -47,7 +47,9 @@ impl Options {
         };
         let fits = |character: char| matches!(character, 'a'..='z' | '0'..='9' | '_' | '-');
         if name.is_empty() || name.len() > 64 || !name.chars().all(fits) {
-            let text = format!("tool name {name:?} must match ^[a-z0-9_-]{{1,64}}$; `#[tool(name = \"…\")]` sets it");
+            let text = format!(
+                "tool name {name:?} must match ^[a-z0-9_-]{{1,64}}$; `#[tool(name = \"…\")]` sets it"
+            );
             return Err(Error::new(span, text));
         }
         Ok(name)

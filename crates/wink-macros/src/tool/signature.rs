@@ -1,8 +1,8 @@
 //! The arguments and the return type of the function.
 
 use syn::{
-    Attribute, Error, FnArg, Generics, Ident, ItemFn, Pat, PatIdent, PatType, Result, ReturnType, Signature as Sig,
-    Type, TypeReference,
+    Attribute, Error, FnArg, Generics, Ident, ItemFn, Pat, PatIdent, PatType, Result, ReturnType,
+    Signature as Sig, Type, TypeReference,
 };
 
 use super::describes_field;
@@ -59,7 +59,10 @@ impl Signature {
 fn refuse_what_no_tool_can_be(sig: &Sig) -> Result<()> {
     let Generics { params, where_clause, .. } = &sig.generics;
     if !params.is_empty() || where_clause.is_some() {
-        return Err(Error::new_spanned(&sig.generics, "a tool has one schema: its function cannot be generic"));
+        return Err(Error::new_spanned(
+            &sig.generics,
+            "a tool has one schema: its function cannot be generic",
+        ));
     }
     if let Some(unsafety) = &sig.unsafety {
         return Err(Error::new_spanned(unsafety, "a model cannot keep the promises that `unsafe` asks for"));
@@ -82,9 +85,10 @@ fn output(sig: &Sig) -> Result<Type> {
 fn context(ty: &Type) -> Result<Option<Type>> {
     match ty {
         Type::Reference(TypeReference { mutability: Some(_), elem, .. }) => Ok(Some(elem.as_ref().clone())),
-        _ if names_context(ty) => {
-            Err(Error::new_spanned(ty, "write `&mut ToolContext` (or `&mut ReadContext`): the context is lent"))
-        }
+        _ if names_context(ty) => Err(Error::new_spanned(
+            ty,
+            "write `&mut ToolContext` (or `&mut ReadContext`): the context is lent",
+        )),
         _ => Ok(None),
     }
 }
@@ -92,9 +96,11 @@ fn context(ty: &Type) -> Result<Option<Type>> {
 fn names_context(ty: &Type) -> bool {
     match ty {
         Type::Reference(reference) => names_context(&reference.elem),
-        Type::Path(path) => path.path.segments.last().is_some_and(|segment| {
-            segment.ident == "ToolContext" || segment.ident == "ReadContext"
-        }),
+        Type::Path(path) => path
+            .path
+            .segments
+            .last()
+            .is_some_and(|segment| segment.ident == "ToolContext" || segment.ident == "ReadContext"),
         _ => false,
     }
 }
@@ -111,7 +117,8 @@ fn params(arguments: Vec<&mut PatType>) -> Result<Params> {
         let ty = argument.ty.as_ref().clone();
         match name {
             Some(ident) if !(alone && ident == "params") => {
-                let (attrs, kept) = std::mem::take(&mut argument.attrs).into_iter().partition(describes_field);
+                let (attrs, kept) =
+                    std::mem::take(&mut argument.attrs).into_iter().partition(describes_field);
                 argument.attrs = kept;
                 fields.push(Field { attrs, ident, ty });
             }

@@ -79,7 +79,8 @@ impl<R> ToolResult<R> {
 #[diagnostic::on_unimplemented(
     message = "a tool handler returns `ToolResult<R>` or `Result<ToolResult<R>, ToolError>`, not `{Self}`",
     label = "expected `ToolResult<R>` or `Result<ToolResult<R>, ToolError>`",
-    note = "end the handler with `Ok(ToolResult::ok(value, \"what happened\"))`"
+    note = "end the handler with `Ok(ToolResult::ok(value, \"what happened\"))`",
+    note = "a `Result`'s error is `ToolError` or any `std::error::Error`; `ToolError::new(\"text\")` makes one of a text"
 )]
 pub trait IntoToolResult {
     /// The typed value.
@@ -97,6 +98,7 @@ impl<R> IntoToolResult for ToolResult<R> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<R, E: Into<ToolError>> IntoToolResult for Result<ToolResult<R>, E> {
     type Value = R;
 

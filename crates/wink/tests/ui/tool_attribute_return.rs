@@ -6,6 +6,4 @@ async fn add(a: i64, b: i64) -> i64 {
     a + b
 }
 
-fn main() {
-    let _ = add_tool();
-}
+fn main() {}
