@@ -67,8 +67,7 @@ impl Call {
             }
             return Ok(());
         }
-        let text =
-            format!("{} was not run: the session kept changing while approval was asked for", self.name);
+        let text = format!("{} was not run: the session kept changing while approval was asked for", self.name);
         Err(Failure::new(Ending::Denied, text))
     }
 

@@ -170,8 +170,7 @@ impl Call {
         let Some(hook) = &self.shared.hook else { return Ok(()) };
         let watched = hook.at(self.step, moment, self.invocation.id).await;
         watched.map_err(|reason| {
-            let text =
-                format!("{} failed in step {}: {reason}; nothing was changed", self.name, self.step.name());
+            let text = format!("{} failed in step {}: {reason}; nothing was changed", self.name, self.step.name());
             Failure::new(Ending::NotCommitted, text).because(vec![reason])
         })
     }

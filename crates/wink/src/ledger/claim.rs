@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::flight::{Flight, take_off};
-use super::{IdempotencyConfig, InDoubt, LedgerScope, ToolEffect, doubt_of, effect_of};
+use super::{InDoubt, IdempotencyConfig, LedgerScope, ToolEffect, doubt_of, effect_of};
 use crate::session::{Session, SessionId};
 use crate::store::{Claimed, LedgerRow, LedgerState, Rows, SharedStore, StoreError};
 use crate::tool::erased::KeyParts;
@@ -39,12 +39,7 @@ pub(crate) enum ClaimOutcome {
 }
 
 /// The whole key of a call.
-pub(crate) fn key_of(
-    config: &IdempotencyConfig,
-    session: &SessionId,
-    tool: &str,
-    parts: &KeyParts,
-) -> Arc<str> {
+pub(crate) fn key_of(config: &IdempotencyConfig, session: &SessionId, tool: &str, parts: &KeyParts) -> Arc<str> {
     let text = &parts.text;
     match &config.scope {
         LedgerScope::Session => format!("session:{session}:{tool}:{text}"),
@@ -103,13 +98,7 @@ impl Claim {
     }
 
     /// The row that a committed success leaves.
-    pub(crate) fn effect(
-        &self,
-        message: &str,
-        value: Option<Value>,
-        hidden: bool,
-        now: Timestamp,
-    ) -> ToolEffect {
+    pub(crate) fn effect(&self, message: &str, value: Option<Value>, hidden: bool, now: Timestamp) -> ToolEffect {
         ToolEffect {
             idempotency_key: self.key.to_string(),
             tool_name: self.tool.to_string(),
@@ -119,10 +108,7 @@ impl Claim {
             success: true,
             exclude_value_from_context: hidden,
             created_at: now,
-            expires_at: self
-                .ttl
-                .and_then(|ttl| SignedDuration::try_from(ttl).ok())
-                .and_then(|ttl| now.checked_add(ttl).ok()),
+            expires_at: self.ttl.and_then(|ttl| SignedDuration::try_from(ttl).ok()).and_then(|ttl| now.checked_add(ttl).ok()),
             session: self.session.clone(),
             effect_id: crate::session::fresh_uuid(now).to_string(),
         }

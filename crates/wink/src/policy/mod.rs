@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use crate::BoxFuture;
 use crate::resource::BoxError;
-use crate::tool::AnyTool;
 use crate::tool::erased::Params;
 use crate::tool::footprint::Footprint;
+use crate::tool::AnyTool;
 
 pub(crate) use context::PolicyFiles;
 pub use context::{PolicyContext, PolicyFilesError, PolicyMemory, ResultView};

@@ -115,9 +115,8 @@ impl Session {
         let registry = self.registry();
         loop {
             let mut fork = Fork::default();
-            let mut failures = fork.apply(&registry, &action, SliceKind::State, |slot, def| {
-                lock(&self.core.inner).state.cell(slot, def)
-            });
+            let mut failures =
+                fork.apply(&registry, &action, SliceKind::State, |slot, def| lock(&self.core.inner).state.cell(slot, def));
             let (log, log_failures) = self.log_part(&registry, [&action]);
             failures.extend(log_failures);
             let records = match self.records(&registry, &fork, &log) {

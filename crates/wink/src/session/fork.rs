@@ -102,13 +102,7 @@ impl Fork {
             Some(at) => at,
             None => {
                 let cell = base();
-                self.touched.push(Touched {
-                    slot,
-                    base: cell.version,
-                    read: false,
-                    cell,
-                    changes: Vec::new(),
-                });
+                self.touched.push(Touched { slot, base: cell.version, read: false, cell, changes: Vec::new() });
                 self.touched.len() - 1
             }
         };
@@ -206,8 +200,7 @@ impl Fork {
 
     /// Takes back the STATE part of everything since `mark`. What was read since stays read.
     pub(crate) fn roll_back_to(&mut self, mark: Mark) {
-        let read: Vec<Slot> =
-            self.touched.iter().filter(|touched| touched.read).map(|touched| touched.slot).collect();
+        let read: Vec<Slot> = self.touched.iter().filter(|touched| touched.read).map(|touched| touched.slot).collect();
         let later: Vec<Touched> = std::mem::replace(&mut self.touched, mark.touched);
         for touched in later {
             let known = self.touched.iter().any(|earlier| earlier.slot == touched.slot);
@@ -302,9 +295,7 @@ impl Touched {
         action: &Action,
     ) -> Result<(), String> {
         match action {
-            Action::Edit { slot: edited, edit } if *edited == slot => {
-                self.change(def, &|cell| edit(cell, def))
-            }
+            Action::Edit { slot: edited, edit } if *edited == slot => self.change(def, &|cell| edit(cell, def)),
             Action::Edit { .. } => Ok(()),
             Action::Event(event) => {
                 let mut failures = Vec::new();

@@ -105,8 +105,9 @@ impl SessionBuilder {
             let event = Arc::new(session.interrupted(mark));
             let closing = Closing { event: Some(event), ends, ledger: None };
             let committing = session.committing().await;
-            session.close_failed(&committing, &Fork::default(), closing).await.map_err(|error| {
-                StoreError { doing: "record an interrupted call", reason: error.to_string() }
+            session.close_failed(&committing, &Fork::default(), closing).await.map_err(|error| StoreError {
+                doing: "record an interrupted call",
+                reason: error.to_string(),
             })?;
         }
         Ok(session)

@@ -97,9 +97,7 @@ pub(crate) fn whole_slices(registry: &Registry, root: &Root, actions: &[Action])
         match action {
             Action::Edit { slot, .. } => slots.push(*slot),
             Action::Event(event) => {
-                slots.extend(
-                    registry.targets(type_of(event)).into_iter().filter_map(|target| registry.find(target)),
-                );
+                slots.extend(registry.targets(type_of(event)).into_iter().filter_map(|target| registry.find(target)));
             }
         }
     }

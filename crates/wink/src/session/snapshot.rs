@@ -110,8 +110,7 @@ impl SessionSnapshot {
             let items: Result<Vec<Value>, String> = cell.items.iter().map(|item| def.encode(item)).collect();
             let items =
                 items.map_err(|reason| SessionError::Unreadable { slice: def.name.to_owned(), reason })?;
-            slices
-                .push(json!({ "name": def.name, "version": def.version, "kind": def.kind, "items": items }));
+            slices.push(json!({ "name": def.name, "version": def.version, "kind": def.kind, "items": items }));
         }
         let calls: BTreeMap<_, _> = self.state.all_calls().iter().collect();
         let policies: BTreeMap<_, BTreeMap<_, _>> =
@@ -193,8 +192,7 @@ impl Session {
 
     /// Reads a snapshot's JSON form into this session's types. Changes nothing.
     pub fn decode_snapshot(&self, text: &str) -> Result<SessionSnapshot, SnapshotError> {
-        let value: Value =
-            serde_json::from_str(text).map_err(|error| SnapshotError::NotJson(error.to_string()))?;
+        let value: Value = serde_json::from_str(text).map_err(|error| SnapshotError::NotJson(error.to_string()))?;
         self.decode_snapshot_value(&value)
     }
 
@@ -313,3 +311,4 @@ fn read_slice<'a>(
     cell.apply(def, &Change::Replace(items));
     Ok((def, slot, cell))
 }
+

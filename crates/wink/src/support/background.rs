@@ -58,8 +58,7 @@ pub(crate) fn finish(work: impl Future<Output = ()> + Send + 'static) {
         }
         Err(_) => {
             // Without a runtime the thread that drops us may be anything; it must not be blocked.
-            let spawned =
-                std::thread::Builder::new().name("wink-finish".into()).spawn(move || block_on(work));
+            let spawned = std::thread::Builder::new().name("wink-finish".into()).spawn(move || block_on(work));
             if let Err(error) = spawned {
                 tracing::error!(%error, "no thread to finish a call's end; it is finished when the session is next opened");
             }

@@ -20,8 +20,7 @@ use crate::filesystem::Filesystem;
 use crate::limits::{BudgetTracker, CancelToken, Clock, Deadline, DeadlineExceededError, Heartbeat};
 use crate::prompt::{Prompt, RenderedPrompt};
 use crate::session::{
-    Action, CallStat, DispatchResult, InvocationId, RunContext, SessionId, SliceType, SliceView, clear_where,
-    seed,
+    Action, CallStat, DispatchResult, InvocationId, RunContext, SessionId, SliceType, SliceView, clear_where, seed,
 };
 use crate::support::background::block_on;
 use crate::transaction::{AccessError, Work};

@@ -143,9 +143,7 @@ impl Footprint {
     /// Whether calls with these footprints can overlap and nobody can tell.
     pub fn is_disjoint(&self, other: &Self) -> bool {
         let clash = |writes: &[Area], other: &Self| {
-            writes
-                .iter()
-                .any(|area| other.reads.iter().chain(&other.writes).any(|theirs| area.overlaps(theirs)))
+            writes.iter().any(|area| other.reads.iter().chain(&other.writes).any(|theirs| area.overlaps(theirs)))
         };
         // Every call that succeeds becomes history, so whoever asks for it has to know who went before.
         let asks = |footprint: &Self| footprint.reads.contains(&Area::History);

@@ -131,10 +131,7 @@ impl Transaction {
                     true => RestoreFailedError { reason: error.to_string() }.into(),
                     false => error.into(),
                 };
-                return Err((
-                    error,
-                    Aborted { session: session.clone(), fork, scope: Some(scope), _turn: turn },
-                ));
+                return Err((error, Aborted { session: session.clone(), fork, scope: Some(scope), _turn: turn }));
             }
         };
         let events = session.events_of(&fork, true);

@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::resource::{CallResources, ResourceError};
 use crate::session::{
-    Action, CallStat, DispatchResult, EventSource, Fork, InvocationId, Item, Mark, ReducerFailure, Session,
-    SessionError, SliceType, SliceView, Slot,
+    Action, CallStat, DispatchResult, EventSource, Fork, InvocationId, Item, Mark, ReducerFailure, Session, SessionError, SliceType,
+    SliceView, Slot,
 };
 use crate::support::lock::lock;
 use crate::tool::footprint::{Access, Area, Footprint};
@@ -114,11 +114,7 @@ impl Work {
     }
 
     /// Dispatches an event whose type the session knows.
-    pub(crate) fn dispatch_item(
-        &self,
-        event: TypeId,
-        item: Item,
-    ) -> Result<Vec<ReducerFailure>, AccessError> {
+    pub(crate) fn dispatch_item(&self, event: TypeId, item: Item) -> Result<Vec<ReducerFailure>, AccessError> {
         if self.footprint.is_some() {
             let registry = self.session.registry();
             for target in registry.targets(event) {
@@ -146,11 +142,7 @@ impl Work {
         Ok(self.session.calls(tool))
     }
 
-    pub(crate) fn policy_get(
-        &self,
-        policy: &Arc<str>,
-        item: &str,
-    ) -> Result<Option<Arc<Value>>, AccessError> {
+    pub(crate) fn policy_get(&self, policy: &Arc<str>, item: &str) -> Result<Option<Arc<Value>>, AccessError> {
         self.with(|fork, session| session.policy_in(fork, policy).get(item))
     }
 
