@@ -28,6 +28,8 @@ pub(crate) struct Inner {
     pub(crate) log: Root,
     /// Counts publications; every changed slice carries the number of the last one that changed it.
     published: u64,
+    /// The last publication that changed STATE.
+    state_version: u64,
     /// Changes that are in memory and that the store has not been given yet.
     pub(crate) outbox: Vec<Record>,
     /// What came from outside while a commit is on its way to the store.
@@ -69,6 +71,16 @@ impl Inner {
         self.published
     }
 
+    pub(crate) fn state_version(&self) -> u64 {
+        self.state_version
+    }
+
+    /// The number of the publication that changes STATE now.
+    pub(crate) fn state_changes(&mut self) -> u64 {
+        self.state_version = self.next_version();
+        self.state_version
+    }
+
     /// Goes on counting where another session is, whose contents were taken over.
     pub(crate) fn start_at(&mut self, version: u64) {
         self.published = version;
@@ -79,6 +91,7 @@ impl Inner {
     pub(super) fn publish(&mut self, mut fork: Fork, log: &[LogAppend]) -> Fork {
         let version = self.next_version();
         if !fork.is_clean() {
+            self.state_version = version;
             Arc::make_mut(&mut self.state).take(&mut fork, version);
         }
         for append in log {
@@ -169,8 +182,10 @@ impl Session {
             }
             (None, _) => inner.outbox.extend(record),
         }
-        let version = inner.next_version();
-        let root = if is_log { &mut inner.log } else { Arc::make_mut(&mut inner.state) };
+        let (version, root) = match is_log {
+            true => (inner.next_version(), &mut inner.log),
+            false => (inner.state_changes(), Arc::make_mut(&mut inner.state)),
+        };
         root.apply(slot, def, &change, version);
         Vec::new()
     }

@@ -338,6 +338,11 @@ impl Session {
         lock(&self.core.inner).state.policy_item(policy, item)
     }
 
+    /// Which publication last changed STATE: equal numbers, equal state.
+    pub(crate) fn state_version(&self) -> u64 {
+        lock(&self.core.inner).state_version()
+    }
+
     /// A slice as `fork` sees it.
     pub(crate) fn read_in<T: SliceType>(&self, fork: &mut Fork, slot: Slot) -> SliceView<T> {
         let touched = fork.cell(slot, true, || {

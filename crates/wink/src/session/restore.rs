@@ -38,7 +38,7 @@ impl Session {
             {
                 continue;
             }
-            root.renew(inner.next_version());
+            root.renew(inner.state_changes());
             let _dropped_after_the_lock = std::mem::replace(&mut inner.state, Arc::new(root));
             stored.waiting = waiting;
             match &mut inner.window {
@@ -70,7 +70,7 @@ impl Session {
         stored.problems.clear();
         let gone = {
             let mut inner = lock(self.inner());
-            inner.next_version();
+            inner.state_changes();
             inner.outbox.extend(log);
             match &mut inner.window {
                 Some(window) => {
