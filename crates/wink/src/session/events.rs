@@ -213,9 +213,10 @@ impl fmt::Debug for LoggedValue {
     }
 }
 
+/// By what is stored, so that a value of nothing (`()`) equals its reading, which is none.
 impl PartialEq for LoggedValue {
     fn eq(&self, other: &Self) -> bool {
-        self.is_some() == other.is_some() && self.to_json() == other.to_json()
+        self.to_json() == other.to_json()
     }
 }
 
