@@ -90,7 +90,9 @@ impl Call {
             deadline: self.around.deadline,
         };
         let when = StopWhen { timeout: Some(self.shared.limits.policy_timeout), ..StopWhen::default() };
-        let problem = match held_to(&when, self.session().clock(), placed.policy.check(&call, &cx)).await {
+        // Inside, so that a policy that panics before it has a future to hand back is contained as well.
+        let asked = async { placed.policy.check(&call, &cx).await };
+        let problem = match held_to(&when, self.session().clock(), asked).await {
             Ok(Ok(decision)) => return decision,
             Ok(Err(error)) => error.to_string(),
             Err(stopped) => format!("{stopped:?}"),
@@ -113,7 +115,8 @@ impl Call {
         };
         // In a batch others hold the turn too, and keep it.
         self.turn = None;
-        let asked = held_to(&StopWhen::default(), self.session().clock(), approver.ask(&request)).await;
+        let asked = async { approver.ask(&request).await };
+        let asked = held_to(&StopWhen::default(), self.session().clock(), asked).await;
         self.take_turn().await;
         match asked {
             Ok(Ok(Approval::Approved { by })) => Ok(by),

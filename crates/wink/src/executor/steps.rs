@@ -149,7 +149,8 @@ impl Call {
                 let json = self.params.as_ref().map(|params| params.json().clone()).unwrap_or_default();
                 let when =
                     StopWhen { timeout: Some(self.shared.limits.probe_timeout), ..StopWhen::default() };
-                let probed = held_to(&when, self.session().clock(), probe(claim.key.to_string(), json)).await;
+                let asked = async { probe(claim.key.to_string(), json).await };
+                let probed = held_to(&when, self.session().clock(), asked).await;
                 match probed {
                     Ok(Ok(Probed::DidNotHappen)) => claim.no_longer_in_doubt(),
                     Ok(Ok(Probed::Happened { message, value })) => {
@@ -296,7 +297,7 @@ impl Call {
             let memory = PolicyMemory { key: &placed.key, work };
             let when = StopWhen { timeout: Some(self.shared.limits.policy_timeout), ..StopWhen::default() };
             let Ok(mark) = work.mark() else { continue };
-            let told = placed.policy.on_result(&call, &view, &cx, &memory);
+            let told = async { placed.policy.on_result(&call, &view, &cx, &memory).await };
             let problem = match held_to(&when, self.session().clock(), told).await {
                 Ok(Ok(())) => continue,
                 Ok(Err(error)) => error.to_string(),
