@@ -40,11 +40,14 @@ impl Thread {
     }
 }
 
-struct Waiting(Arc<Thread>);
+/// The caller, until it has what it waits for. Going before that abandons the thread.
+struct Waiting(Option<Arc<Thread>>);
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.0.caller_leaves();
+        if let Some(thread) = &self.0 {
+            thread.caller_leaves();
+        }
     }
 }
 
@@ -75,9 +78,9 @@ pub(super) async fn run(
     if let Err(error) = spawned {
         return Err(ToolError::from(error).tell("no thread could be started for this tool"));
     }
-    let waiting = Waiting(thread);
+    let mut waiting = Waiting(Some(thread));
     let returned = receive.await;
-    drop(waiting);
+    waiting.0 = None;
     match returned {
         Ok(Ok(returned)) => returned,
         // The panic goes on where the handler was called, like one of an asynchronous handler.

@@ -14,7 +14,7 @@ use crate::limits::{BudgetTracker, CancelToken, Deadline, Heartbeat};
 use crate::prompt::{Prompt, PromptRenderError};
 use crate::resource::{ResourceContext, ResourceError, ResourceRegistry};
 use crate::session::{RunContext, Session, SessionError};
-use crate::tool::context::{AdapterInfo, Progress, Surroundings};
+use crate::tool::context::{AdapterInfo, Progress, Surroundings, is_snake_case};
 
 /// An executor could not be opened.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -229,10 +229,4 @@ impl ExecutorBuilder {
         };
         Ok(Executor { shared: Arc::new(shared) })
     }
-}
-
-fn is_snake_case(key: &str) -> bool {
-    let mut characters = key.chars();
-    characters.next().is_some_and(|first| first.is_ascii_lowercase())
-        && characters.all(|next| next.is_ascii_lowercase() || next.is_ascii_digit() || next == '_')
 }

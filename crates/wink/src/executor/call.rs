@@ -203,12 +203,11 @@ impl Call {
 
     /// The event of a call that ended like this.
     fn event(&mut self, ending: Ending, message: Arc<str>, rendered: Arc<str>) -> ToolInvoked {
-        let session = &self.shared.session;
-        let raw = &self.raw;
         let params = self.logged.take().unwrap_or_else(|| LoggedParams::Rejected {
-            raw: self.shared.logged_arguments(raw),
+            raw: self.shared.logged_arguments(&self.masked()),
             problems: Arc::clone(&message),
         });
+        let session = &self.shared.session;
         ToolInvoked {
             id: self.invocation.id,
             call_id: Arc::clone(&self.invocation.call_id),
@@ -232,6 +231,16 @@ impl Call {
             approver: self.approver.take(),
             replayed: self.replay.is_some(),
             usage: self.around.budget.as_ref().map(|budget| budget.used()),
+        }
+    }
+
+    /// The arguments as they came, sensitive ones masked: also for a call that was never looked at, or whose tool is
+    /// not available.
+    pub(super) fn masked(&self) -> Arc<str> {
+        let declared = || self.around.prompt.placed_tools().find(|placed| **placed.name() == *self.name);
+        match self.placed.as_ref().or_else(declared).map(|placed| &placed.tool.contract().compiled) {
+            Some(schema) if schema.has_sensitive() => schema.mask(&self.raw).as_ref().into(),
+            Some(_) | None => Arc::clone(&self.raw),
         }
     }
 

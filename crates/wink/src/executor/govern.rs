@@ -114,7 +114,8 @@ impl Call {
         };
         // In a batch others hold the turn too, and keep it.
         self.turn = None;
-        let asked = held_to(&StopWhen::default(), self.session().clock(), pin!(approver.ask(&request))).await;
+        let asked = async { approver.ask(&request).await };
+        let asked = held_to(&StopWhen::default(), self.session().clock(), pin!(asked)).await;
         self.take_turn().await;
         match asked {
             Ok(Ok(Approval::Approved { by })) => Ok(by),

@@ -128,6 +128,7 @@ impl Call {
             }
             Step::Answer => {
                 self.late_hook(Moment::Before).await;
+                self.late_hook(Moment::After).await;
                 return Ok(None);
             }
         }))

@@ -49,23 +49,18 @@ impl Call {
 
     pub(super) fn parse(&mut self) -> Result<(), Box<Failure>> {
         let Some(placed) = &self.placed else { return Err(lost("the tool")) };
-        let contract = placed.tool.contract();
-        let masked = || match contract.compiled.has_sensitive() {
-            true => contract.compiled.mask(&self.raw).as_ref().into(),
-            false => Arc::clone(&self.raw),
-        };
         match placed.tool.inner.parse(&self.raw, &self.shared.limits.parse) {
             Ok(params) => {
                 // A declared footprint is enforced; the tool's own value goes where it goes.
                 let declared = placed.tool.inner.footprint(&params);
                 self.footprint = declared.map(|own| own.and(self.shared.published_footprint(&placed.tool)));
-                self.logged = Some(LoggedParams::Accepted(masked()));
+                self.logged = Some(LoggedParams::Accepted(self.masked()));
                 self.params = Some(params);
                 Ok(())
             }
             Err(rejection) => {
                 let problems: Arc<str> = rejection.to_string().into();
-                let raw = self.shared.logged_arguments(&masked());
+                let raw = self.shared.logged_arguments(&self.masked());
                 self.logged = Some(LoggedParams::Rejected { raw, problems: Arc::clone(&problems) });
                 Err(Failure::new(Ending::Rejected, &*problems))
             }
@@ -131,7 +126,12 @@ impl Call {
         Ok(())
     }
 
-    async fn in_doubt(&mut self, rule: &WhenInDoubt, doubt: InDoubt, claim: Claim) -> Result<(), Box<Failure>> {
+    async fn in_doubt(
+        &mut self,
+        rule: &WhenInDoubt,
+        doubt: InDoubt,
+        mut claim: Claim,
+    ) -> Result<(), Box<Failure>> {
         let name = Arc::clone(&self.name);
         let refuse = |why: &str| {
             let text =
@@ -155,9 +155,10 @@ impl Call {
                 let json = self.params.as_ref().map(|params| params.json().clone()).unwrap_or_default();
                 let when =
                     StopWhen::within(Some(self.shared.limits.probe_timeout));
-                let probed = held_to(&when, self.session().clock(), pin!(probe(claim.key.to_string(), json))).await;
+                let asked = async { probe(claim.key.to_string(), json).await };
+                let probed = held_to(&when, self.session().clock(), pin!(asked)).await;
                 match probed {
-                    Ok(Ok(Probed::DidNotHappen)) => {}
+                    Ok(Ok(Probed::DidNotHappen)) => claim.no_longer_in_doubt(),
                     Ok(Ok(Probed::Happened { message, value })) => {
                         let effect = claim.effect(&message, value, false, self.session().clock().now());
                         claim.settle(&effect).await.map_err(|error| self.store_failed(&error))?;

@@ -23,6 +23,9 @@ pub(crate) struct Claim {
     store: SharedStore,
     ttl: Option<std::time::Duration>,
     session: SessionId,
+    /// What is still in doubt under this key. Only a success settles it: a try that came to nothing says nothing
+    /// about the one before.
+    earlier: Option<LedgerRow>,
     _flight: Flight,
 }
 
@@ -60,13 +63,14 @@ impl Claim {
         let key = key_of(config, session.id(), tool, &parts);
         let store = Arc::clone(session.store());
         let flight = take_off(&store, &key).await;
-        let claim = Self {
+        let mut claim = Self {
             key,
             tool: Arc::clone(tool),
             params_hash: parts.params_hash,
             ttl: config.ttl,
             session: session.id().clone(),
             store,
+            earlier: None,
             _flight: flight,
         };
         let now = session.clock().now();
@@ -77,19 +81,20 @@ impl Claim {
         if let Some(effect) = effect_of(&row)? {
             return Ok(ClaimOutcome::Hit(effect));
         }
-        match row.state {
-            LedgerState::Claimed { owner, since } if owner != *OWNER => Ok(ClaimOutcome::Elsewhere(since)),
+        let doubt = match row.state {
+            LedgerState::Claimed { owner, since } if owner != *OWNER => return Ok(ClaimOutcome::Elsewhere(since)),
             // Ours, and yet nobody flies: its end was never written.
             LedgerState::Claimed { since, .. } => {
                 let reason = "its end could not be recorded".to_owned();
-                let doubt = InDoubt { key: row.key, tool: row.tool, reason, since };
-                Ok(ClaimOutcome::Doubt(doubt, claim))
+                InDoubt { key: row.key, tool: row.tool, reason, since }
             }
             state => match doubt_of(LedgerRow { key: row.key, tool: row.tool, state }) {
-                Some(doubt) => Ok(ClaimOutcome::Doubt(doubt, claim)),
-                None => Ok(ClaimOutcome::Mine(claim)),
+                Some(doubt) => doubt,
+                None => return Ok(ClaimOutcome::Mine(claim)),
             },
-        }
+        };
+        claim.earlier = Some(claim.doubt(doubt.reason.clone(), doubt.since));
+        Ok(ClaimOutcome::Doubt(doubt, claim))
     }
 
     /// Takes over an entry in doubt, to run it again.
@@ -119,10 +124,17 @@ impl Claim {
         self.row(LedgerState::InDoubt { reason, since })
     }
 
-    /// Lets the next call run.
-    pub(crate) async fn release(self) -> Result<(), StoreError> {
-        self.store.remove(Rows::Key(self.key.to_string())).await?;
-        Ok(())
+    /// Somebody knows that the earlier try had no effect.
+    pub(crate) fn no_longer_in_doubt(&mut self) {
+        self.earlier = None;
+    }
+
+    /// Leaves the key as if this call had never been: the next one runs, or finds what was in doubt before.
+    pub(crate) async fn release(mut self) -> Result<(), StoreError> {
+        match self.earlier.take() {
+            Some(doubt) => self.store.put(doubt).await,
+            None => self.store.remove(Rows::Key(self.key.to_string())).await.map(drop),
+        }
     }
 
     /// Records what a probe found.

@@ -1,9 +1,9 @@
 //! How changes become part of a session: outside dispatches, and the commit of a call.
 //!
-//! The lock is held for pointer copies and comparisons, never while a reducer, a subscriber or the store runs.
-//! Whoever changes the session works on a [`Fork`], and publishes it if what it was made from is still there;
-//! else it is brought up to date and tried again, so concurrent changes are applied one after the other and none
-//! is lost.
+//! The lock is held for pointer copies and comparisons, never while a reducer, a subscriber, an encoder or the
+//! store runs. Whoever changes STATE works on a [`Fork`], and publishes it if what it was made from is still
+//! there; else it is brought up to date and tried again, so concurrent changes are applied one after the other and
+//! none is lost. LOG slices only grow, so additions to them never have to be tried again once decided.
 
 use std::sync::Arc;
 
@@ -11,9 +11,11 @@ use super::fork::{Action, Conflict, Fork};
 use super::ids::InvocationId;
 use super::reducer::{Registry, Slot, type_of};
 use super::root::Root;
-use super::slice::{Change, Item, SliceDef, SliceKind};
+use super::slice::{Cell, Change, Item, SliceDef, SliceKind};
+use super::window::{Late, Window};
 use super::{Committing, ReducerFailure, Session, record};
 use crate::store::{Batch, Durability, LedgerRow, Record, StoreError};
+use crate::support::background::MustFinish;
 use crate::support::future::{CatchPanic, catch};
 use crate::support::lock::lock;
 
@@ -28,10 +30,10 @@ pub(crate) struct Inner {
     published: u64,
     /// The last publication that changed STATE.
     state_version: u64,
-    /// Changes from outside a call that the store has not been given yet.
-    outbox: Vec<Record>,
-    /// What was dispatched from outside while a commit is on its way to the store.
-    window: Option<Vec<Action>>,
+    /// Changes that are in memory and that the store has not been given yet.
+    pub(crate) outbox: Vec<Record>,
+    /// What came from outside while a commit is on its way to the store.
+    pub(super) window: Option<Window>,
 }
 
 /// What a call leaves behind beside its fork.
@@ -73,8 +75,8 @@ impl Inner {
         self.state_version
     }
 
-    /// STATE was replaced whole.
-    pub(crate) fn state_replaced(&mut self) -> u64 {
+    /// The number of the publication that changes STATE now.
+    pub(crate) fn state_changes(&mut self) -> u64 {
         self.state_version = self.next_version();
         self.state_version
     }
@@ -84,60 +86,108 @@ impl Inner {
         self.published = version;
     }
 
-    pub(crate) fn outbox(&mut self) -> &mut Vec<Record> {
-        &mut self.outbox
-    }
-
-    fn publish(&mut self, state: Fork, log: LogPart) {
+    /// Takes over what `fork` and `log` change. What was there before goes back with the fork, so that it is
+    /// dropped after the lock.
+    pub(super) fn publish(&mut self, mut fork: Fork, log: &[LogAppend]) -> Fork {
         let version = self.next_version();
-        if !state.is_clean() {
+        if !fork.is_clean() {
             self.state_version = version;
-            Arc::make_mut(&mut self.state).take(state, version);
+            Arc::make_mut(&mut self.state).take(&mut fork, version);
         }
-        if !log.fork.is_clean() {
-            self.log.take(log.fork, version);
+        for append in log {
+            self.log.apply(append.slot, &append.def, &append.change, version);
         }
-        for (slot, def, item) in log.appends {
-            self.log.append(slot, &def, item, version);
-        }
+        fork
     }
 }
 
-/// What goes to LOG slices: plain appends, which touch nothing else, and the work of registered reducers.
+/// One addition to a LOG slice.
+pub(super) struct LogAppend {
+    pub(super) slot: Slot,
+    pub(super) def: Arc<SliceDef>,
+    pub(super) change: Change,
+}
+
+/// What goes to LOG slices.
 #[derive(Default)]
 struct LogPart {
-    appends: Vec<(Slot, Arc<SliceDef>, Item)>,
-    fork: Fork,
+    appends: Vec<LogAppend>,
+    /// What registered reducers looked at to decide it.
+    seen: Fork,
 }
 
 impl Session {
     /// Applies an action from outside any call: its STATE and LOG part.
     pub(crate) fn apply_outside(&self, action: Action) -> Vec<ReducerFailure> {
         let registry = self.registry();
+        if let Action::Event(event) = &action
+            && let Some((slot, def)) = registry.plain(type_of(event))
+        {
+            return self.append_outside(&registry, slot, def, event);
+        }
         loop {
             let mut fork = Fork::default();
             let mut failures =
                 fork.apply(&registry, &action, SliceKind::State, |slot, def| lock(&self.core.inner).state.cell(slot, def));
             let (log, log_failures) = self.log_part(&registry, [&action]);
             failures.extend(log_failures);
-            let records = match self.records(&registry, &fork, &log) {
+            let (slices, rest) = match self.records(&registry, &fork, &log.appends) {
                 Ok(records) => records,
-                Err(reason) => {
-                    failures.push(ReducerFailure { slice: "(store)", reason });
+                Err(failure) => {
+                    failures.push(failure);
                     return failures;
                 }
             };
             let mut inner = lock(&self.core.inner);
-            if fork.is_current(&inner.state) && log.fork.is_current(&inner.log) {
+            if fork.is_current(&inner.state) && log.seen.is_current(&inner.log) {
+                let inner = &mut *inner;
                 match &mut inner.window {
-                    // What this comes to is only known once the commit on its way is decided.
-                    Some(window) if !fork.is_clean() => window.push(action),
-                    Some(_) | None => inner.outbox.extend(records),
+                    Some(window) => {
+                        log.appends.iter().for_each(|append| window.count(append.slot, &append.change));
+                        if !fork.is_clean() {
+                            window.late.push(Late::Action(action, slices));
+                        }
+                    }
+                    None => inner.outbox.extend(slices.into_iter().map(|(_, record)| record)),
                 }
-                inner.publish(fork, log);
+                inner.outbox.extend(rest);
+                let _dropped_after_the_lock = inner.publish(fork, &log.appends);
                 return failures;
             }
         }
+    }
+
+    /// The common case: an event without reducers goes to the end of its own slice, in place.
+    fn append_outside(&self, registry: &Registry, slot: Slot, def: &SliceDef, event: &Item) -> Vec<ReducerFailure> {
+        let failed = |reason| vec![ReducerFailure { slice: def.name, reason }];
+        let is_log = def.kind == SliceKind::Log;
+        if !is_log && let Some(reason) = registry.broken(slot) {
+            return failed(reason.to_string());
+        }
+        let change = Change::Append(Arc::clone(event));
+        let record = match self.is_durable().then(|| record::of_change(def, &change)).transpose() {
+            Ok(record) => record,
+            Err(reason) => return failed(reason),
+        };
+        let mut inner = lock(&self.core.inner);
+        let inner = &mut *inner;
+        match (&mut inner.window, is_log) {
+            (Some(window), true) => {
+                window.count(slot, &change);
+                inner.outbox.extend(record);
+            }
+            (Some(window), false) => {
+                let records = record.into_iter().map(|record| (slot, record)).collect();
+                window.late.push(Late::Action(Action::Event(Arc::clone(event)), records));
+            }
+            (None, _) => inner.outbox.extend(record),
+        }
+        let (version, root) = match is_log {
+            true => (inner.next_version(), &mut inner.log),
+            false => (inner.state_changes(), Arc::make_mut(&mut inner.state)),
+        };
+        root.apply(slot, def, &change, version);
+        Vec::new()
     }
 
     /// Makes a call's changes part of the session, together with its event and its ledger row, or nothing of them.
@@ -148,22 +198,29 @@ impl Session {
         closing: Closing,
     ) -> Result<(), CommitError> {
         let registry = self.registry();
-        self.bring_up_to_date(&registry, &mut fork)?;
+        let before = self.open_window(&registry, &mut fork)?;
         let log = self.closing_log(&registry, &fork, closing.event);
-        let stored = match self.records(&registry, &fork, &log) {
-            Ok(records) => self.send(records, closing.ends, closing.ledger).await.map_err(CommitError::from),
-            Err(reason) => Err(CommitError::Encode(reason)),
+        let stored = match self.records(&registry, &fork, &log.appends) {
+            Ok((slices, rest)) => {
+                let own = slices.into_iter().map(|(_, record)| record).chain(rest);
+                self.send(before, own, closing.ends, closing.ledger).await.map_err(CommitError::from)
+            }
+            Err(failure) => {
+                self.take_back(before);
+                Err(CommitError::Encode(failure.to_string()))
+            }
         };
         match stored {
-            Ok(()) => self.close_window(&registry, fork, log),
-            Err(_) => self.close_window(&registry, Fork::default(), LogPart::default()),
+            Ok(()) => self.close_window(&registry, fork, &log.appends),
+            Err(_) => self.close_window(&registry, Fork::default(), &[]),
         }
         stored
     }
 
     /// Records the end of a call that did not commit: its LOG part, its event and what becomes of its claim.
     ///
-    /// The event is in the log even when the store fails; that failure is the caller's to report.
+    /// The event is in the log even when the store fails; that failure is the caller's to report, and the event
+    /// goes to the store with the next batch.
     pub(crate) async fn close_failed(
         &self,
         _one_at_a_time: &Committing<'_>,
@@ -171,39 +228,46 @@ impl Session {
         closing: Closing,
     ) -> Result<(), CommitError> {
         let registry = self.registry();
-        let log = self.closing_log(&registry, fork, closing.event);
-        let records = self.records(&registry, &Fork::default(), &log);
-        lock(&self.core.inner).publish(Fork::default(), log);
-        self.send(records.map_err(CommitError::Encode)?, closing.ends, closing.ledger).await?;
+        let before = loop {
+            let mut log = self.closing_log(&registry, fork, closing.event.clone());
+            let records = self.encodable(&mut log.appends);
+            let mut inner = lock(&self.core.inner);
+            if log.seen.is_current(&inner.log) {
+                let _clean = inner.publish(Fork::default(), &log.appends);
+                inner.outbox.extend(records);
+                break std::mem::take(&mut inner.outbox);
+            }
+        };
+        self.send(before, [], closing.ends, closing.ledger).await?;
         Ok(())
     }
 
     /// Hands what was dispatched from outside since the last commit to the store.
     pub async fn flush(&self) -> Result<(), StoreError> {
-        let _one_at_a_time = self.committing().await;
-        if lock(&self.core.inner).outbox.is_empty() {
-            return Ok(());
-        }
-        self.send(Vec::new(), None, None).await
+        let session = self.clone();
+        let flushing = async move {
+            let _one_at_a_time = session.committing().await;
+            let outbox = std::mem::take(&mut lock(&session.core.inner).outbox);
+            if outbox.is_empty() { Ok(()) } else { session.send(outbox, [], None, None).await }
+        };
+        // What was taken out of the outbox must arrive or come back, whoever stops waiting.
+        MustFinish::new(flushing).await
     }
 
-    /// Gives the store one batch; what came from outside before goes with it.
+    /// Gives the store one batch: what was in memory `before`, and the call's `own` changes. On failure the former
+    /// waits for the next batch.
     async fn send(
         &self,
-        records: Vec<Record>,
+        before: Vec<Record>,
+        own: impl IntoIterator<Item = Record>,
         ends: Option<InvocationId>,
         ledger: Option<LedgerRow>,
     ) -> Result<(), StoreError> {
-        let durable = self.is_durable();
-        let mut all = if durable { std::mem::take(&mut lock(&self.core.inner).outbox) } else { Vec::new() };
-        let from_outside = all.clone();
-        all.extend(records);
-        if all.is_empty() && ends.is_none() && ledger.is_none() {
-            return Ok(());
-        }
-        let stored = self.store_batch(Batch { records: all, ends, ledger }).await;
-        if stored.is_err() && durable {
-            lock(&self.core.inner).outbox.splice(0..0, from_outside);
+        let mut records = before.clone();
+        records.extend(own);
+        let stored = self.store_batch(Batch { records, ends, ledger }).await;
+        if stored.is_err() {
+            self.take_back(before);
         }
         stored
     }
@@ -217,39 +281,24 @@ impl Session {
         stored.unwrap_or_else(|panic| Err(StoreError { doing: "commit", reason: format!("it panicked: {panic}") }))
     }
 
-    /// Rebases `fork` until it fits, and opens the window in the same breath.
-    fn bring_up_to_date(&self, registry: &Registry, fork: &mut Fork) -> Result<(), Conflict> {
+    fn take_back(&self, records: Vec<Record>) {
+        if !records.is_empty() {
+            lock(&self.core.inner).outbox.splice(0..0, records);
+        }
+    }
+
+    /// Rebases `fork` until it fits; in the same breath opens the window and takes what the store has not got yet.
+    fn open_window(&self, registry: &Registry, fork: &mut Fork) -> Result<Vec<Record>, Conflict> {
         loop {
             let root = {
                 let mut inner = lock(&self.core.inner);
                 if fork.is_current(&inner.state) {
-                    inner.window = Some(Vec::new());
-                    return Ok(());
+                    inner.window = Some(Window::default());
+                    return Ok(std::mem::take(&mut inner.outbox));
                 }
                 Arc::clone(&inner.state)
             };
             fork.rebase(registry, &root)?;
-        }
-    }
-
-    /// Publishes what was stored, and what came from outside meanwhile on top of it.
-    fn close_window(&self, registry: &Registry, mut fork: Fork, log: LogPart) {
-        let mut done = 0;
-        loop {
-            let mut inner = lock(&self.core.inner);
-            let late: Vec<Action> = inner.window.iter().flatten().skip(done).cloned().collect();
-            if late.is_empty() {
-                let late = inner.window.take().unwrap_or_default();
-                inner.publish(fork, log);
-                if !late.is_empty() && self.is_durable() {
-                    let whole = record::whole_slices(registry, &inner.state, &late);
-                    inner.outbox.extend(whole);
-                }
-                return;
-            }
-            drop(inner);
-            done += late.len();
-            late.iter().for_each(|action| fork.repeat_on_touched(registry, action));
         }
     }
 
@@ -261,7 +310,7 @@ impl Session {
         if let Some(event) = event
             && let Some((slot, def)) = registry.find_def(type_of(&event))
         {
-            log.appends.push((slot, def, event));
+            log.appends.push(LogAppend { slot, def, change: Change::Append(event) });
         }
         log
     }
@@ -274,31 +323,73 @@ impl Session {
         let mut log = LogPart::default();
         let mut failures = Vec::new();
         for action in actions {
+            let LogPart { appends, seen } = &mut log;
             if let Action::Event(event) = action
                 && registry.reducers(type_of(event)).is_none()
             {
                 let found = registry.find_def(type_of(event));
                 if let Some((slot, def)) = found.filter(|(_, def)| def.kind == SliceKind::Log) {
-                    log.appends.push((slot, def, Arc::clone(event)));
+                    let change = Change::Append(Arc::clone(event));
+                    if let Some(touched) = seen.touched.iter_mut().find(|touched| touched.slot == slot) {
+                        touched.cell.apply(&def, &change);
+                    }
+                    appends.push(LogAppend { slot, def, change });
                 }
                 continue;
             }
-            let base = |slot, def: &SliceDef| lock(&self.core.inner).log.cell(slot, def);
-            failures.extend(log.fork.apply(registry, action, SliceKind::Log, base));
+            let base = |slot, def: &SliceDef| {
+                let mut cell: Cell = lock(&self.core.inner).log.cell(slot, def);
+                let earlier = appends.iter().filter(|append| append.slot == slot);
+                earlier.for_each(|append| cell.apply(def, &append.change));
+                cell
+            };
+            failures.extend(seen.apply(registry, action, SliceKind::Log, base));
+            for touched in &mut seen.touched {
+                let slot = touched.slot;
+                let Some(def) = registry.def(slot) else { continue };
+                let changes = touched.changes.drain(..);
+                appends.extend(changes.map(|change| LogAppend { slot, def: Arc::clone(def), change }));
+            }
         }
         (log, failures)
     }
 
-    fn records(&self, registry: &Registry, fork: &Fork, log: &LogPart) -> Result<Vec<Record>, String> {
+    /// The records of STATE slices, by slot, and all others.
+    #[expect(clippy::type_complexity, reason = "the two halves of one answer")]
+    fn records(
+        &self,
+        registry: &Registry,
+        fork: &Fork,
+        log: &[LogAppend],
+    ) -> Result<(Vec<(Slot, Record)>, Vec<Record>), ReducerFailure> {
         if !self.is_durable() {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), Vec::new()));
         }
-        let mut records = record::of_fork(registry, fork)?;
-        records.extend(record::of_fork(registry, &log.fork)?);
-        for (_, def, item) in &log.appends {
-            records.push(record::of_change(def, &Change::Append(Arc::clone(item)))?);
+        let failed = |slice| move |reason| ReducerFailure { slice, reason };
+        let slices = record::of_slices(registry, fork)?;
+        let mut rest = record::of_tables(fork).map_err(failed("(policies and calls)"))?;
+        for LogAppend { def, change, .. } in log {
+            rest.push(record::of_change(def, change).map_err(failed(def.name))?);
         }
-        Ok(records)
+        Ok((slices, rest))
+    }
+
+    /// The records of `log`, without what cannot be encoded: the end of a call is recorded whatever else it left.
+    fn encodable(&self, log: &mut Vec<LogAppend>) -> Vec<Record> {
+        let mut records = Vec::new();
+        if self.is_durable() {
+            log.retain(|append| match record::of_change(&append.def, &append.change) {
+                Ok(record) => {
+                    records.push(record);
+                    true
+                }
+                Err(reason) => {
+                    tracing::error!(slice = append.def.name, reason, "a LOG event cannot be encoded and is dropped");
+                    false
+                }
+            });
+        }
+        records
     }
 
     pub(crate) fn is_durable(&self) -> bool {

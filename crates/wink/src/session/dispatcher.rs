@@ -66,8 +66,10 @@ type Table = HashMap<TypeId, Arc<[(u64, Arc<Deliver>)]>, ByTypeId>;
 pub struct Dispatcher {
     /// Replaced whole, so a delivery in progress keeps the list it started with.
     table: ArcSwap<Table>,
-    next: AtomicU64,
 }
+
+/// One count for all dispatchers: a subscription never ends one of another's.
+static NEXT: AtomicU64 = AtomicU64::new(0);
 
 impl Dispatcher {
     /// Calls `handler` for every event of exactly type `E` from now on.
@@ -76,7 +78,7 @@ impl Dispatcher {
         handler: impl Fn(&E, &EventSource) -> Result<(), String> + Send + Sync + 'static,
     ) -> Subscription {
         let event = TypeId::of::<E>();
-        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let deliver: Arc<Deliver> = Arc::new(move |item: &dyn Any, source: &EventSource| match item.downcast_ref::<E>() {
             Some(item) => handler(item, source),
             None => Ok(()),

@@ -3,15 +3,22 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Weak};
 
-use super::{Core, Session, SessionBuilder, SessionId};
+use super::{Core, Session, SessionId};
 use crate::support::lock::lock;
+
+/// The tag that every session has: its id.
+pub(crate) const SESSION_TAG: &str = "session_id";
 
 #[derive(Default)]
 pub(crate) struct Family {
-    pub(crate) tags: BTreeMap<String, String>,
+    tags: Arc<BTreeMap<String, String>>,
     parent: Option<(SessionId, Weak<Core>)>,
     children: Vec<Session>,
+    /// Beside the children, so that a snapshot takes them in flat time and keeps no session alive.
+    child_ids: imbl::Vector<SessionId>,
 }
+
+type FamilyIds = (Arc<BTreeMap<String, String>>, Option<SessionId>, imbl::Vector<SessionId>);
 
 /// A session cannot be made another's child.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -31,15 +38,22 @@ pub enum FamilyError {
 
 impl Family {
     pub(crate) fn new(id: &SessionId, mut tags: BTreeMap<String, String>) -> Self {
-        tags.insert("session_id".to_owned(), id.to_string());
-        Self { tags, ..Self::default() }
+        tags.insert(SESSION_TAG.to_owned(), id.to_string());
+        Self { tags: Arc::new(tags), ..Self::default() }
     }
 }
 
 impl Session {
     /// The session's tags; `session_id` is always among them.
-    pub fn tags(&self) -> BTreeMap<String, String> {
-        lock(&self.core.family).tags.clone()
+    pub fn tags(&self) -> Arc<BTreeMap<String, String>> {
+        Arc::clone(&lock(&self.core.family).tags)
+    }
+
+    /// Tags, the parent's id, the children's ids.
+    pub(crate) fn family_ids(&self) -> FamilyIds {
+        let family = lock(&self.core.family);
+        let parent = family.parent.as_ref().map(|(id, _)| id.clone());
+        (Arc::clone(&family.tags), parent, family.child_ids.clone())
     }
 
     /// The session's parent, if it has one that still lives.
@@ -75,53 +89,29 @@ impl Session {
         let mut family = lock(&self.core.family);
         if !family.children.iter().any(|other| Arc::ptr_eq(&other.core, &child.core)) {
             family.children.push(child.clone());
+            family.child_ids.push_back(child.id().clone());
         }
         Ok(())
     }
 
     /// This session and everything below it, leaves first. A cycle is walked once.
     pub fn bottom_up(&self) -> Vec<Session> {
-        fn walk(session: &Session, seen: &mut HashSet<SessionId>, out: &mut Vec<Session>) {
-            if !seen.insert(session.id().clone()) {
-                return;
-            }
-            for child in session.children() {
-                walk(&child, seen, out);
-            }
-            out.push(session.clone());
-        }
+        let mut seen = HashSet::from([self.id().clone()]);
         let mut out = Vec::new();
-        walk(self, &mut HashSet::new(), &mut out);
+        // Each with the children that have not been walked yet; deep families must not overflow the stack.
+        let mut path = vec![(self.clone(), self.children().into_iter())];
+        while let Some((session, children)) = path.last_mut() {
+            match children.find(|child| seen.insert(child.id().clone())) {
+                Some(child) => {
+                    let below = child.children().into_iter();
+                    path.push((child, below));
+                }
+                None => {
+                    out.push(session.clone());
+                    path.pop();
+                }
+            }
+        }
         out
-    }
-
-    /// A session of its own with equal contents and the same reducers. Subscribers and children stay behind.
-    pub fn duplicate(&self) -> Session {
-        let mut builder = SessionBuilder::new(Arc::clone(self.store()), Arc::clone(self.clock()));
-        for (name, value) in self.tags() {
-            builder = builder.tag(name, value);
-        }
-        let copy = builder.build();
-        copy.core.registry.store(self.registry());
-        let (state, log) = {
-            let inner = lock(self.inner());
-            (Arc::clone(&inner.state), inner.log.clone())
-        };
-        {
-            let mut inner = lock(copy.inner());
-            inner.state = state;
-            inner.log = log;
-            inner.start_at(lock(self.inner()).version());
-        }
-        copy.store_whole();
-        copy
-    }
-
-    /// A [duplicate](Session::duplicate) that is this session's child.
-    pub fn fork(&self) -> Session {
-        let child = self.duplicate();
-        // A fresh session has no parent and is not this one, so it can always be adopted.
-        let _ = self.adopt(&child);
-        child
     }
 }

@@ -38,7 +38,6 @@ pub(crate) type Edit = dyn Fn(&Cell, &SliceDef) -> Result<Option<Change>, String
 pub(crate) struct Touched {
     pub(crate) slot: Slot,
     pub(crate) base: u64,
-    read: bool,
     pub(crate) cell: Cell,
     pub(crate) changes: Vec<Change>,
 }
@@ -58,8 +57,8 @@ pub(crate) struct Fork {
     pub(crate) touched: Vec<Touched>,
     pub(crate) policies: Vec<TouchedPolicy>,
     pub(crate) steps: Vec<Step>,
-    /// What was read in a part of the call that was rolled back: the call went on knowing it.
-    relied: Vec<(Slot, u64)>,
+    /// What the call itself looked at, and in which version. Not taken back by a nested rollback.
+    reads: Vec<(Slot, u64)>,
     /// The success to count in the index of calls.
     pub(crate) success: Option<(Arc<str>, Timestamp)>,
 }
@@ -104,13 +103,15 @@ impl Fork {
             Some(at) => at,
             None => {
                 let cell = base();
-                self.touched.push(Touched { slot, base: cell.version, read: false, cell, changes: Vec::new() });
+                self.touched.push(Touched { slot, base: cell.version, cell, changes: Vec::new() });
                 self.touched.len() - 1
             }
         };
         #[expect(clippy::indexing_slicing, reason = "the position was just found or made")]
         let touched = &mut self.touched[at];
-        touched.read |= read;
+        if read && !self.reads.contains(&(slot, touched.base)) {
+            self.reads.push((slot, touched.base));
+        }
         touched
     }
 
@@ -207,18 +208,19 @@ impl Fork {
 
     /// Takes back the STATE part of everything since `mark`. What was read since stays read.
     pub(crate) fn roll_back_to(&mut self, mark: Mark) {
-        let read: Vec<Slot> = self.touched.iter().filter(|touched| touched.read).map(|touched| touched.slot).collect();
-        let later: Vec<Touched> = std::mem::replace(&mut self.touched, mark.touched);
-        for touched in later {
-            let known = self.touched.iter().any(|earlier| earlier.slot == touched.slot);
-            if !known && touched.read {
-                self.relied.push((touched.slot, touched.base));
+        self.touched = mark.touched;
+        for policy in &mut self.policies {
+            match mark.policies.iter().find(|earlier| earlier.key == policy.key) {
+                Some(earlier) => {
+                    policy.cell = earlier.cell.clone();
+                    policy.changes.clone_from(&earlier.changes);
+                }
+                None => {
+                    policy.cell = policy.base.clone();
+                    policy.changes.clear();
+                }
             }
         }
-        for touched in &mut self.touched {
-            touched.read |= read.contains(&touched.slot);
-        }
-        self.policies = mark.policies;
         for step in self.steps.iter_mut().skip(mark.steps) {
             step.state = false;
         }
@@ -234,46 +236,32 @@ impl Fork {
     /// Whether every slice and policy state that the fork took over is still what `root` has.
     pub(crate) fn is_current(&self, root: &Root) -> bool {
         self.touched.iter().all(|touched| root.version(touched.slot) == touched.base)
-            && self.relied.iter().all(|(slot, base)| root.version(*slot) == *base)
+            && self.reads.iter().all(|(slot, version)| root.version(*slot) == *version)
             && self.policies.iter().all(|policy| root.policy_version(&policy.key) == policy.base.version)
     }
 
-    /// Applies an action from outside on top of the slices that this fork changed; the others have it already.
-    pub(crate) fn repeat_on_touched(&mut self, registry: &Registry, action: &Action) {
-        for touched in self.touched.iter_mut().filter(|touched| !touched.changes.is_empty()) {
-            let slot = touched.slot;
-            if let Some(def) = registry.def(slot)
-                && let Err(reason) = touched.repeat(registry, def, slot, action)
-            {
-                tracing::warn!(slice = def.name, reason, "a reducer failed on what a commit left");
-            }
-        }
+    /// Whether this fork changes the slice.
+    pub(crate) fn changes(&self, slot: Slot) -> bool {
+        self.touched.iter().any(|touched| touched.slot == slot && !touched.changes.is_empty())
     }
 
     /// Brings the fork up to `root`: what others changed is taken over, and the call's own events run again.
     pub(crate) fn rebase(&mut self, registry: &Registry, root: &Root) -> Result<(), Conflict> {
-        for (slot, base) in &self.relied {
-            if root.version(*slot) != *base {
-                return Err(Conflict::Slice { slice: registry.def(*slot).map_or("?", |def| def.name) });
-            }
+        if let Some((slot, _)) = self.reads.iter().find(|(slot, version)| root.version(*slot) != *version) {
+            return Err(Conflict::Slice { slice: registry.def(*slot).map_or("?", |def| def.name) });
         }
-        for at in 0..self.touched.len() {
-            let Some(touched) = self.touched.get_mut(at) else { continue };
+        for touched in &mut self.touched {
             let Some(def) = registry.def(touched.slot) else { continue };
             let current = root.cell(touched.slot, def);
             if current.version == touched.base {
                 continue;
             }
-            if touched.read {
-                return Err(Conflict::Slice { slice: def.name });
-            }
             touched.base = current.version;
             touched.cell = current;
             touched.changes.clear();
-            let slot = touched.slot;
             for step in self.steps.iter().filter(|step| step.state) {
                 // Only a failure after earlier success would change what the call was told.
-                if let Err(reason) = touched.repeat(registry, def, slot, &step.what)
+                if let Err(reason) = touched.repeat(registry, def, &step.what)
                     && !step.failed
                 {
                     return Err(Conflict::Reducer { slice: def.name, reason });
@@ -294,21 +282,19 @@ impl Touched {
         run: &dyn Fn(&Cell) -> Result<Option<Change>, String>,
     ) -> Result<(), String> {
         if let Some(change) = run(&self.cell)? {
+            if def.kind == SliceKind::Log && !change.only_adds() {
+                return Err(only_grows(def.name));
+            }
             self.cell.apply(def, &change);
             self.changes.push(change);
         }
         Ok(())
     }
 
-    fn repeat(
-        &mut self,
-        registry: &Registry,
-        def: &SliceDef,
-        slot: Slot,
-        action: &Action,
-    ) -> Result<(), String> {
+    /// Runs the part of `action` that is this slice's again. Of several reducers, one that fails stops no other.
+    pub(super) fn repeat(&mut self, registry: &Registry, def: &SliceDef, action: &Action) -> Result<(), String> {
         match action {
-            Action::Edit { slot: edited, edit } if *edited == slot => self.change(def, &|cell| edit(cell, def)),
+            Action::Edit { slot, edit } if *slot == self.slot => self.change(def, &|cell| edit(cell, def)),
             Action::Edit { .. } => Ok(()),
             Action::Event(event) => {
                 let mut failures = Vec::new();
@@ -352,6 +338,11 @@ impl TouchedPolicy {
         }
         Ok(())
     }
+}
+
+/// Why a LOG slice is not seeded, cleared or replaced.
+pub(crate) fn only_grows(slice: &str) -> String {
+    format!("slice {slice} is LOG and kept for good: it can be appended to, and changed in no other way")
 }
 
 /// The edit that removes the items that match.

@@ -12,9 +12,11 @@ mod ids;
 mod open;
 mod record;
 mod reducer;
+mod restore;
 mod root;
 mod slice;
 mod snapshot;
+mod window;
 
 use std::any::{Any, TypeId};
 use std::sync::{Arc, Mutex};
@@ -144,6 +146,14 @@ pub enum SessionError {
         /// Why.
         reason: String,
     },
+    /// A slice was not changed.
+    #[error("slice {slice} is unchanged: {reason}")]
+    Edit {
+        /// The slice.
+        slice: &'static str,
+        /// Why.
+        reason: String,
+    },
     /// What the store holds of a slice cannot be read.
     #[error("slice {slice} cannot be read from the store: {reason}")]
     Unreadable {
@@ -218,13 +228,33 @@ impl Session {
         DispatchResult { failures, delivery }
     }
 
-    /// Makes `items` the only ones in their slice.
-    pub fn seed<T: SliceType>(&self, items: impl IntoIterator<Item = T>) -> Result<(), SessionError> {
-        let slot = self.slot_of::<T>()?;
-        self.edit(T::NAME, slot, fork::seed(items))
+    /// Records the end of an evaluation: the event, then every element of its structured output in its slice.
+    pub fn record_executed<T: SliceType>(
+        &self,
+        executed: PromptExecuted,
+        outputs: impl IntoIterator<Item = T>,
+    ) -> DispatchResult {
+        let mut all = self.dispatch(executed);
+        for output in outputs {
+            let one = self.dispatch(output);
+            all.failures.extend(one.failures);
+            all.delivery.handled_count += one.delivery.handled_count;
+            all.delivery.failures.extend(one.delivery.failures);
+        }
+        all
     }
 
-    /// Empties the slice.
+    /// Makes `items` the only ones in their slice. A slice whose stored contents could not be read starts anew.
+    pub fn seed<T: SliceType>(&self, items: impl IntoIterator<Item = T>) -> Result<(), SessionError> {
+        let slot = self.slot_of::<T>()?;
+        self.edit(T::NAME, slot, fork::seed(items))?;
+        if self.unreadable(slot).is_some() {
+            self.change_registry(|registry| registry.mend(slot));
+        }
+        Ok(())
+    }
+
+    /// Empties the slice. Like every direct change, refused for a LOG slice.
     pub fn clear<T: SliceType>(&self) -> Result<(), SessionError> {
         self.seed::<T>([])
     }
@@ -235,6 +265,9 @@ impl Session {
         matches: impl Fn(&T) -> bool + Send + Sync + 'static,
     ) -> Result<(), SessionError> {
         let slot = self.slot_of::<T>()?;
+        if let Some(reason) = self.unreadable(slot) {
+            return Err(SessionError::Unreadable { slice: T::NAME.to_owned(), reason });
+        }
         self.edit(T::NAME, slot, fork::clear_where(matches))
     }
 
@@ -246,7 +279,7 @@ impl Session {
         self.slot_of::<E>()?;
         self.slot_of::<S>()?;
         let registration = reducer::Registration::of::<S, E>(reducer, reducer::Origin::Registered);
-        self.change_registry(|registry| registry.add(TypeId::of::<E>(), registration.clone()));
+        self.change_registry(|registry| registry.add(TypeId::of::<E>(), registration));
         Ok(())
     }
 
@@ -262,19 +295,25 @@ impl Session {
                 return fault(format!("it names event {} twice", def.name));
             }
         }
+        if S::KIND == SliceKind::Log {
+            return fault(fork::only_grows(S::NAME));
+        }
         self.slot_of::<S>()?;
+        let mut registrations = Vec::new();
         for (def, registration) in found {
-            let event = def.type_id;
+            registrations.push((def.type_id, registration));
             self.slot_for(def)?;
-            self.change_registry(|registry| {
+        }
+        self.change_registry(|registry| {
+            for (event, registration) in registrations {
                 let there = registry.reducers(event).is_some_and(|list| {
                     list.iter().any(|other| other.target == registration.target && other.origin == registration.origin)
                 });
                 if !there {
-                    registry.add(event, registration.clone());
+                    registry.add(event, registration);
                 }
-            });
-        }
+            }
+        });
         Ok(())
     }
 
@@ -347,8 +386,14 @@ impl Session {
 
     /// Applies the STATE part of an action to `fork`. It is still to be recorded there.
     pub(crate) fn reduce_in(&self, fork: &mut Fork, action: &Action) -> Vec<ReducerFailure> {
+        let registry = self.registry();
+        if let Action::Edit { slot, .. } = action
+            && let Some(def) = registry.def(*slot).filter(|def| def.kind == SliceKind::Log)
+        {
+            return vec![ReducerFailure { slice: def.name, reason: fork::only_grows(def.name) }];
+        }
         let base = |slot, def: &slice::SliceDef| lock(&self.core.inner).state.cell(slot, def);
-        fork.apply(&self.registry(), action, SliceKind::State, base)
+        fork.apply(&registry, action, SliceKind::State, base)
     }
 
     /// A policy's state as `fork` sees it.
@@ -379,16 +424,8 @@ impl Session {
     fn edit(&self, slice: &'static str, slot: Slot, edit: Arc<fork::Edit>) -> Result<(), SessionError> {
         match self.apply_outside(Action::Edit { slot, edit }).into_iter().next() {
             None => Ok(()),
-            Some(failure) => Err(SessionError::Install { slice, reason: failure.reason }),
+            Some(failure) => Err(SessionError::Edit { slice, reason: failure.reason }),
         }
-    }
-
-    fn change_registry(&self, change: impl Fn(&mut Registry)) {
-        self.core.registry.rcu(|registry| {
-            let mut registry = Registry::clone(registry);
-            change(&mut registry);
-            registry
-        });
     }
 }
 

@@ -12,7 +12,7 @@ use super::fork::Fork;
 use super::record;
 use super::reducer::{Registry, Slot};
 use super::root::Root;
-use super::slice::{Cell, SliceDef, SliceKind, SliceType};
+use super::slice::{Cell, Item, SliceDef, SliceKind, SliceType};
 use super::{Core, Dispatcher, Session, SessionError, SessionId};
 use crate::limits::Clock;
 use crate::store::{CallMark, Record, SharedStore, StoreError};
@@ -36,12 +36,15 @@ pub struct SliceProblem {
     pub reason: String,
 }
 
-/// What was read from the store and waits for its slice type to be named.
+/// Stored records of slices that nobody has named yet, by the slice's name. Copied in flat time.
+pub(crate) type Waiting = imbl::HashMap<Arc<str>, Arc<Vec<Record>>>;
+
+/// What was read from the store. Its lock is also the right to change the registry, and is taken before that of
+/// the session's contents.
 #[derive(Default)]
 pub(crate) struct Stored {
-    waiting: HashMap<String, Vec<Record>>,
-    problems: Vec<SliceProblem>,
-    broken: Vec<(Slot, String)>,
+    pub(super) waiting: Waiting,
+    pub(super) problems: Vec<SliceProblem>,
 }
 
 impl SessionBuilder {
@@ -102,8 +105,10 @@ impl SessionBuilder {
         session.read_back(stored.records);
         for mark in stored.unfinished {
             let ends = Some(mark.invocation);
-            let event = Arc::new(session.interrupted(mark));
-            let closing = Closing { event: Some(event), ends, ledger: None };
+            // The event of a call whose end could not be stored may have come with a later batch.
+            let known = session.slice::<ToolInvoked>().iter().any(|event| event.id == mark.invocation);
+            let event = (!known).then(|| Arc::new(session.interrupted(mark)) as Item);
+            let closing = Closing { event, ends, ledger: None };
             let committing = session.committing().await;
             session.close_failed(&committing, &Fork::default(), closing).await.map_err(|error| StoreError {
                 doing: "record an interrupted call",
@@ -147,74 +152,101 @@ impl Session {
     /// The slot of `def`'s type; what the store held of it is read when it is first named.
     pub(crate) fn slot_for(&self, def: SliceDef) -> Result<Slot, SessionError> {
         let def = Arc::new(def);
-        // One at a time, so that stored records are applied before anybody sees the slot.
-        let mut stored = lock(&self.core.stored);
+        loop {
+            let records = lock(&self.core.stored).waiting.get(def.name).cloned();
+            // The slice type's own code, so no lock is held.
+            let read = records.as_ref().map(|records| record::cell_of(&def, records));
+
+            let mut stored = lock(&self.core.stored);
+            let mut registry = Registry::clone(&self.core.registry.load());
+            if let Some(slot) = registry.find(def.type_id) {
+                return Ok(slot);
+            }
+            let still = match (&records, stored.waiting.get(def.name)) {
+                (Some(read), Some(now)) => Arc::ptr_eq(read, now),
+                (None, None) => true,
+                (Some(_), None) | (None, Some(_)) => false,
+            };
+            if still {
+                let slot = registry.slot_shared(Arc::clone(&def))?;
+                if let Some(read) = read {
+                    stored.waiting.remove(def.name);
+                    self.take_in(&mut stored, &mut registry, slot, &def, read);
+                }
+                self.core.registry.store(Arc::new(registry));
+                return Ok(slot);
+            }
+        }
+    }
+
+    pub(crate) fn change_registry(&self, change: impl FnOnce(&mut Registry)) {
+        let _one_at_a_time = lock(&self.core.stored);
         let mut registry = Registry::clone(&self.core.registry.load());
-        if let Some(slot) = registry.find(def.type_id) {
-            return Ok(slot);
-        }
-        let slot = registry.slot_shared(Arc::clone(&def))?;
-        if let Some(records) = stored.waiting.remove(def.name) {
-            self.read_slice(&mut stored, slot, &def, &records);
-        }
+        change(&mut registry);
         self.core.registry.store(Arc::new(registry));
-        Ok(slot)
     }
 
     /// Why a slice's stored contents could not be read, if they could not.
     pub(crate) fn unreadable(&self, slot: Slot) -> Option<String> {
-        let stored = lock(&self.core.stored);
-        stored.broken.iter().find(|(broken, _)| *broken == slot).map(|(_, reason)| reason.clone())
+        self.core.registry.load().broken(slot).map(|reason| reason.to_string())
     }
 
     fn read_back(&self, records: Vec<Record>) {
-        let registry = self.registry();
+        let mut slices: HashMap<String, Vec<Record>> = HashMap::new();
+        let mut problems = Vec::new();
+        let mut root = Root::default();
+        let version = lock(&self.core.inner).next_version();
+        for record in records {
+            match record::apply_own(&mut root, &record, version) {
+                Ok(true) => {}
+                Ok(false) => slices.entry(record.stream.clone()).or_default().push(record),
+                Err(reason) => problems.push(SliceProblem { slice: record.stream, reason }),
+            }
+        }
+        lock(&self.core.inner).state = Arc::new(root);
+
         let mut stored = lock(&self.core.stored);
-        let mut known: HashMap<String, Vec<Record>> = HashMap::new();
-        {
-            let mut inner = lock(&self.core.inner);
-            let version = inner.next_version();
-            let mut root = Root::clone(&inner.state);
-            for record in records {
-                match record::apply_own(&mut root, &record, version) {
-                    Ok(true) => {}
-                    Ok(false) => {
-                        let there = registry.find_name(&record.stream).is_some();
-                        let list = if there { &mut known } else { &mut stored.waiting };
-                        list.entry(record.stream.clone()).or_default().push(record);
-                    }
-                    Err(reason) => stored.problems.push(SliceProblem { slice: record.stream, reason }),
+        let mut registry = Registry::clone(&self.core.registry.load());
+        stored.problems = problems;
+        for (name, records) in slices {
+            let known = registry.find_name(&name);
+            match known.and_then(|slot| Some((slot, Arc::clone(registry.def(slot)?)))) {
+                // The runtime's own types, so this is no foreign code.
+                Some((slot, def)) => {
+                    let read = record::cell_of(&def, &records);
+                    self.take_in(&mut stored, &mut registry, slot, &def, read);
+                }
+                None => {
+                    stored.waiting.insert(name.into(), Arc::new(records));
                 }
             }
-            inner.state = Arc::new(root);
         }
-        for (name, records) in known {
-            if let Some((slot, def)) =
-                registry.find_name(&name).and_then(|slot| Some((slot, Arc::clone(registry.def(slot)?))))
-            {
-                self.read_slice(&mut stored, slot, &def, &records);
-            }
-        }
+        self.core.registry.store(Arc::new(registry));
     }
 
-    fn read_slice(&self, stored: &mut Stored, slot: Slot, def: &SliceDef, records: &[Record]) {
-        let mut cell = Cell::empty(def);
-        for record in records {
-            match record::change_of(def, record) {
-                Ok(change) => cell.apply(def, &change),
-                Err(reason) => {
-                    tracing::error!(slice = def.name, reason, "a stored value cannot be read");
-                    stored.problems.push(SliceProblem { slice: def.name.to_owned(), reason: reason.clone() });
-                    stored.broken.push((slot, reason));
-                    return;
-                }
+    /// Makes what was stored of a slice its contents.
+    fn take_in(
+        &self,
+        stored: &mut Stored,
+        registry: &mut Registry,
+        slot: Slot,
+        def: &SliceDef,
+        read: Result<Cell, String>,
+    ) {
+        match read {
+            Ok(mut cell) => {
+                let mut inner = lock(&self.core.inner);
+                cell.version = inner.next_version();
+                match def.kind {
+                    SliceKind::State => Arc::make_mut(&mut inner.state).set(slot, cell),
+                    SliceKind::Log => inner.log.set(slot, cell),
+                };
             }
-        }
-        let mut inner = lock(&self.core.inner);
-        cell.version = inner.next_version();
-        match def.kind {
-            SliceKind::State => Arc::make_mut(&mut inner.state).set(slot, cell),
-            SliceKind::Log => inner.log.set(slot, cell),
+            Err(reason) => {
+                tracing::error!(slice = def.name, reason, "a stored value cannot be read");
+                stored.problems.push(SliceProblem { slice: def.name.to_owned(), reason: reason.clone() });
+                registry.set_broken(slot, reason.into());
+            }
         }
     }
 

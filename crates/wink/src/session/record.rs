@@ -6,10 +6,11 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::fork::{Action, Fork};
-use super::reducer::{Registry, type_of};
+use super::ReducerFailure;
+use super::fork::Fork;
+use super::reducer::{Registry, Slot};
 use super::root::{CallStat, Root};
-use super::slice::{Change, Item, SliceDef, SliceKind};
+use super::slice::{Cell, Change, Item, SliceDef, SliceKind};
 use crate::store::Record;
 
 /// The stream of the session's index of successful calls.
@@ -20,6 +21,7 @@ const POLICIES: &str = "wink.policies";
 #[derive(Serialize, Deserialize)]
 struct Stored {
     version: u32,
+    kind: SliceKind,
     change: StoredChange,
 }
 
@@ -32,6 +34,7 @@ enum StoredChange {
     ReplaceKey(Value),
     Replace(Vec<Value>),
     Remove(Vec<usize>),
+    Swap { earlier: usize, later: usize },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -44,7 +47,8 @@ enum StoredCalls {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum StoredPolicy {
-    Set { policy: Arc<str>, item: Arc<str>, value: Option<Value> },
+    Set { policy: Arc<str>, item: Arc<str>, value: Value },
+    Forget { policy: Arc<str>, item: Arc<str> },
     Reset,
 }
 
@@ -63,23 +67,39 @@ pub(crate) fn of_change(def: &SliceDef, change: &Change) -> Result<Record, Strin
         Change::ReplaceKey(item) => StoredChange::ReplaceKey(def.encode(item)?),
         Change::Replace(items) => StoredChange::Replace(all(items)?),
         Change::Remove(positions) => StoredChange::Remove(positions.clone()),
+        Change::Swap { earlier, later } => StoredChange::Swap { earlier: *earlier, later: *later },
     };
-    record(def.name, &Stored { version: def.version, change })
+    record(def.name, &Stored { version: def.version, kind: def.kind, change })
 }
 
-/// Everything that a fork changed.
-pub(crate) fn of_fork(registry: &Registry, fork: &Fork) -> Result<Vec<Record>, String> {
+/// What empties a stream, whatever its type.
+pub(crate) fn of_nothing(stream: &str, kind: SliceKind) -> Result<Record, String> {
+    record(stream, &Stored { version: 0, kind, change: StoredChange::Replace(Vec::new()) })
+}
+
+/// The slices that a fork changed.
+pub(crate) fn of_slices(registry: &Registry, fork: &Fork) -> Result<Vec<(Slot, Record)>, ReducerFailure> {
     let mut records = Vec::new();
     for touched in &fork.touched {
         let Some(def) = registry.def(touched.slot) else { continue };
         for change in &touched.changes {
-            records.push(of_change(def, change)?);
+            let record = of_change(def, change).map_err(|reason| ReducerFailure { slice: def.name, reason })?;
+            records.push((touched.slot, record));
         }
     }
-    for policy in &fork.policies {
-        for (item, value) in &policy.changes {
-            let value = value.as_deref().cloned();
-            let body = StoredPolicy::Set { policy: Arc::clone(&policy.key), item: Arc::clone(item), value };
+    Ok(records)
+}
+
+/// The policy states and the success that a fork leaves.
+pub(crate) fn of_tables(fork: &Fork) -> Result<Vec<Record>, String> {
+    let mut records = Vec::new();
+    for touched in &fork.policies {
+        for (item, value) in &touched.changes {
+            let (policy, item) = (Arc::clone(&touched.key), Arc::clone(item));
+            let body = match value {
+                Some(value) => StoredPolicy::Set { policy, item, value: Value::clone(value) },
+                None => StoredPolicy::Forget { policy, item },
+            };
             records.push(record(POLICIES, &body)?);
         }
     }
@@ -89,44 +109,18 @@ pub(crate) fn of_fork(registry: &Registry, fork: &Fork) -> Result<Vec<Record>, S
     Ok(records)
 }
 
-/// The slices that `actions` changed, whole. For the rare change whose order against a commit only became known
-/// afterwards.
-pub(crate) fn whole_slices(registry: &Registry, root: &Root, actions: &[Action]) -> Vec<Record> {
-    let mut slots = Vec::new();
-    for action in actions {
-        match action {
-            Action::Edit { slot, .. } => slots.push(*slot),
-            Action::Event(event) => {
-                slots.extend(registry.targets(type_of(event)).into_iter().filter_map(|target| registry.find(target)));
-            }
-        }
-    }
-    slots.sort_unstable();
-    slots.dedup();
-    let defs = slots.into_iter().filter_map(|slot| registry.def(slot).map(|def| (slot, def)));
-    defs.filter(|(_, def)| def.kind == SliceKind::State)
-        .filter_map(|(slot, def)| {
-            let items = root.cell(slot, def).items.iter().cloned().collect();
-            of_change(def, &Change::Replace(items)).ok()
-        })
-        .collect()
+/// The whole contents of a slice, as what replaces whatever was there.
+pub(crate) fn of_cell(def: &SliceDef, cell: &Cell) -> Result<Record, String> {
+    of_change(def, &Change::Replace(cell.items.iter().cloned().collect()))
 }
 
-/// A whole STATE, as what replaces whatever was there.
-pub(crate) fn of_root(registry: &Registry, root: &Root) -> Result<Vec<Record>, String> {
-    let mut records = Vec::new();
-    for (slot, def) in registry.defs().filter(|(_, def)| def.kind == SliceKind::State) {
-        let items = root.cell(slot, def).items.iter().cloned().collect();
-        records.push(of_change(def, &Change::Replace(items))?);
-    }
-    records.push(record(POLICIES, &StoredPolicy::Reset)?);
+/// All policy states and the index of calls, as what replaces whatever was there.
+pub(crate) fn of_all_tables(root: &Root) -> Result<Vec<Record>, String> {
+    let mut records = vec![record(POLICIES, &StoredPolicy::Reset)?];
     for (key, cell) in root.policies() {
         for (item, value) in cell.iter() {
-            let value = Some(Value::clone(value));
-            records.push(record(
-                POLICIES,
-                &StoredPolicy::Set { policy: Arc::clone(key), item: Arc::clone(item), value },
-            )?);
+            let (policy, item) = (Arc::clone(key), Arc::clone(item));
+            records.push(record(POLICIES, &StoredPolicy::Set { policy, item, value: Value::clone(value) })?);
         }
     }
     let calls = root.all_calls().iter().map(|(tool, stat)| (Arc::clone(tool), *stat)).collect();
@@ -143,11 +137,9 @@ pub(crate) fn apply_own(root: &mut Root, record: &Record, version: u64) -> Resul
         },
         POLICIES => match decode(record)? {
             StoredPolicy::Set { policy, item, value } => {
-                let mut cell = root.policy(&policy);
-                cell.set(item, value.map(Arc::new));
-                cell.version = version;
-                root.set_policy(policy, cell);
+                root.set_policy_item(policy, item, Some(Arc::new(value)), version);
             }
+            StoredPolicy::Forget { policy, item } => root.set_policy_item(policy, item, None, version),
             StoredPolicy::Reset => root.clear_policies(),
         },
         _ => return Ok(false),
@@ -155,9 +147,36 @@ pub(crate) fn apply_own(root: &mut Root, record: &Record, version: u64) -> Resul
     Ok(true)
 }
 
-/// A stored change of a slice, in its present type.
-pub(crate) fn change_of(def: &SliceDef, record: &Record) -> Result<Change, String> {
-    let Stored { version, change } = decode(record)?;
+/// A slice as its stored changes make it, in its present type.
+///
+/// What came before the last replacement of everything no longer matters, readable or not.
+pub(crate) fn cell_of(def: &SliceDef, records: &[Record]) -> Result<Cell, String> {
+    let mut changes = Vec::new();
+    for record in records.iter().rev() {
+        let stored: Stored = decode(record)?;
+        let whole = matches!(stored.change, StoredChange::Replace(_));
+        changes.push(stored);
+        if whole {
+            break;
+        }
+    }
+    let mut cell = Cell::empty(def);
+    for stored in changes.into_iter().rev() {
+        cell.apply(def, &change_of(def, stored)?);
+    }
+    Ok(cell)
+}
+
+/// The kind of slice that a record is of.
+pub(crate) fn kind_of(record: &Record) -> Option<SliceKind> {
+    #[derive(Deserialize)]
+    struct Kind {
+        kind: SliceKind,
+    }
+    decode(record).ok().map(|found: Kind| found.kind)
+}
+
+fn change_of(def: &SliceDef, Stored { version, change, .. }: Stored) -> Result<Change, String> {
     let one = |value| def.decode(version, value);
     let all = |values: Vec<Value>| values.into_iter().map(one).collect::<Result<Vec<_>, _>>();
     Ok(match change {
@@ -167,6 +186,7 @@ pub(crate) fn change_of(def: &SliceDef, record: &Record) -> Result<Change, Strin
         StoredChange::ReplaceKey(value) => Change::ReplaceKey(one(value)?),
         StoredChange::Replace(values) => Change::Replace(all(values)?),
         StoredChange::Remove(positions) => Change::Remove(positions),
+        StoredChange::Swap { earlier, later } => Change::Swap { earlier, later },
     })
 }
 

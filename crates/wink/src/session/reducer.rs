@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-use super::slice::{Cell, Change, Item, SliceDef, SliceOp, SliceType, SliceView};
+use super::slice::{Cell, Change, Item, SliceDef, SliceKind, SliceOp, SliceType, SliceView};
 use super::{ReducerFailure, SessionError};
 use crate::support::future::catch;
 
@@ -153,6 +153,8 @@ pub(crate) struct Registry {
     slots: HashMap<TypeId, Slot, ByTypeId>,
     reducers: HashMap<TypeId, Arc<[Registration]>, ByTypeId>,
     accepted: HashSet<TypeId, ByTypeId>,
+    /// Slices whose stored contents could not be read, and why.
+    broken: Vec<(Slot, Arc<str>)>,
 }
 
 impl Registry {
@@ -209,6 +211,34 @@ impl Registry {
         self.reducers.insert(event, list.into());
     }
 
+    /// The slice that an event of this type is simply appended to, if that is all it does.
+    pub(crate) fn plain(&self, event: TypeId) -> Option<(Slot, &SliceDef)> {
+        if self.reducers.contains_key(&event) {
+            return None;
+        }
+        let slot = self.find(event)?;
+        // Finding an item's key is the slice type's own code, which never runs under the session's lock.
+        self.def(slot).filter(|def| !def.keyed).map(|def| (slot, def.as_ref()))
+    }
+
+    /// Why the stored contents of a slice could not be read, if they could not.
+    pub(crate) fn broken(&self, slot: Slot) -> Option<&Arc<str>> {
+        self.broken.iter().find(|(broken, _)| *broken == slot).map(|(_, reason)| reason)
+    }
+
+    pub(crate) fn set_broken(&mut self, slot: Slot, reason: Arc<str>) {
+        self.broken.push((slot, reason));
+    }
+
+    /// The slice has been given new contents.
+    pub(crate) fn mend(&mut self, slot: Slot) {
+        self.broken.retain(|(broken, _)| *broken != slot);
+    }
+
+    pub(crate) fn mend_all(&mut self) {
+        self.broken.clear();
+    }
+
     /// Whether tool values of this type are dispatched: a reducer takes them, or somebody said so. That a slice was
     /// looked at is not enough.
     pub(crate) fn accepts(&self, event: TypeId) -> bool {
@@ -241,9 +271,14 @@ impl Registry {
         let mut one = |target: TypeId, run: &dyn Fn(&Cell, &SliceDef) -> Result<Option<Change>, String>| {
             let Some(slot) = self.find(target) else { return };
             let Some(def) = self.def(slot) else { return };
-            if only(def)
-                && let Err(reason) = visit(slot, def, &|cell| run(cell, def))
-            {
+            if !only(def) {
+                return;
+            }
+            let done = match self.broken(slot).filter(|_| def.kind == SliceKind::State) {
+                Some(reason) => Err(reason.to_string()),
+                None => visit(slot, def, &|cell| run(cell, def)),
+            };
+            if let Err(reason) = done {
                 failures.push(ReducerFailure { slice: def.name, reason });
             }
         };

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::fork::Fork;
 use super::reducer::Slot;
-use super::slice::{Cell, Change, Item, SliceDef};
+use super::slice::{Cell, Change, SliceDef};
 
 /// How often a tool succeeded in this session, and when last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,24 +50,23 @@ impl Root {
         self.policies.get(key).map_or(0, |cell| cell.version)
     }
 
-    /// Adds `item` at the end of a slice, in place.
-    pub(crate) fn append(&mut self, slot: Slot, def: &SliceDef, item: Item, version: u64) {
+    /// Changes a slice in place.
+    pub(crate) fn apply(&mut self, slot: Slot, def: &SliceDef, change: &Change, version: u64) {
         if self.slices.get(slot.0).is_none_or(Option::is_none) {
             self.set(slot, Cell::empty(def));
         }
         if let Some(Some(cell)) = self.slices.get_mut(slot.0) {
-            cell.apply(def, &Change::Append(item));
+            cell.apply(def, change);
             cell.version = version;
         }
     }
 
-    pub(crate) fn set(&mut self, slot: Slot, cell: Cell) {
+    /// Sets a slice, and hands back what was there.
+    pub(crate) fn set(&mut self, slot: Slot, cell: Cell) -> Option<Cell> {
         if self.slices.len() <= slot.0 {
             self.slices.resize_with(slot.0 + 1, || None);
         }
-        if let Some(place) = self.slices.get_mut(slot.0) {
-            *place = Some(cell);
-        }
+        self.slices.get_mut(slot.0).and_then(|place| place.replace(cell))
     }
 
     pub(crate) fn policy(&self, key: &str) -> PolicyCell {
@@ -80,6 +79,18 @@ impl Root {
 
     pub(crate) fn set_policy(&mut self, key: Arc<str>, cell: PolicyCell) {
         self.policies.insert(key, cell);
+    }
+
+    pub(crate) fn set_policy_item(
+        &mut self,
+        key: Arc<str>,
+        item: Arc<str>,
+        value: Option<Arc<Value>>,
+        version: u64,
+    ) {
+        let cell = self.policies.entry(key).or_default();
+        cell.set(item, value);
+        cell.version = version;
     }
 
     pub(crate) fn clear_policies(&mut self) {
@@ -110,23 +121,27 @@ impl Root {
     pub(crate) fn count_success(&mut self, tool: &Arc<str>, at: Timestamp) {
         self.total_calls += 1;
         match self.calls.get_mut(tool) {
-            Some(stat) => *stat = CallStat { count: stat.count + 1, last: at },
+            Some(stat) => *stat = CallStat { count: stat.count.saturating_add(1), last: at },
             None => {
                 self.calls.insert(Arc::clone(tool), CallStat { count: 1, last: at });
             }
         }
     }
 
-    /// Takes over what `fork` changed. The fork has been rebased onto this root.
-    pub(crate) fn take(&mut self, fork: Fork, version: u64) {
-        for touched in fork.touched.into_iter().filter(|touched| !touched.changes.is_empty()) {
-            self.set(touched.slot, Cell { version, ..touched.cell });
+    /// Takes over what `fork` changed, and leaves it what was there. The fork has been rebased onto this root.
+    pub(crate) fn take(&mut self, fork: &mut Fork, version: u64) {
+        for touched in fork.touched.iter_mut().filter(|touched| !touched.changes.is_empty()) {
+            let cell = std::mem::replace(&mut touched.cell, Cell::nothing());
+            if let Some(before) = self.set(touched.slot, Cell { version, ..cell }) {
+                touched.cell = before;
+            }
         }
-        for policy in fork.policies.into_iter().filter(|policy| !policy.changes.is_empty()) {
-            self.set_policy(policy.key, PolicyCell { version, ..policy.cell });
+        for policy in fork.policies.iter_mut().filter(|policy| !policy.changes.is_empty()) {
+            let cell = std::mem::take(&mut policy.cell);
+            self.set_policy(Arc::clone(&policy.key), PolicyCell { version, ..cell });
         }
-        if let Some((tool, at)) = fork.success {
-            self.count_success(&tool, at);
+        if let Some((tool, at)) = &fork.success {
+            self.count_success(tool, *at);
         }
     }
 

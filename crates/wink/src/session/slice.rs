@@ -15,6 +15,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::support::future::catch;
+
 /// A type whose values live in a slice of a session.
 ///
 /// ```
@@ -38,7 +40,8 @@ pub trait SliceType: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// Whether a failed call rolls the slice back.
     const KIND: SliceKind = SliceKind::State;
 
-    /// Whether items have a [`SliceType::key`]. A keyed slice finds and replaces an item in flat time.
+    /// Whether items have a [`SliceType::key`]. A keyed slice finds and replaces an item in flat time. LOG slices
+    /// are never keyed, since nothing in them is replaced.
     const KEYED: bool = false;
 
     /// The item's key, in a keyed slice.
@@ -59,7 +62,7 @@ pub trait SliceType: Serialize + DeserializeOwned + Send + Sync + 'static {
 pub enum SliceKind {
     /// Rolled back with the call that changed it.
     State,
-    /// Never rolled back.
+    /// Never rolled back. It only grows.
     Log,
 }
 
@@ -228,6 +231,15 @@ impl Items {
         }
     }
 
+    /// Whether both are the same collection. False may also mean equal contents.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::List(one), Self::List(other)) => one.ptr_eq(other),
+            (Self::Keyed { order: one, .. }, Self::Keyed { order: other, .. }) => one.ptr_eq(other),
+            (Self::List(_), Self::Keyed { .. }) | (Self::Keyed { .. }, Self::List(_)) => false,
+        }
+    }
+
     pub(crate) fn iter(&self) -> Box<dyn Iterator<Item = &Item> + '_> {
         match self {
             Self::List(list) => Box::new(list.iter()),
@@ -245,6 +257,24 @@ pub(crate) enum Change {
     ReplaceKey(Item),
     Replace(Vec<Item>),
     Remove(Vec<usize>),
+    /// The last items trade places: `earlier` of them, and the `later` ones stored after those.
+    Swap { earlier: usize, later: usize },
+}
+
+impl Change {
+    /// Whether everything that was there stays as it is.
+    pub(crate) fn only_adds(&self) -> bool {
+        matches!(self, Self::Append(_) | Self::Extend(_))
+    }
+
+    /// How many items come to the end of a LOG slice.
+    pub(crate) fn added(&self) -> usize {
+        match self {
+            Self::Append(_) => 1,
+            Self::Extend(items) => items.len(),
+            Self::Upsert(_) | Self::ReplaceKey(_) | Self::Replace(_) | Self::Remove(_) | Self::Swap { .. } => 0,
+        }
+    }
 }
 
 /// A slice's contents, and which of the session's publications last changed them.
@@ -276,6 +306,18 @@ impl Cell {
                 items.iter().for_each(|item| self.push(def, item));
             }
             Change::Remove(positions) => self.remove(def, positions),
+            Change::Swap { earlier, later } => self.swap(*earlier, *later),
+        }
+    }
+
+    fn swap(&mut self, earlier: usize, later: usize) {
+        if let Items::List(list) = &mut self.items
+            && let Some(at) = earlier.checked_add(later).and_then(|both| list.len().checked_sub(both))
+        {
+            let mut first = list.split_off(at);
+            let second = first.split_off(earlier);
+            list.append(second);
+            list.append(first);
         }
     }
 
@@ -319,6 +361,11 @@ impl Cell {
     }
 }
 
+/// Runs a slice type's own code. Its panic is a failure like any other.
+fn contained<T>(what: &str, work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch(work).unwrap_or_else(|panic| Err(format!("its {what} panicked: {panic}")))
+}
+
 /// What the session knows of a slice type once its Rust type is erased.
 pub(crate) struct SliceDef {
     pub(crate) name: &'static str,
@@ -338,19 +385,20 @@ impl SliceDef {
             name: T::NAME,
             version: T::VERSION,
             kind: T::KIND,
-            keyed: T::KEYED,
+            keyed: T::KEYED && T::KIND == SliceKind::State,
             type_id: TypeId::of::<T>(),
             type_name: std::any::type_name::<T>(),
-            key: |item| item.downcast_ref::<T>().and_then(T::key),
+            key: |item| item.downcast_ref::<T>().and_then(|item| catch(|| item.key()).ok().flatten()),
             encode: |item| match item.downcast_ref::<T>() {
-                Some(item) => serde_json::to_value(item).map_err(|error| error.to_string()),
+                Some(item) => contained("Serialize", || serde_json::to_value(item).map_err(|error| error.to_string())),
                 None => Err(format!("an item of slice {} has another type", T::NAME)),
             },
             decode: |version, value| {
-                let value = if version == T::VERSION { value } else { T::upgrade(version, value)? };
-                serde_json::from_value::<T>(value)
-                    .map(|item| Arc::new(item) as Item)
-                    .map_err(|error| error.to_string())
+                contained("Deserialize or upgrade", || {
+                    let value = if version == T::VERSION { value } else { T::upgrade(version, value)? };
+                    let item = serde_json::from_value::<T>(value).map_err(|error| error.to_string())?;
+                    Ok(Arc::new(item) as Item)
+                })
             },
         }
     }

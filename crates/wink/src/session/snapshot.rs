@@ -7,10 +7,13 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::family::SESSION_TAG;
+use super::open::Waiting;
 use super::reducer::Registry;
 use super::root::{CallStat, PolicyCell, Root};
 use super::slice::{Cell, Change, SliceDef, SliceKind};
 use super::{Session, SessionError, SessionId, record};
+use crate::store::Record;
 use crate::support::lock::lock;
 
 /// The version of the JSON form.
@@ -31,12 +34,14 @@ pub enum SnapshotScope {
 pub struct SessionSnapshot {
     pub(crate) session: SessionId,
     pub(crate) created_at: Timestamp,
-    tags: BTreeMap<String, String>,
+    tags: Arc<BTreeMap<String, String>>,
     parent: Option<SessionId>,
-    children: Vec<SessionId>,
-    state: Arc<Root>,
+    children: imbl::Vector<SessionId>,
+    pub(super) state: Arc<Root>,
     log: Option<Root>,
-    registry: Arc<Registry>,
+    pub(super) registry: Arc<Registry>,
+    /// What the session had read from the store by then and nobody had named.
+    pub(super) waiting: Waiting,
 }
 
 /// A snapshot's JSON cannot be used. It changes nothing.
@@ -75,6 +80,20 @@ pub enum SnapshotError {
         /// As found.
         found: String,
     },
+    /// A slice is there twice.
+    #[error("the snapshot has slice {slice:?} twice")]
+    Twice {
+        /// The slice's name.
+        slice: String,
+    },
+    /// An item cannot be encoded for the session's store.
+    #[error("the snapshot's slice {slice:?} cannot be stored: {reason}")]
+    Encode {
+        /// The slice's name.
+        slice: String,
+        /// Why.
+        reason: String,
+    },
     /// An item cannot be read in its type.
     #[error("item {at} of slice {slice:?} cannot be read: {reason}")]
     Item {
@@ -112,6 +131,17 @@ impl SessionSnapshot {
                 items.map_err(|reason| SessionError::Unreadable { slice: def.name.to_owned(), reason })?;
             slices.push(json!({ "name": def.name, "version": def.version, "kind": def.kind, "items": items }));
         }
+        let mut unread = BTreeMap::new();
+        for (name, records) in &self.waiting {
+            if self.log.is_none() && records.first().and_then(record::kind_of) == Some(SliceKind::Log) {
+                continue;
+            }
+            let bodies: Result<Vec<Value>, _> =
+                records.iter().map(|record| serde_json::from_slice(&record.bytes)).collect();
+            let bodies = bodies
+                .map_err(|error| SessionError::Unreadable { slice: name.to_string(), reason: error.to_string() })?;
+            unread.insert(name, bodies);
+        }
         let calls: BTreeMap<_, _> = self.state.all_calls().iter().collect();
         let policies: BTreeMap<_, BTreeMap<_, _>> =
             self.state.policies().map(|(key, cell)| (key, cell.iter().collect())).collect();
@@ -120,9 +150,10 @@ impl SessionSnapshot {
             "session_id": self.session,
             "created_at": self.created_at,
             "parent_id": self.parent,
-            "children_ids": self.children,
-            "tags": self.tags,
+            "children_ids": self.children.iter().collect::<Vec<_>>(),
+            "tags": *self.tags,
             "slices": slices,
+            "unread": unread,
             "calls": calls,
             "policies": policies,
         }))
@@ -143,51 +174,28 @@ impl Session {
 
     /// The STATE as it is now, with or without LOG.
     pub fn snapshot_of(&self, scope: SnapshotScope) -> SessionSnapshot {
-        let inner = lock(self.inner());
-        let state = Arc::clone(&inner.state);
-        let log = match scope {
-            SnapshotScope::State => None,
-            SnapshotScope::IncludeAll => Some(inner.log.clone()),
+        let (tags, parent, children) = self.family_ids();
+        let (state, log, registry, waiting) = {
+            // Naming a slice moves what was stored of it, so both ends are looked at together.
+            let stored = lock(&self.core.stored);
+            let inner = lock(self.inner());
+            let log = match scope {
+                SnapshotScope::State => None,
+                SnapshotScope::IncludeAll => Some(inner.log.clone()),
+            };
+            (Arc::clone(&inner.state), log, self.registry(), stored.waiting.clone())
         };
-        drop(inner);
         SessionSnapshot {
             session: self.id().clone(),
             created_at: self.clock().now(),
-            tags: self.tags(),
-            parent: self.parent_id(),
-            children: self.children().iter().map(|child| child.id().clone()).collect(),
+            tags,
+            parent,
+            children,
             state,
             log,
-            registry: self.registry(),
+            registry,
+            waiting,
         }
-    }
-
-    /// Makes STATE what it was when `snapshot` was taken. LOG stays. A snapshot of another session will do, if this
-    /// one knows its slices.
-    pub fn restore(&self, snapshot: &SessionSnapshot) -> Result<(), SnapshotError> {
-        let registry = self.registry();
-        let mut root = Root::clone(&snapshot.state);
-        if !Arc::ptr_eq(&registry, &snapshot.registry) {
-            root = self.translated(&registry, snapshot)?;
-        }
-        let mut inner = lock(self.inner());
-        let version = inner.state_replaced();
-        root.renew(version);
-        inner.state = Arc::new(root);
-        drop(inner);
-        self.store_whole();
-        Ok(())
-    }
-
-    /// Empties every slice, LOG too. Reducers and subscribers stay.
-    pub fn reset(&self) {
-        {
-            let mut inner = lock(self.inner());
-            inner.state = Arc::default();
-            inner.log = Root::default();
-            inner.state_replaced();
-        }
-        self.store_whole();
     }
 
     /// Reads a snapshot's JSON form into this session's types. Changes nothing.
@@ -207,15 +215,27 @@ impl Session {
             }
         }
         let registry = self.registry();
-        let mut state = Root::default();
-        let mut log = None;
+        let mut reading = Reading::default();
         for slice in part::<Vec<Map<String, Value>>>(object, "slices", "a list of objects")? {
             let (def, slot, cell) = read_slice(&registry, &slice)?;
-            match def.kind {
-                SliceKind::State => state.set(slot, cell),
-                SliceKind::Log => log.get_or_insert_with(Root::default).set(slot, cell),
+            reading.set(def, slot, cell)?;
+        }
+        let mut waiting = Waiting::new();
+        for (name, bodies) in unread(object)? {
+            let records: Vec<Record> =
+                bodies.iter().map(|body| Record { stream: name.clone(), bytes: body.to_string().into() }).collect();
+            match registry.find_name(&name).and_then(|slot| Some((slot, registry.def(slot)?))) {
+                Some((slot, def)) => {
+                    let read = record::cell_of(def, &records);
+                    let cell = read.map_err(|reason| SnapshotError::Item { slice: name, at: 0, reason })?;
+                    reading.set(def, slot, cell)?;
+                }
+                None => {
+                    waiting.insert(name.into(), Arc::new(records));
+                }
             }
         }
+        let Reading { mut state, log, .. } = reading;
         let calls: BTreeMap<Arc<str>, CallStat> = part(object, "calls", "an object of {count, last}")?;
         state.set_calls(calls.into_iter().collect());
         let policies: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Value>> =
@@ -227,48 +247,49 @@ impl Session {
             }
             state.set_policy(key, cell);
         }
+        let session: SessionId = part(object, "session_id", "a string")?;
+        let mut tags: BTreeMap<String, String> = part(object, "tags", "an object of strings")?;
+        tags.insert(SESSION_TAG.to_owned(), session.to_string());
+        let children: Vec<SessionId> = part(object, "children_ids", "a list of strings")?;
         Ok(SessionSnapshot {
-            session: part(object, "session_id", "a string")?,
+            session,
             created_at: part(object, "created_at", "an RFC 3339 time")?,
-            tags: part(object, "tags", "an object of strings")?,
+            tags: Arc::new(tags),
             parent: part(object, "parent_id", "a string or null")?,
-            children: part(object, "children_ids", "a list of strings")?,
+            children: children.into_iter().collect(),
             state: Arc::new(state),
             log,
             registry,
+            waiting,
         })
     }
+}
 
-    /// Hands the whole STATE to the store with the next batch, as what replaces everything before.
-    pub(crate) fn store_whole(&self) {
-        if !self.is_durable() {
-            return;
-        }
-        let registry = self.registry();
-        let mut inner = lock(self.inner());
-        match record::of_root(&registry, &inner.state) {
-            Ok(records) => inner.outbox().extend(records),
-            Err(reason) => tracing::error!(reason, "the restored state cannot be encoded for the store"),
-        }
-    }
+/// The slices of a snapshot that is being read.
+#[derive(Default)]
+struct Reading {
+    state: Root,
+    log: Option<Root>,
+    seen: Vec<super::Slot>,
+}
 
-    /// The snapshot's root in this session's slots.
-    fn translated(&self, registry: &Registry, snapshot: &SessionSnapshot) -> Result<Root, SnapshotError> {
-        let mut root = Root::default();
-        for (slot, def) in snapshot.registry.defs().filter(|(_, def)| def.kind == SliceKind::State) {
-            let cell = snapshot.state.cell(slot, def);
-            match registry.find(def.type_id) {
-                Some(here) => root.set(here, cell),
-                None if cell.items.len() == 0 => {}
-                None => return Err(SnapshotError::UnknownSlice { slice: def.name.to_owned() }),
-            }
+impl Reading {
+    fn set(&mut self, def: &SliceDef, slot: super::Slot, cell: Cell) -> Result<(), SnapshotError> {
+        if self.seen.contains(&slot) {
+            return Err(SnapshotError::Twice { slice: def.name.to_owned() });
         }
-        for (key, cell) in snapshot.state.policies() {
-            root.set_policy(Arc::clone(key), cell.clone());
-        }
-        root.set_calls(snapshot.state.all_calls().clone());
-        Ok(root)
+        self.seen.push(slot);
+        match def.kind {
+            SliceKind::State => self.state.set(slot, cell),
+            SliceKind::Log => self.log.get_or_insert_with(Root::default).set(slot, cell),
+        };
+        Ok(())
     }
+}
+
+/// Slices in their stored form: the snapshot's session had not named their types.
+fn unread(object: &Map<String, Value>) -> Result<BTreeMap<String, Vec<Value>>, SnapshotError> {
+    if object.contains_key("unread") { part(object, "unread", "an object of lists") } else { Ok(BTreeMap::new()) }
 }
 
 fn field(field: &str, expected: &'static str) -> SnapshotError {

@@ -36,7 +36,7 @@ pub struct Record {
 }
 
 /// Everything that becomes true together when a call ends.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Batch {
     /// The session's changes, in order.
     pub records: Vec<Record>,
@@ -70,7 +70,8 @@ pub struct CallMark {
 pub struct StoredSession {
     /// Its changes, in order.
     pub records: Vec<Record>,
-    /// Its calls that began and never ended.
+    /// Its calls that began before the store was opened, and never ended, in the order in which they began. A
+    /// call that is running in this process is not among them.
     pub unfinished: Vec<CallMark>,
 }
 
@@ -89,7 +90,7 @@ pub struct LedgerRow {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LedgerState {
-    /// A call is running, or was when its process died.
+    /// A call is running. When a store is opened, a claim whose owner is gone becomes [`LedgerState::InDoubt`].
     Claimed {
         /// Who runs it.
         owner: String,
@@ -156,7 +157,7 @@ pub trait Store: Send + Sync + 'static {
     /// Makes it known that a call begins. Must survive the death of the process.
     fn begin<'a>(&'a self, session: &'a SessionId, mark: CallMark) -> BoxFuture<'a, Result<(), StoreError>>;
 
-    /// Makes the whole batch true, or nothing of it.
+    /// Makes the whole batch true, or nothing of it: an error says that nothing of it is, or ever will be.
     fn commit<'a>(&'a self, session: &'a SessionId, batch: Batch) -> BoxFuture<'a, Result<(), StoreError>>;
 
     /// Puts `row` in the ledger unless its key has a row that still counts at `now`.

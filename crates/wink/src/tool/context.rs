@@ -40,6 +40,14 @@ pub struct Invocation {
     pub parent_message: Option<Arc<str>>,
 }
 
+impl Invocation {
+    /// A first try of a call that begins now.
+    pub fn new(call_id: impl Into<Arc<str>>, clock: &dyn Clock) -> Self {
+        let time = clock.now();
+        Self { id: InvocationId::fresh(time), call_id: call_id.into(), time, attempt: 1, parent_message: None }
+    }
+}
+
 /// Whoever drives the conversation.
 #[derive(Clone)]
 pub struct AdapterInfo {
@@ -251,23 +259,28 @@ impl ReadContext {
 
     /// Says that the call is alive. Without a heartbeat nothing happens.
     pub fn beat(&self) {
-        if let Some(heartbeat) = &self.inner.around.heartbeat {
+        if let Some(heartbeat) = self.while_open(&self.inner.around.heartbeat) {
             heartbeat.beat();
         }
     }
 
     /// Says how far the call is.
     pub fn progress(&self, done: f64, total: Option<f64>, message: &str) {
-        if let Some(progress) = &self.inner.around.progress {
+        if let Some(progress) = self.while_open(&self.inner.around.progress) {
             progress.progress(self.inner.invocation.id, done, total, message);
         }
     }
 
     /// Hands on a piece of the output before the call ends.
     pub fn partial_output(&self, text: &str) {
-        if let Some(progress) = &self.inner.around.progress {
+        if let Some(progress) = self.while_open(&self.inner.around.progress) {
             progress.partial(self.inner.invocation.id, text);
         }
+    }
+
+    /// Somebody to tell, until the call is over: what a handler that did not stop says then concerns nobody.
+    fn while_open<'a, T>(&self, listener: &'a Option<T>) -> Option<&'a T> {
+        listener.as_ref().filter(|_| self.inner.work.is_open().is_ok())
     }
 
     /// The request that the call came from, where the adapter has one.
@@ -375,4 +388,11 @@ impl<'a> Deref for CallSession<'a> {
     fn deref(&self) -> &ReadSession<'a> {
         &self.read
     }
+}
+
+/// Whether an extra may have this key.
+pub(crate) fn is_snake_case(key: &str) -> bool {
+    let mut characters = key.chars();
+    characters.next().is_some_and(|first| first.is_ascii_lowercase())
+        && characters.all(|next| next.is_ascii_lowercase() || next.is_ascii_digit() || next == '_')
 }

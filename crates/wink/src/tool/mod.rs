@@ -6,6 +6,7 @@
 
 mod build;
 pub mod context;
+pub mod context_builder;
 pub mod contract;
 pub mod erased;
 pub mod error;
@@ -27,6 +28,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub use context::{AdapterInfo, Invocation, ReadContext, ToolContext};
+pub use context_builder::{OpenContext, ToolContextBuilder};
 pub use contract::{Annotations, Contract, HandlerKind, ToolExample};
 pub use erased::{AnyTool, IntoTool, Params};
 pub use error::{

@@ -122,6 +122,16 @@ impl Transaction {
         Self::begin_on(session, resources, Some(turn), None, tag.into(), None)
     }
 
+    /// Begins the transaction of a call that is run outside an executor.
+    pub(crate) async fn begin_call(
+        session: &Session,
+        resources: &ResourceContext,
+        call: (Arc<str>, InvocationId),
+    ) -> Self {
+        let turn = take_turn(session).await;
+        Self::begin_on(session, resources, Some(turn), None, Arc::clone(&call.0), Some(call))
+    }
+
     /// Begins a transaction whose turn was taken before, or that needs none.
     pub(crate) fn begin_on(
         session: &Session,

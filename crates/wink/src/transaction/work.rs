@@ -148,7 +148,7 @@ impl Work {
         match failures.into_iter().next() {
             None => Ok(()),
             Some(failure) => {
-                Err(SessionError::Install { slice: failure.slice, reason: failure.reason }.into())
+                Err(SessionError::Edit { slice: failure.slice, reason: failure.reason }.into())
             }
         }
     }

@@ -1,0 +1,128 @@
+//! The time during which a commit is on its way to the store.
+//!
+//! What comes from outside meanwhile is in memory at once, as if there were no commit. Only when the store has
+//! answered is it known what it comes to: on top of the commit, or without it. LOG additions go to the outbox as
+//! they come; those of a slice that the commit adds to as well are stored after the commit's and stand before
+//! them in memory, which [`Change::Swap`] says in the store.
+
+use super::Session;
+use super::core::LogAppend;
+use super::fork::{Action, Fork};
+use super::reducer::{Registry, Slot};
+use super::record;
+use super::slice::Change;
+use crate::store::Record;
+use crate::support::lock::lock;
+
+#[derive(Default)]
+pub(super) struct Window {
+    pub(super) late: Vec<Late>,
+    /// How many items were added to which LOG slices.
+    appended: Vec<(Slot, usize)>,
+}
+
+/// One change of STATE from outside, and its records if there is no commit.
+#[derive(Clone)]
+pub(super) enum Late {
+    Action(Action, Vec<(Slot, Record)>),
+    /// All STATE was replaced.
+    Restored(Vec<Record>),
+    /// Everything was emptied, LOG too.
+    Reset(Vec<Record>),
+}
+
+impl Window {
+    pub(super) fn count(&mut self, slot: Slot, change: &Change) {
+        let more = change.added();
+        match self.appended.iter_mut().find(|(other, _)| *other == slot) {
+            Some((_, count)) => *count += more,
+            None => self.appended.push((slot, more)),
+        }
+    }
+
+    /// What was added to LOG before is gone.
+    pub(super) fn forget_appends(&mut self) {
+        self.appended.clear();
+    }
+}
+
+impl Session {
+    /// Publishes what was stored, and what came from outside meanwhile on top of it.
+    pub(super) fn close_window(&self, registry: &Registry, mut fork: Fork, mut log: &[LogAppend]) {
+        let mut done = 0;
+        let mut records = Vec::new();
+        loop {
+            let mut inner = lock(self.inner());
+            let late: Vec<Late> =
+                inner.window.iter().flat_map(|window| window.late.iter().skip(done)).cloned().collect();
+            if late.is_empty() {
+                let window = inner.window.take().unwrap_or_default();
+                inner.outbox.extend(records);
+                if self.is_durable() {
+                    inner.outbox.extend(swaps(registry, &window, log));
+                }
+                let _dropped_after_the_lock = inner.publish(fork, log);
+                return;
+            }
+            drop(inner);
+            done += late.len();
+            for late in late {
+                match late {
+                    Late::Action(action, alone) => {
+                        records.extend(alone.into_iter().filter(|(slot, _)| !fork.changes(*slot)).map(|(_, one)| one));
+                        self.repeat_on_changed(registry, &mut fork, &action, &mut records);
+                    }
+                    Late::Restored(whole) => {
+                        fork = Fork::default();
+                        records.extend(whole);
+                    }
+                    Late::Reset(whole) => {
+                        fork = Fork::default();
+                        log = &[];
+                        records.extend(whole);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Applies an action from outside on top of the slices that `fork` changed; the others have it already.
+    fn repeat_on_changed(&self, registry: &Registry, fork: &mut Fork, action: &Action, records: &mut Vec<Record>) {
+        let durable = self.is_durable();
+        for touched in fork.touched.iter_mut().filter(|touched| !touched.changes.is_empty()) {
+            let Some(def) = registry.def(touched.slot) else { continue };
+            let (kept, known) = (touched.cell.clone(), touched.changes.len());
+            if let Err(reason) = touched.repeat(registry, def, action) {
+                tracing::warn!(slice = def.name, reason, "a reducer fails on what a commit left");
+            }
+            let new = touched.changes.iter().skip(known).filter(|_| durable);
+            match new.map(|change| record::of_change(def, change)).collect::<Result<Vec<_>, _>>() {
+                Ok(new) => records.extend(new),
+                Err(reason) => {
+                    touched.cell = kept;
+                    touched.changes.truncate(known);
+                    tracing::error!(slice = def.name, reason, "a change from outside cannot be encoded and is dropped");
+                }
+            }
+        }
+    }
+}
+
+/// Puts the commit's LOG items, stored before what came meanwhile, after it.
+fn swaps(registry: &Registry, window: &Window, log: &[LogAppend]) -> Vec<Record> {
+    let mut records = Vec::new();
+    for (slot, later) in &window.appended {
+        let own = log.iter().filter(|append| append.slot == *slot);
+        let earlier: usize = own.map(|append| append.change.added()).sum();
+        if earlier > 0
+            && *later > 0
+            && let Some(def) = registry.def(*slot)
+        {
+            match record::of_change(def, &Change::Swap { earlier, later: *later }) {
+                Ok(record) => records.push(record),
+                Err(reason) => tracing::error!(slice = def.name, reason, "the order of LOG events is not stored"),
+            }
+        }
+    }
+    records
+}

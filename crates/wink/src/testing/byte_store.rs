@@ -1,0 +1,221 @@
+//! A store that keeps everything as bytes, and can be opened again as a new process would.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Mutex;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::BoxFuture;
+use crate::session::SessionId;
+use crate::store::{
+    Batch, CallMark, Claimed, Durability, LedgerRow, LedgerState, Rows, Store, StoreError, StoredSession,
+};
+use crate::support::lock::lock;
+
+/// Length of the payload, check of that length, check of the payload.
+const HEADER: usize = 4 + 4 + 8;
+
+/// A [`Store`] for tests that outlives "the process": one journal of bytes, and what can be decoded from it.
+///
+/// Every entry is read back from its bytes before it counts, so nothing survives that the bytes do not say.
+pub struct ByteStore {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    journal: Vec<u8>,
+    sessions: HashMap<SessionId, StoredSession>,
+    /// Calls that began in this process. They are not unfinished while it lives.
+    running: HashMap<SessionId, Vec<CallMark>>,
+    ledger: BTreeMap<String, LedgerRow>,
+}
+
+#[derive(Serialize, Deserialize)]
+enum Entry {
+    Begin { session: SessionId, mark: CallMark },
+    Commit { session: SessionId, batch: Batch },
+    Put(LedgerRow),
+    Removed(Vec<String>),
+}
+
+impl ByteStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self { state: Mutex::default() }
+    }
+
+    /// The journal.
+    pub fn bytes(&self) -> Vec<u8> {
+        lock(&self.state).journal.clone()
+    }
+
+    /// The store as the next process finds it.
+    pub fn reopen(&self) -> Result<Self, StoreError> {
+        Self::from_bytes(&self.bytes())
+    }
+
+    /// The store that a process finds which opens this journal: calls that had begun are unfinished, and claims
+    /// are in doubt. A last entry that is cut short was not committed; any other damage is an error.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, StoreError> {
+        let mut state = State::default();
+        let mut rest = bytes;
+        while let Some((payload, after)) = frame(rest)? {
+            state.apply(decode(payload)?);
+            rest = after;
+        }
+        let kept = bytes.len() - rest.len();
+        state.journal = bytes.iter().take(kept).copied().collect();
+        for (session, marks) in std::mem::take(&mut state.running) {
+            state.sessions.entry(session).or_default().unfinished = marks;
+        }
+        for row in state.ledger.values_mut() {
+            if let LedgerState::Claimed { owner, since } = &row.state {
+                let reason = format!("interrupted: {owner} ended while the call ran");
+                row.state = LedgerState::InDoubt { reason, since: *since };
+            }
+        }
+        Ok(Self { state: Mutex::new(state) })
+    }
+}
+
+impl Default for ByteStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for ByteStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ByteStore").field("bytes", &lock(&self.state).journal.len()).finish_non_exhaustive()
+    }
+}
+
+impl State {
+    /// Writes an entry, and makes true what can be read back of it.
+    fn write(&mut self, entry: &Entry) -> Result<(), StoreError> {
+        let payload = serde_json::to_vec(entry).map_err(|error| broken(error.to_string()))?;
+        let length = u32::try_from(payload.len()).map_err(|error| broken(error.to_string()))?.to_le_bytes();
+        let read: Entry = decode(&payload)?;
+        self.journal.extend(length);
+        self.journal.extend(check::<4>(&length));
+        self.journal.extend(check::<8>(&payload));
+        self.journal.extend(payload);
+        self.apply(read);
+        Ok(())
+    }
+
+    fn apply(&mut self, entry: Entry) {
+        match entry {
+            Entry::Begin { session, mark } => self.running.entry(session).or_default().push(mark),
+            Entry::Commit { session, batch } => {
+                if let Some(ended) = batch.ends {
+                    self.running.entry(session.clone()).or_default().retain(|mark| mark.invocation != ended);
+                }
+                let stored = self.sessions.entry(session).or_default();
+                stored.unfinished.retain(|mark| Some(mark.invocation) != batch.ends);
+                stored.records.extend(batch.records);
+                if let Some(row) = batch.ledger {
+                    self.ledger.insert(row.key.clone(), row);
+                }
+            }
+            Entry::Put(row) => {
+                self.ledger.insert(row.key.clone(), row);
+            }
+            Entry::Removed(keys) => {
+                for key in keys {
+                    self.ledger.remove(&key);
+                }
+            }
+        }
+    }
+
+    fn claim(&mut self, row: LedgerRow, now: Timestamp) -> Result<Claimed, StoreError> {
+        if let Some(there) = self.ledger.get(&row.key).filter(|there| !there.is_expired(now)) {
+            return Ok(Claimed::No(there.clone()));
+        }
+        self.write(&Entry::Put(row))?;
+        Ok(Claimed::Yes)
+    }
+
+    fn rows(&self, which: &Rows) -> Vec<LedgerRow> {
+        self.ledger.values().filter(|row| which.matches(row)).cloned().collect()
+    }
+
+    fn remove(&mut self, which: &Rows) -> Result<Vec<LedgerRow>, StoreError> {
+        let rows = self.rows(which);
+        if !rows.is_empty() {
+            self.write(&Entry::Removed(rows.iter().map(|row| row.key.clone()).collect()))?;
+        }
+        Ok(rows)
+    }
+}
+
+impl Store for ByteStore {
+    fn durability(&self) -> Durability {
+        Durability::Restart
+    }
+
+    fn load<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<StoredSession, StoreError>> {
+        ready(Ok(lock(&self.state).sessions.get(session).cloned().unwrap_or_default()))
+    }
+
+    fn begin<'a>(&'a self, session: &'a SessionId, mark: CallMark) -> BoxFuture<'a, Result<(), StoreError>> {
+        ready(lock(&self.state).write(&Entry::Begin { session: session.clone(), mark }))
+    }
+
+    fn commit<'a>(&'a self, session: &'a SessionId, batch: Batch) -> BoxFuture<'a, Result<(), StoreError>> {
+        ready(lock(&self.state).write(&Entry::Commit { session: session.clone(), batch }))
+    }
+
+    fn claim<'a>(&'a self, row: LedgerRow, now: Timestamp) -> BoxFuture<'a, Result<Claimed, StoreError>> {
+        ready(lock(&self.state).claim(row, now))
+    }
+
+    fn put<'a>(&'a self, row: LedgerRow) -> BoxFuture<'a, Result<(), StoreError>> {
+        ready(lock(&self.state).write(&Entry::Put(row)))
+    }
+
+    fn rows<'a>(&'a self, which: Rows) -> BoxFuture<'a, Result<Vec<LedgerRow>, StoreError>> {
+        ready(Ok(lock(&self.state).rows(&which)))
+    }
+
+    fn remove<'a>(&'a self, which: Rows) -> BoxFuture<'a, Result<Vec<LedgerRow>, StoreError>> {
+        ready(lock(&self.state).remove(&which))
+    }
+}
+
+fn ready<'a, T: Send + 'a>(value: Result<T, StoreError>) -> BoxFuture<'a, Result<T, StoreError>> {
+    Box::pin(std::future::ready(value))
+}
+
+/// The first entry's payload and what follows it; none at the end, and for an entry that is cut short.
+fn frame(bytes: &[u8]) -> Result<Option<(&[u8], &[u8])>, StoreError> {
+    let Some((header, rest)) = bytes.split_at_checked(HEADER) else { return Ok(None) };
+    let (length, checks) = header.split_at(4);
+    let (of_length, of_payload) = checks.split_at(4);
+    if check::<4>(length) != of_length {
+        return Err(broken("the length of an entry is damaged".to_owned()));
+    }
+    let length = length.iter().rev().fold(0usize, |sum, byte| (sum << 8) | usize::from(*byte));
+    let Some((payload, after)) = rest.split_at_checked(length) else { return Ok(None) };
+    if check::<8>(payload) != of_payload {
+        return Err(broken("an entry is damaged".to_owned()));
+    }
+    Ok(Some((payload, after)))
+}
+
+fn check<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    let mut check = [0; N];
+    blake3::Hasher::new().update(bytes).finalize_xof().fill(&mut check);
+    check
+}
+
+fn decode(payload: &[u8]) -> Result<Entry, StoreError> {
+    serde_json::from_slice(payload).map_err(|error| broken(error.to_string()))
+}
+
+fn broken(reason: String) -> StoreError {
+    StoreError { doing: "use its journal", reason }
+}

@@ -1,0 +1,265 @@
+//! What every [`Store`](crate::store::Store) must do, as one function to run on any implementation.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a contract suite says what is broken by panicking"
+)]
+
+use std::sync::Barrier;
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::session::{InvocationId, SessionId};
+use crate::store::{
+    Batch, CallMark, Claimed, Durability, LedgerRow, LedgerState, Record, Rows, SharedStore, StoredSession,
+};
+use crate::support::background::block_on;
+
+/// Opens one storage place, each time as a new process would. The store opened before has been dropped.
+type Open = Box<dyn FnMut() -> SharedStore>;
+
+/// Runs the whole contract. `make` makes a new, empty storage place, and returns what opens it: called again, that
+/// opens the same place as the next process would find it.
+///
+/// # Panics
+///
+/// When the implementation breaks the contract; the text says where.
+pub async fn store_contract(make: impl Fn() -> Open) {
+    commits_are_whole_and_in_order(make()).await;
+    sessions_are_separate(make()).await;
+    calls_without_an_end_are_found(make()).await;
+    one_of_many_claims_wins(make()).await;
+    claims_respect_what_counts(make()).await;
+    rows_are_put_listed_and_removed(make()).await;
+    claims_of_the_dead_are_in_doubt(make()).await;
+}
+
+async fn commits_are_whole_and_in_order(mut open: Open) {
+    let session = SessionId::from("one");
+    let store = open();
+    assert_eq!(store.load(&session).await.unwrap(), StoredSession::default(), "nothing was committed yet");
+
+    let mark = mark(1);
+    store.begin(&session, mark.clone()).await.unwrap();
+    let row = recorded("key", "send", None);
+    let first = Batch { records: records("a", 0..3), ends: None, ledger: None };
+    let second = Batch { records: records("b", 3..5), ends: Some(mark.invocation), ledger: Some(row.clone()) };
+    let third = Batch { records: records("a", 5..6), ends: None, ledger: None };
+    for batch in [&first, &second, &third] {
+        store.commit(&session, batch.clone()).await.unwrap();
+    }
+
+    let written = [first.records, second.records, third.records].concat();
+    let all = StoredSession { records: written, unfinished: Vec::new() };
+    let store = check_twice(store, &mut open, async |store, restarted| {
+        if store.durability() == Durability::Restart {
+            assert_eq!(store.load(&session).await.unwrap(), all, "records in order, and the call has ended");
+        } else {
+            let kept = store.load(&session).await.unwrap();
+            assert_eq!(kept.unfinished, [], "a store without restarts has no calls from before");
+        }
+        if !restarted || store.durability() == Durability::Restart {
+            assert_eq!(store.rows(Rows::All).await.unwrap(), [row.clone()], "the ledger row came with its batch");
+        }
+    })
+    .await;
+    store.commit(&session, Batch::default()).await.expect("an empty batch is fine");
+    let unknown = Batch { ends: Some(InvocationId::fresh(at(9))), ..Batch::default() };
+    store.commit(&session, unknown).await.expect("ending a call that never began is fine");
+}
+
+async fn sessions_are_separate(mut open: Open) {
+    let store = open();
+    let (one, other) = (SessionId::from("one"), SessionId::from("other"));
+    store.commit(&one, Batch { records: records("a", 0..2), ..Batch::default() }).await.unwrap();
+    store.begin(&one, mark(1)).await.unwrap();
+    check_twice(store, &mut open, async |store, _| {
+        assert_eq!(store.load(&other).await.unwrap(), StoredSession::default(), "the other session is untouched");
+    })
+    .await;
+}
+
+async fn calls_without_an_end_are_found(mut open: Open) {
+    let session = SessionId::from("one");
+    let store = open();
+    let marks = [mark(1), mark(2), mark(3)];
+    for mark in &marks {
+        store.begin(&session, mark.clone()).await.unwrap();
+    }
+    store.commit(&session, Batch { ends: Some(marks[1].invocation), ..Batch::default() }).await.unwrap();
+    assert_eq!(store.load(&session).await.unwrap().unfinished, [], "a call that runs is not unfinished");
+    if store.durability() == Durability::Process {
+        return;
+    }
+    drop(store);
+    let store = open();
+    let unfinished = [marks[0].clone(), marks[2].clone()];
+    assert_eq!(store.load(&session).await.unwrap().unfinished, unfinished, "in the order of their beginning");
+    assert_eq!(store.load(&session).await.unwrap().unfinished, unfinished, "looking changes nothing");
+    for mark in &unfinished {
+        store.commit(&session, Batch { ends: Some(mark.invocation), ..Batch::default() }).await.unwrap();
+    }
+    assert_eq!(store.load(&session).await.unwrap().unfinished, [], "ended now");
+    drop(store);
+    assert_eq!(open().load(&session).await.unwrap().unfinished, [], "and after the next start");
+}
+
+async fn one_of_many_claims_wins(mut open: Open) {
+    const THREADS: usize = 16;
+    let store = open();
+    let start = Barrier::new(THREADS);
+    // A store may need the runtime of the test that called us.
+    let runtime = tokio::runtime::Handle::try_current().ok();
+    let answers: Vec<(usize, Claimed)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|number| {
+                let (store, start, runtime) = (&store, &start, &runtime);
+                scope.spawn(move || {
+                    let _entered = runtime.as_ref().map(|runtime| runtime.enter());
+                    start.wait();
+                    (number, block_on(store.claim(claimed("key", &number.to_string()), at(0))).unwrap())
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let winners: Vec<usize> =
+        answers.iter().filter(|(_, answer)| *answer == Claimed::Yes).map(|(number, _)| *number).collect();
+    assert_eq!(winners.len(), 1, "exactly one claim wins");
+    let row = claimed("key", &winners[0].to_string());
+    for (number, answer) in answers.into_iter().filter(|(number, _)| *number != winners[0]) {
+        assert_eq!(answer, Claimed::No(row.clone()), "claim {number} is told whose row it is");
+    }
+    assert_eq!(store.rows(Rows::All).await.unwrap(), [row]);
+}
+
+async fn claims_respect_what_counts(mut open: Open) {
+    let store = open();
+    let old = recorded("old", "send", Some(at(10)));
+    let doubt = in_doubt("doubt", "send");
+    store.put(old.clone()).await.unwrap();
+    store.put(recorded("kept", "send", None)).await.unwrap();
+    store.put(doubt.clone()).await.unwrap();
+    let wish = claimed("old", "me");
+    assert_eq!(store.claim(wish.clone(), at(9)).await.unwrap(), Claimed::No(old), "it still counts");
+    assert_eq!(store.claim(wish.clone(), at(10)).await.unwrap(), Claimed::Yes, "at its time it no longer counts");
+    assert_eq!(store.claim(claimed("old", "you"), at(11)).await.unwrap(), Claimed::No(wish), "claimed anew");
+    let kept = recorded("kept", "send", None);
+    assert_eq!(store.claim(claimed("kept", "me"), at(1_000_000)).await.unwrap(), Claimed::No(kept), "for ever");
+    assert_eq!(store.claim(claimed("doubt", "me"), at(1_000_000)).await.unwrap(), Claimed::No(doubt), "never expires");
+}
+
+async fn rows_are_put_listed_and_removed(mut open: Open) {
+    let store = open();
+    let a = recorded("a", "send", Some(at(10)));
+    let b = recorded("b", "pay", Some(at(20)));
+    let c = in_doubt("c", "send");
+    let d = recorded("d", "pay", None);
+    for row in [&d, &b, &c, &a] {
+        store.put(row.clone()).await.unwrap();
+    }
+    let durable = store.durability() == Durability::Restart;
+    let store = check_twice(store, &mut open, async |store, restarted| {
+        if restarted && !durable {
+            return;
+        }
+        let rows = async |which| store.rows(which).await.unwrap();
+        assert_eq!(rows(Rows::All).await, [a.clone(), b.clone(), c.clone(), d.clone()], "sorted by key");
+        assert_eq!(rows(Rows::Key("b".into())).await, [b.clone()]);
+        assert_eq!(rows(Rows::Key("x".into())).await, []);
+        assert_eq!(rows(Rows::Tool("send".into())).await, [a.clone(), c.clone()]);
+        assert_eq!(rows(Rows::ExpiredAt(at(9))).await, []);
+        assert_eq!(rows(Rows::ExpiredAt(at(10))).await, [a.clone()], "exactly at its time");
+        assert_eq!(rows(Rows::ExpiredAt(at(99))).await, [a.clone(), b.clone()]);
+    })
+    .await;
+    for row in [&a, &b, &c, &d] {
+        store.put(row.clone()).await.unwrap();
+    }
+    let changed = recorded("d", "send", None);
+    store.put(changed.clone()).await.unwrap();
+    assert_eq!(store.rows(Rows::Key("d".into())).await.unwrap(), [changed.clone()], "put replaces");
+
+    let remove = async |which| store.remove(which).await.unwrap();
+    assert_eq!(remove(Rows::Key("x".into())).await, []);
+    assert_eq!(remove(Rows::ExpiredAt(at(10))).await, [a]);
+    assert_eq!(remove(Rows::Key("b".into())).await, [b.clone()]);
+    assert_eq!(remove(Rows::Key("b".into())).await, [], "once");
+    assert_eq!(remove(Rows::Tool("send".into())).await, [c, changed]);
+    store.put(b.clone()).await.unwrap();
+    assert_eq!(remove(Rows::All).await, [b]);
+    check_twice(store, &mut open, async |store, _| {
+        assert_eq!(store.rows(Rows::All).await.unwrap(), [], "what was removed stays away");
+    })
+    .await;
+}
+
+async fn claims_of_the_dead_are_in_doubt(mut open: Open) {
+    let store = open();
+    if store.durability() == Durability::Process {
+        return;
+    }
+    assert_eq!(store.claim(claimed("key", "me"), at(0)).await.unwrap(), Claimed::Yes);
+    drop(store);
+    let store = open();
+    let rows = store.rows(Rows::Key("key".into())).await.unwrap();
+    let [LedgerRow { key, tool, state: LedgerState::InDoubt { reason, since } }] = rows.as_slice() else {
+        panic!("the claim of a process that ended must be in doubt, and is {rows:?}");
+    };
+    assert_eq!((key.as_str(), tool.as_str(), *since), ("key", "send", at(0)));
+    assert!(reason.starts_with("interrupted"), "the reason says so: {reason}");
+    assert_eq!(store.claim(claimed("key", "you"), at(1)).await.unwrap(), Claimed::No(rows[0].clone()));
+}
+
+/// Checks the store as it is, and as it is opened again.
+async fn check_twice(
+    store: SharedStore,
+    open: &mut Open,
+    check: impl AsyncFn(&SharedStore, bool),
+) -> SharedStore {
+    check(&store, false).await;
+    drop(store);
+    let store = open();
+    check(&store, true).await;
+    store
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn records(stream: &str, numbers: std::ops::Range<u8>) -> Vec<Record> {
+    // Records are bytes, not text.
+    numbers.map(|number| Record { stream: stream.to_owned(), bytes: vec![number, 0, 0xff, b'\n'] }).collect()
+}
+
+fn mark(number: i64) -> CallMark {
+    CallMark {
+        invocation: InvocationId::fresh(at(number)),
+        call_id: format!("call_{number}"),
+        tool: "send".to_owned(),
+        arguments: "{\"to\":\"日本\"}".to_owned(),
+        prompt: "ns/key".to_owned(),
+        adapter: "scripted".to_owned(),
+        time: at(number),
+    }
+}
+
+fn claimed(key: &str, owner: &str) -> LedgerRow {
+    let state = LedgerState::Claimed { owner: owner.to_owned(), since: at(0) };
+    LedgerRow { key: key.to_owned(), tool: "send".to_owned(), state }
+}
+
+fn in_doubt(key: &str, tool: &str) -> LedgerRow {
+    let state = LedgerState::InDoubt { reason: "timed out".to_owned(), since: at(0) };
+    LedgerRow { key: key.to_owned(), tool: tool.to_owned(), state }
+}
+
+fn recorded(key: &str, tool: &str, expires_at: Option<Timestamp>) -> LedgerRow {
+    let effect = json!({ "message": "sent", "value": { "id": 7, "big": 1.0e300, "none": null } });
+    LedgerRow { key: key.to_owned(), tool: tool.to_owned(), state: LedgerState::Recorded { effect, expires_at } }
+}
