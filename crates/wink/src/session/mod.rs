@@ -269,6 +269,11 @@ impl Session {
         lock(&self.core.inner).state.calls(tool)
     }
 
+    /// How many calls succeeded in this session, over all tools.
+    pub fn total_calls(&self) -> u64 {
+        lock(&self.core.inner).state.total_calls()
+    }
+
     /// A view that offers no change.
     pub fn read_only(&self) -> ReadOnlySession {
         ReadOnlySession { session: self.clone() }
