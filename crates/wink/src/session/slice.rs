@@ -167,6 +167,11 @@ impl<T: SliceType> SliceView<T> {
         self.items.iter().filter_map(typed)
     }
 
+    /// The items from a place on, oldest first. What is before them costs nothing.
+    pub(crate) fn iter_from(&self, start: usize) -> impl Iterator<Item = Arc<T>> + '_ {
+        self.items.iter_from(start).filter_map(typed)
+    }
+
     /// Every item, oldest first.
     pub fn all(&self) -> Vec<Arc<T>> {
         self.iter().collect()
@@ -225,6 +230,13 @@ impl Items {
         match self {
             Self::List(_) => None,
             Self::Keyed { order, places, .. } => places.get(key).and_then(|place| order.get(place)),
+        }
+    }
+
+    fn iter_from(&self, start: usize) -> Box<dyn Iterator<Item = &Item> + '_> {
+        match self {
+            Self::List(list) => Box::new(list.focus().narrow(start.min(list.len())..).into_iter()),
+            Self::Keyed { order, .. } => Box::new(order.values().skip(start)),
         }
     }
 
