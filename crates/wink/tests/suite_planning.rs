@@ -11,7 +11,8 @@ const NO_PLAN: &str = "No plan is currently initialised.";
 
 async fn open(session: &Session) -> Executor {
     let section = PlanningToolsSection::new().section();
-    let prompt = PromptTemplate::builder("tests", "planning").section(section).build().expect("valid").prompt();
+    let prompt =
+        PromptTemplate::builder("tests", "planning").section(section).build().expect("valid").prompt();
     Executor::open(&prompt, session).await.expect("opens")
 }
 
@@ -80,7 +81,8 @@ async fn objective_and_titles_have_1_to_500_characters() {
     let longest = format!("  {}  ", "é".repeat(500));
     let too_long = "é".repeat(501);
     let outcome =
-        let _ = call(&executor, "planning_setup_plan", json!({ "objective": longest, "initial_steps": [longest] })).await;
+        call(&executor, "planning_setup_plan", json!({ "objective": longest, "initial_steps": [longest] }))
+            .await;
     assert!(outcome.is_success(), "{}", outcome.text());
     let before = plan(&session);
 
@@ -138,9 +140,11 @@ async fn a_plan_is_completed_and_becomes_active_again() {
     let executor = open(&session).await;
     let status = || plan(&session).map(|plan| plan.status);
     let set = async |step_id: u32, status: &str| {
-        let _ = call(&executor, "planning_update_step", json!({ "step_id": step_id, "status": status })).await;
+        let _ =
+            call(&executor, "planning_update_step", json!({ "step_id": step_id, "status": status })).await;
     };
-    let _ = call(&executor, "planning_setup_plan", json!({ "objective": "o", "initial_steps": ["a", "b"] })).await;
+    let _ = call(&executor, "planning_setup_plan", json!({ "objective": "o", "initial_steps": ["a", "b"] }))
+        .await;
     set(2, "done").await;
     assert_eq!(status(), Some(PlanStatus::Active));
     set(1, "done").await;
@@ -164,7 +168,8 @@ async fn numbers_go_on_and_begin_again_with_a_new_plan() {
     let session = Session::new();
     let executor = open(&session).await;
     let ids = || plan(&session).map(|plan| Vec::from_iter(plan.steps.iter().map(|step| step.step_id)));
-    let _ = call(&executor, "planning_setup_plan", json!({ "objective": "o", "initial_steps": ["a", "b"] })).await;
+    let _ = call(&executor, "planning_setup_plan", json!({ "objective": "o", "initial_steps": ["a", "b"] }))
+        .await;
     let _ = call(&executor, "planning_add_step", json!({ "steps": ["c", "d"] })).await;
     let _ = call(&executor, "planning_add_step", json!({ "steps": [" ", "lost"] })).await;
     let _ = call(&executor, "planning_add_step", json!({ "steps": ["e"] })).await;
@@ -178,7 +183,8 @@ async fn numbers_go_on_and_begin_again_with_a_new_plan() {
 fn strategies_differ_only_in_the_mindset() {
     let render = |strategy| {
         let section: Section = PlanningToolsSection::new().strategy(strategy).into();
-        let prompt = PromptTemplate::builder("tests", "planning").section(section).build().expect("valid").prompt();
+        let prompt =
+            PromptTemplate::builder("tests", "planning").section(section).build().expect("valid").prompt();
         prompt.render(&Session::new()).expect("renders")
     };
     let react = render(PlanningStrategy::default());
@@ -226,7 +232,10 @@ fn events_from_outside_obey_the_same_rules() {
     let event = UpdateStep { step_id: 1, title: None, status: Some(StepStatus::Done) };
     assert!(session.dispatch(event).is_ok());
     let there = plan(&session).expect("a plan");
-    assert_eq!(there.render().expect("renders"), "Objective: o\nStatus: completed (1 of 1 done)\n1. [done] a b");
+    assert_eq!(
+        there.render().expect("renders"),
+        "Objective: o\nStatus: completed (1 of 1 done)\n1. [done] a b"
+    );
     assert!(session.dispatch(there.clone()).is_ok());
     assert_eq!(plan(&session), Some(there));
 }
@@ -282,7 +291,9 @@ fn predict(model: &mut Model, op: &Op) -> bool {
         (Op::Update(id, title, status), Some((_, steps))) => {
             let change = title.is_some() || status.is_some();
             let valid = title.as_deref().is_none_or(fits);
-            let Some(step) = (*id as usize).checked_sub(1).and_then(|at| steps.get_mut(at)) else { return false };
+            let Some(step) = (*id as usize).checked_sub(1).and_then(|at| steps.get_mut(at)) else {
+                return false;
+            };
             if !change || !valid {
                 return false;
             }

@@ -17,7 +17,7 @@ use super::outcome::{Failure, Outcome, ToolCall};
 use super::{Executor, Shared};
 use crate::BoxFuture;
 use crate::limits::CancelToken;
-use crate::policy::PolicyCall;
+use crate::policy::{PolicyCall, declared_by};
 use crate::session::Ending;
 use crate::tool::footprint::{Area, Footprint};
 use crate::transaction::{Turn, take_turn};
@@ -182,5 +182,5 @@ fn footprint(shared: &Shared, call: &ToolCall) -> Footprint {
         whole = whole.writing(Area::Outside);
     }
     let call = PolicyCall { tool: &placed.tool, params: &params };
-    placed.policies.iter().fold(whole, |whole, placed| whole.and(placed.policy.footprint(&call, &placed.key)))
+    placed.policies.iter().fold(whole, |whole, placed| whole.and(declared_by(placed, &call)))
 }

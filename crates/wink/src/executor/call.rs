@@ -7,7 +7,6 @@ use super::Shared;
 use super::batch::Place;
 use super::outcome::{Answer, Escalation, Failure, Outcome, ToolCall};
 use super::step::Step;
-use super::stop::StopWhen;
 use crate::ledger::{Claim, ToolEffect};
 use crate::limits::CancelToken;
 use crate::prompt::PlacedTool;
@@ -120,13 +119,6 @@ impl Call {
 
     pub(super) fn session(&self) -> &Session {
         &self.shared.session
-    }
-
-    /// What the whole call is held to, apart from its handler's own time limit.
-    pub(super) fn stop_when(&self) -> StopWhen {
-        let mut cancel = vec![self.around.cancel.clone()];
-        cancel.extend(self.cancel.clone());
-        StopWhen { cancel, deadline: self.around.deadline, timeout: None }
     }
 
     /// For a call that is only asked about.

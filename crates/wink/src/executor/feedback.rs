@@ -27,10 +27,11 @@ impl Call {
         let clock = shared.session.clock();
         let event = Arc::clone(&outcome.event);
         let mut blocks = String::new();
-        let due = held_to(&when, clock, shared.feedback.due(&around, &event)).await.unwrap_or_else(|stopped| {
-            tracing::error!(?stopped, "it could not be found out who has feedback; the result stands");
-            Vec::new()
-        });
+        let due =
+            held_to(&when, clock, shared.feedback.due(&around, &event)).await.unwrap_or_else(|stopped| {
+                tracing::error!(?stopped, "it could not be found out who has feedback; the result stands");
+                Vec::new()
+            });
         for due in due {
             let problem = match held_to(&when, clock, shared.feedback.ask(&due, &around, &event)).await {
                 Ok(Ok(None)) => continue,
@@ -39,14 +40,22 @@ impl Call {
                     blocks.push_str(&feedback.render(due.provider()));
                     let recorded = shared.session.dispatch(due.given(feedback, &event, clock.now()));
                     if !recorded.is_ok() {
-                        tracing::warn!(provider = &**due.provider(), ?recorded, "feedback was recorded with failures");
+                        tracing::warn!(
+                            provider = &**due.provider(),
+                            ?recorded,
+                            "feedback was recorded with failures"
+                        );
                     }
                     continue;
                 }
                 Ok(Err(error)) => error.to_string(),
                 Err(stopped) => format!("{stopped:?}"),
             };
-            tracing::error!(provider = &**due.provider(), problem, "a feedback provider failed; the result stands");
+            tracing::error!(
+                provider = &**due.provider(),
+                problem,
+                "a feedback provider failed; the result stands"
+            );
         }
         if !blocks.is_empty() {
             self.append(&blocks);

@@ -6,7 +6,7 @@ use super::approve::{Approval, ApprovalRequest};
 use super::call::Call;
 use super::outcome::Failure;
 use super::stop::{StopWhen, held_to};
-use crate::policy::{Decision, PlacedPolicy, PolicyCall, PolicyContext, PolicyFiles};
+use crate::policy::{Decision, PlacedPolicy, PolicyCall, PolicyContext, PolicyFiles, ask};
 use crate::session::{Ending, LoggedAnswer, LoggedDecision};
 
 /// How often a call may come back to the approver because the state moved meanwhile.
@@ -89,9 +89,9 @@ impl Call {
             invocation: &self.invocation,
             deadline: self.around.deadline,
         };
-        let when = StopWhen { timeout: Some(self.shared.limits.policy_timeout), ..StopWhen::default() };
-        let problem = match held_to(&when, self.session().clock(), placed.policy.check(&call, &cx)).await {
-            Ok(Ok(decision)) => return decision,
+        let when = StopWhen::within(Some(self.shared.limits.policy_timeout));
+        let problem = match held_to(&when, self.session().clock(), ask(&*placed.policy, &call, &cx)).await {
+            Ok(Ok(decision)) => return decision.unwrap_or(Decision::Allow),
             Ok(Err(error)) => error.to_string(),
             Err(stopped) => format!("{stopped:?}"),
         };

@@ -1,5 +1,7 @@
 //! The way of a call, on one page. It only moves right: a failure at any step goes straight to recording the end.
 
+use std::sync::Arc;
+
 use tracing::Instrument;
 
 use super::batch::Place;
@@ -14,13 +16,14 @@ impl Call {
     /// Runs the call to its end.
     pub(super) async fn run(mut self) -> Outcome {
         self.beat();
-        let when = self.stop_when();
-        let clock = std::sync::Arc::clone(self.session().clock());
+        let (shared, around, cancel) = (Arc::clone(&self.shared), Arc::clone(&self.around), self.cancel.clone());
+        let when = StopWhen { cancel: [Some(&around.cancel), cancel.as_ref()], ..StopWhen::until(around.deadline) };
+        let clock = shared.session.clock();
         let not_run = self.place.as_ref().and_then(Place::ended);
         // Up to the commit a call can be stopped; from there on it is brought to its end.
         match not_run {
             Some(failure) => self.fail(failure),
-            None => match held_to(&when, &clock, self.prepare()).await {
+            None => match held_to(&when, clock, self.prepare()).await {
                 Ok(Ok(())) => {}
                 Ok(Err(failure)) => self.fail(failure),
                 Err(stopped) => {
@@ -31,7 +34,7 @@ impl Call {
         }
         loop {
             let unstoppable = StopWhen::default();
-            match held_to(&unstoppable, &clock, self.advance()).await {
+            match held_to(&unstoppable, clock, self.advance()).await {
                 Ok(Ok(Some(next))) => self.step = next,
                 Ok(Ok(None)) => {
                     if let Some(outcome) = self.outcome.take() {
@@ -65,55 +68,61 @@ impl Call {
         self.hook(Moment::Before).await
     }
 
-    /// Does the present step, and says which is next.
+    /// Does the present step in its span, and says which is next.
     async fn advance(&mut self) -> Result<Option<Step>, Failure> {
         let span = tracing::trace_span!("wink.step", step = self.step.name());
-        let step = async {
-            Ok(Some(match self.step {
-                Step::Lookup => self.lookup().map(|()| Step::Parse)?,
-                Step::Parse => self.parse().map(|()| Step::Deadline)?,
-                Step::Deadline => self.deadline().map(|()| Step::Context)?,
-                Step::Context => self.context().await.map(|()| Step::Policies)?,
-                Step::Policies => self.policies().await.map(|()| Step::Ledger)?,
-                Step::Ledger => self.ledger().await.map(|()| Step::Begin)?,
-                Step::Begin => self.begin().await.map(|()| Step::Handler)?,
-                Step::Handler => self.handler().await.map(|()| Step::OnResult)?,
-                Step::OnResult => self.on_result().await.map(|()| Step::Subscribers)?,
-                Step::Subscribers => self.subscribers().await.map(|()| Step::Commit)?,
-                Step::Commit => {
-                    self.outcome = Some(self.commit().await?);
-                    self.decide();
-                    self.late_hook(Moment::After).await;
-                    Step::Feedback
+        match span.is_disabled() {
+            true => self.take_step().await,
+            // Boxed, so that calls nobody traces do not carry the room for it.
+            false => Box::pin(self.take_step()).instrument(span).await,
+        }
+    }
+
+    /// The steps.
+    async fn take_step(&mut self) -> Result<Option<Step>, Failure> {
+        Ok(Some(match self.step {
+            Step::Lookup => self.lookup().map(|()| Step::Parse)?,
+            Step::Parse => self.parse().map(|()| Step::Deadline)?,
+            Step::Deadline => self.deadline().map(|()| Step::Context)?,
+            Step::Context => self.context().await.map(|()| Step::Policies)?,
+            Step::Policies => self.policies().await.map(|()| Step::Ledger)?,
+            Step::Ledger => self.ledger().await.map(|()| Step::Begin)?,
+            Step::Begin => self.begin().await.map(|()| Step::Handler)?,
+            Step::Handler => self.handler().await.map(|()| Step::OnResult)?,
+            Step::OnResult => self.on_result().await.map(|()| Step::Subscribers)?,
+            Step::Subscribers => self.subscribers().await.map(|()| Step::Commit)?,
+            Step::Commit => {
+                self.outcome = Some(self.commit().await?);
+                self.decide();
+                self.late_hook(Moment::After).await;
+                Step::Feedback
+            }
+            Step::Record => {
+                self.late_hook(Moment::Before).await;
+                let lost = || Failure::new(Ending::NotCommitted, "the call failed");
+                let mut failure = self.failure.take().unwrap_or_else(lost);
+                // The log is in request order too.
+                if let Some(place) = &mut self.place
+                    && let Err(not_run) = place.wait().await
+                {
+                    failure = not_run;
                 }
-                Step::Record => {
-                    self.late_hook(Moment::Before).await;
-                    let lost = || Failure::new(Ending::NotCommitted, "the call failed");
-                    let mut failure = self.failure.take().unwrap_or_else(lost);
-                    // The log is in request order too.
-                    if let Some(place) = &mut self.place
-                        && let Err(not_run) = place.wait().await
-                    {
-                        failure = not_run;
-                    }
-                    self.outcome = Some(self.record(failure).await);
-                    self.decide();
-                    self.late_hook(Moment::After).await;
-                    Step::Feedback
-                }
-                Step::Feedback => {
-                    self.late_hook(Moment::Before).await;
-                    self.feedback().await;
-                    self.late_hook(Moment::After).await;
-                    Step::Answer
-                }
-                Step::Answer => {
-                    self.late_hook(Moment::Before).await;
-                    return Ok(None);
-                }
-            }))
-        };
-        step.instrument(span).await
+                self.outcome = Some(self.record(failure).await);
+                self.decide();
+                self.late_hook(Moment::After).await;
+                Step::Feedback
+            }
+            Step::Feedback => {
+                self.late_hook(Moment::Before).await;
+                self.feedback().await;
+                self.late_hook(Moment::After).await;
+                Step::Answer
+            }
+            Step::Answer => {
+                self.late_hook(Moment::Before).await;
+                return Ok(None);
+            }
+        }))
     }
 
     fn decide(&self) {
@@ -166,9 +175,17 @@ impl Call {
         }
     }
 
-    async fn hook(&self, moment: Moment) -> Result<(), Failure> {
-        let Some(hook) = &self.shared.hook else { return Ok(()) };
-        let watched = hook.at(self.step, moment, self.invocation.id).await;
+    fn hook(&self, moment: Moment) -> impl Future<Output = Result<(), Failure>> {
+        let watching = self.shared.hook.as_ref().map(|hook| hook.at(self.step, moment, self.invocation.id));
+        async move {
+            match watching {
+                None => Ok(()),
+                Some(watching) => self.watched(watching.await),
+            }
+        }
+    }
+
+    fn watched(&self, watched: Result<(), String>) -> Result<(), Failure> {
         watched.map_err(|reason| {
             let text = format!("{} failed in step {}: {reason}; nothing was changed", self.name, self.step.name());
             Failure::new(Ending::NotCommitted, text).because(vec![reason])
@@ -180,7 +197,11 @@ impl Call {
         if self.shared.hook.is_none() {
             return;
         }
-        let when = StopWhen { timeout: Some(self.shared.limits.policy_timeout), ..self.stop_when() };
+        let when = StopWhen {
+            cancel: [Some(&self.around.cancel), self.cancel.as_ref()],
+            deadline: self.around.deadline,
+            timeout: Some(self.shared.limits.policy_timeout),
+        };
         match held_to(&when, self.session().clock(), self.hook(moment)).await {
             Ok(Ok(())) => {}
             Ok(Err(failure)) => tracing::warn!(reason = failure.message, "a hook failed after the commit"),

@@ -153,7 +153,7 @@ impl Call {
             WhenInDoubt::Probe(probe) => {
                 let json = self.params.as_ref().map(|params| params.json().clone()).unwrap_or_default();
                 let when =
-                    StopWhen { timeout: Some(self.shared.limits.probe_timeout), ..StopWhen::default() };
+                    StopWhen::within(Some(self.shared.limits.probe_timeout));
                 let probed = held_to(&when, self.session().clock(), probe(claim.key.to_string(), json)).await;
                 match probed {
                     Ok(Ok(Probed::DidNotHappen)) => {}
@@ -216,7 +216,7 @@ impl Call {
         };
         let Some(params) = self.params.take() else { return Err(lost("the arguments")) };
         let contract = placed.tool.contract();
-        let when = StopWhen { timeout: contract.timeout, ..StopWhen::default() };
+        let when = StopWhen::within(contract.timeout);
         let clock = Arc::clone(self.session().clock());
         // From here on the outside world may have been touched.
         self.handler = HandlerState::Running;
@@ -299,9 +299,14 @@ impl Call {
                 deadline: self.around.deadline,
             };
             let memory = PolicyMemory { key: &placed.key, work };
-            let when = StopWhen { timeout: Some(self.shared.limits.policy_timeout), ..StopWhen::default() };
+            let when = StopWhen::within(Some(self.shared.limits.policy_timeout));
             let Ok(mark) = work.mark() else { continue };
-            let told = placed.policy.on_result(&call, &view, &cx, &memory);
+            let told = async {
+                match placed.policy.covers(&call) {
+                    true => placed.policy.on_result(&call, &view, &cx, &memory).await,
+                    false => Ok(()),
+                }
+            };
             let problem = match held_to(&when, self.session().clock(), told).await {
                 Ok(Ok(())) => continue,
                 Ok(Err(error)) => error.to_string(),

@@ -24,22 +24,32 @@ pub(crate) enum Stopped {
 }
 
 /// What work is held to.
-#[derive(Clone, Default)]
-pub(crate) struct StopWhen {
-    pub(crate) cancel: Vec<CancelToken>,
+#[derive(Clone, Copy, Default)]
+pub(crate) struct StopWhen<'a> {
+    pub(crate) cancel: [Option<&'a CancelToken>; 2],
     pub(crate) deadline: Option<Deadline>,
     pub(crate) timeout: Option<Duration>,
 }
 
-impl StopWhen {
+impl StopWhen<'_> {
+    /// Until a deadline, if there is one.
+    pub(crate) fn until(deadline: Option<Deadline>) -> Self {
+        Self { deadline, ..Self::default() }
+    }
+
+    /// For so long, if there is a limit.
+    pub(crate) fn within(timeout: Option<Duration>) -> Self {
+        Self { timeout, ..Self::default() }
+    }
+
     fn already(&self) -> Option<Stopped> {
-        self.cancel.iter().any(CancelToken::is_cancelled).then_some(Stopped::Cancelled)
+        self.cancel.into_iter().flatten().any(CancelToken::is_cancelled).then_some(Stopped::Cancelled)
     }
 
     /// Ends when the work must.
     fn listen(&self, clock: &Arc<dyn Clock>) -> BoxFuture<'static, Stopped> {
         let mut waits: Vec<BoxFuture<'static, Stopped>> = Vec::new();
-        for token in self.cancel.clone() {
+        for token in self.cancel.into_iter().flatten().cloned() {
             waits.push(Box::pin(async move {
                 token.cancelled().await;
                 Stopped::Cancelled
@@ -76,7 +86,7 @@ impl StopWhen {
 
 /// Runs `work` until it is done or must stop. Work that is done at the same moment is done.
 pub(crate) async fn held_to<T>(
-    when: &StopWhen,
+    when: &StopWhen<'_>,
     clock: &Arc<dyn Clock>,
     work: impl Future<Output = T>,
 ) -> Result<T, Stopped> {

@@ -82,7 +82,8 @@ impl Board {
 
     /// The providers that have to be asked after this call. Their triggers start again.
     pub(crate) async fn due(&self, around: &Around<'_>, event: &ToolInvoked) -> Vec<Due<'_>> {
-        let there = self.files_there(around).await;
+        let watched = self.watched(around.session, &event.prompt);
+        let there = there(watched, around.resources).await;
         let now = around.session.clock().now();
         let mut seen = lock(&self.seen);
         seen.catch_up(&self.posts, around.session, &event.prompt);
@@ -127,39 +128,43 @@ impl Board {
         due.post.provider.feedback(&cx).await
     }
 
-    /// Those of the watched files that are there and were not there before.
-    async fn files_there(&self, around: &Around<'_>) -> Vec<Arc<str>> {
-        let watched: Vec<Arc<str>> = {
-            let seen = lock(&self.seen);
-            let known = |at: usize, file: &Arc<str>| seen.posts.get(at).is_some_and(|asked| asked.files.contains(file));
-            let posts = self.posts.iter().enumerate();
-            posts
-                .flat_map(|(at, post)| post.trigger.files.iter().map(move |file| (at, file)))
-                .filter(|(at, file)| !known(*at, file))
-                .map(|(_, file)| Arc::clone(file))
-                .collect()
-        };
-        if watched.is_empty() {
-            return watched;
+    /// The files that have not appeared yet, as far as is known.
+    fn watched(&self, session: &Session, prompt: &str) -> Vec<Arc<str>> {
+        if self.posts.iter().all(|post| post.trigger.files.is_empty()) {
+            return Vec::new();
         }
-        let files = match around.resources.get_optional::<dyn Filesystem>().await {
-            Ok(Some(files)) => files,
-            Ok(None) => return Vec::new(),
-            Err(error) => {
-                tracing::warn!(%error, "feedback cannot look for files");
-                return Vec::new();
-            }
-        };
-        let mut there = Vec::new();
-        for file in watched {
-            match files.exists_at(&file).await {
-                Ok(true) => there.push(file),
-                Ok(false) => {}
-                Err(error) => tracing::warn!(%error, file = &*file, "feedback cannot look for a file"),
-            }
-        }
-        there
+        let mut seen = lock(&self.seen);
+        seen.catch_up(&self.posts, session, prompt);
+        let places = self.posts.iter().zip(&seen.posts);
+        let new = places.flat_map(|(post, asked)| {
+            post.trigger.files.iter().filter(|file| !asked.files.contains(*file)).cloned()
+        });
+        new.collect()
     }
+}
+
+/// Those of the files that are there.
+async fn there(watched: Vec<Arc<str>>, resources: &ResourceContext) -> Vec<Arc<str>> {
+    if watched.is_empty() {
+        return watched;
+    }
+    let files = match resources.get_optional::<dyn Filesystem>().await {
+        Ok(Some(files)) => files,
+        Ok(None) => return Vec::new(),
+        Err(error) => {
+            tracing::warn!(%error, "feedback cannot look for files");
+            return Vec::new();
+        }
+    };
+    let mut there = Vec::new();
+    for file in watched {
+        match files.exists_at(&file).await {
+            Ok(true) => there.push(file),
+            Ok(false) => {}
+            Err(error) => tracing::warn!(%error, file = &*file, "feedback cannot look for a file"),
+        }
+    }
+    there
 }
 
 impl Due<'_> {

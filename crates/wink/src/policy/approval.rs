@@ -77,7 +77,8 @@ impl ToolPolicy for ApprovalPolicy {
         call: &'a PolicyCall<'a>,
         _: &'a PolicyContext<'a>,
     ) -> BoxFuture<'a, Result<Decision, BoxError>> {
-        Box::pin(std::future::ready(Ok(self.decide(call))))
+        // Foreign code runs where the future is polled, which is where panics are expected.
+        Box::pin(async move { Ok(self.decide(call)) })
     }
 
     fn footprint(&self, _: &PolicyCall<'_>, _: &Arc<str>) -> Footprint {
@@ -114,8 +115,14 @@ fn show(text: &mut String, shown: &str) {
     for character in shown.chars().take(MAX_ARGUMENT) {
         match character {
             // Controls, invisible ones and those that change the direction of what follows.
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}' => text.extend(character.escape_unicode()),
+            '\u{ad}'
+            | '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{e0000}'..='\u{e007f}' => text.extend(character.escape_unicode()),
             other if other.is_control() => text.extend(other.escape_unicode()),
             other => text.push(other),
         }

@@ -90,7 +90,9 @@ impl AnyOf {
             (Some(question), _) => Decision::Ask(question),
             (None, []) => Decision::Allow,
             (None, [reason]) => Decision::Deny(reason.clone()),
-            (None, reasons) => Decision::deny(format!("One of these must be settled first:\n- {}", reasons.join("\n- "))),
+            (None, reasons) => {
+                Decision::deny(format!("One of these must be settled first:\n- {}", reasons.join("\n- ")))
+            }
         })
     }
 }
@@ -126,18 +128,21 @@ impl Not {
     }
 }
 
+/// One key per part.
+type Keys = Arc<[Arc<str>]>;
+
 /// The parts of a combined policy.
 #[derive(Default)]
 struct Parts {
     policies: Vec<Arc<dyn ToolPolicy>>,
     /// The parts' keys below the key that was asked for first. A policy has one place as a rule.
-    keys: OnceLock<(Arc<str>, Arc<[Arc<str>]>)>,
+    keys: OnceLock<(Arc<str>, Keys)>,
 }
 
 /// The parts with their keys.
 struct Placed<'a> {
     policies: &'a [Arc<dyn ToolPolicy>],
-    keys: Arc<[Arc<str>]>,
+    keys: Keys,
 }
 
 impl Placed<'_> {
@@ -155,7 +160,7 @@ impl Parts {
     fn placed(&self, key: &Arc<str>) -> Placed<'_> {
         let make = || {
             let parts = self.policies.iter().enumerate();
-            parts.map(|(at, policy)| Arc::from(format!("{key}/{at}/{}", policy.kind()))).collect::<Arc<[Arc<str>]>>()
+            parts.map(|(at, policy)| Arc::from(format!("{key}/{at}/{}", policy.kind()))).collect::<Keys>()
         };
         let (of, keys) = self.keys.get_or_init(|| (Arc::clone(key), make()));
         let keys = if of == key { Arc::clone(keys) } else { make() };
@@ -185,7 +190,9 @@ impl Parts {
 
     fn footprint(&self, call: &PolicyCall<'_>, key: &Arc<str>) -> Footprint {
         let placed = self.placed(key);
-        placed.iter().fold(Footprint::nothing(), |whole, (policy, key)| whole.and(policy.footprint(call, key)))
+        placed
+            .iter()
+            .fold(Footprint::nothing(), |whole, (policy, key)| whole.and(policy.footprint(call, key)))
     }
 }
 

@@ -28,7 +28,10 @@ impl Tools {
 }
 
 /// The paths that an argument names: a text, or a list of texts. None for anything else, an empty list included.
-pub(super) fn named_paths<'a>(params: &'a Params, parameter: &str) -> Option<impl Iterator<Item = &'a str> + use<'a>> {
+pub(super) fn named_paths<'a>(
+    params: &'a Params,
+    parameter: &str,
+) -> Option<impl Iterator<Item = &'a str> + use<'a>> {
     let value = params.get(parameter)?;
     let values = match value {
         Value::String(_) => std::slice::from_ref(value),

@@ -68,8 +68,8 @@ where
         call: &'a PolicyCall<'a>,
         cx: &'a PolicyContext<'a>,
     ) -> BoxFuture<'a, Result<Decision, BoxError>> {
-        let decision = if self.covers(call) { (self.decide)(call, cx) } else { Decision::Allow };
-        Box::pin(std::future::ready(Ok(decision)))
+        // Foreign code runs where the future is polled, which is where panics are expected.
+        Box::pin(async move { Ok(if self.covers(call) { (self.decide)(call, cx) } else { Decision::Allow }) })
     }
 
     fn footprint(&self, call: &PolicyCall<'_>, _: &Arc<str>) -> Footprint {

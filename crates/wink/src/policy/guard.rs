@@ -1,9 +1,10 @@
 //! Asking and telling policies, which are foreign code: a panic is an error like any other, and what a policy that
 //! failed had begun to remember is forgotten.
 
-use super::{Decision, PolicyCall, PolicyContext, PolicyMemory, ResultView, ToolPolicy};
+use super::{Decision, PlacedPolicy, PolicyCall, PolicyContext, PolicyMemory, ResultView, ToolPolicy};
 use crate::resource::BoxError;
 use crate::support::future::{CatchPanic, catch};
+use crate::tool::footprint::Footprint;
 
 /// A policy panicked. It has denied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -25,6 +26,11 @@ pub(crate) async fn ask(
         None => Ok(None),
         Some(answer) => Ok(Some(CatchPanic(answer).await.map_err(panicked)??)),
     }
+}
+
+/// What answering for the call reads and writes. A declaration that panics declares nothing that can be relied on.
+pub(crate) fn declared_by(placed: &PlacedPolicy, call: &PolicyCall<'_>) -> Footprint {
+    catch(|| placed.policy.footprint(call, &placed.key)).unwrap_or_else(|_| Footprint::everything())
 }
 
 /// Tells `policy` of a success, if it listens. Its failing is contained.
@@ -53,7 +59,9 @@ async fn try_tell(
     }
     let mark = memory.work.mark()?;
     let told = match catch(|| policy.on_result(call, result, cx, memory)) {
-        Ok(telling) => CatchPanic(telling).await.map_err(|panic| panicked(panic).into()).and_then(|told| told),
+        Ok(telling) => {
+            CatchPanic(telling).await.map_err(|panic| panicked(panic).into()).and_then(|told| told)
+        }
         Err(panic) => Err(panicked(panic).into()),
     };
     if told.is_err() {

@@ -21,9 +21,9 @@ use std::sync::Arc;
 
 use crate::BoxFuture;
 use crate::resource::BoxError;
+use crate::tool::AnyTool;
 use crate::tool::erased::Params;
 use crate::tool::footprint::Footprint;
-use crate::tool::AnyTool;
 
 pub use approval::ApprovalPolicy;
 pub use combine::{AllOf, AnyOf, Not};
@@ -36,7 +36,7 @@ pub use read_before_write::ReadBeforeWritePolicy;
 pub use sequential::SequentialDependencyPolicy;
 
 pub(crate) use context::PolicyFiles;
-pub(crate) use guard::{PolicyPanicked, ask, tell};
+pub(crate) use guard::{PolicyPanicked, ask, declared_by, tell};
 
 /// A policy's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]

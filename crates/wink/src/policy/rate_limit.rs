@@ -74,7 +74,9 @@ impl RateLimitPolicy {
         }
         let (max, window) = (self.max, self.window);
         let Some(place) = self.place(tool, cx) else {
-            return Ok(Decision::deny(format!("Cannot call '{tool}' - its rate limit is 0 calls in {window:?}")));
+            return Ok(Decision::deny(format!(
+                "Cannot call '{tool}' - its rate limit is 0 calls in {window:?}"
+            )));
         };
         let Some(oldest) = cx.remembered(&place.item) else { return Ok(Decision::Allow) };
         let oldest: Timestamp = oldest.as_str().ok_or("a remembered time is not a text")?.parse()?;

@@ -30,7 +30,8 @@ impl ReadBeforeWritePolicy {
     /// Knows the file tools of the suites: `read_file`, `write_file`, `edit_file` and `delete_file`, each with
     /// parameter `path`.
     pub fn new() -> Self {
-        let named = |tools: &[&str]| tools.iter().map(|tool| ((*tool).to_owned(), "path".to_owned())).collect();
+        let named =
+            |tools: &[&str]| tools.iter().map(|tool| ((*tool).to_owned(), "path".to_owned())).collect();
         Self { reads: named(&["read_file"]), writes: named(&["write_file", "edit_file", "delete_file"]) }
     }
 
@@ -157,7 +158,8 @@ impl ToolPolicy for ReadBeforeWritePolicy {
     }
 
     fn footprint(&self, call: &PolicyCall<'_>, key: &Arc<str>) -> Footprint {
-        let named = self.parameter(call.tool.name()).and_then(|parameter| named_paths(call.params, parameter));
+        let named =
+            self.parameter(call.tool.name()).and_then(|parameter| named_paths(call.params, parameter));
         named.into_iter().flatten().fold(Footprint::nothing(), |footprint, text| {
             // The limits of the workspace are not known here, and need not be: they refuse paths, never change them.
             match FsPath::parse(text, &FsLimits::default()) {

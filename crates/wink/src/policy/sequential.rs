@@ -28,7 +28,11 @@ impl SequentialDependencyPolicy {
     }
 
     /// `tool` needs `first` to have succeeded, all of them. They are named in this order.
-    pub fn require(mut self, tool: impl Into<String>, first: impl IntoIterator<Item = impl Into<String>>) -> Self {
+    pub fn require(
+        mut self,
+        tool: impl Into<String>,
+        first: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
         let required = self.required.entry(tool.into()).or_default();
         for name in first.into_iter().map(Into::into) {
             if !required.contains(&name) {

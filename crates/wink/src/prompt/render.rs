@@ -100,8 +100,12 @@ impl<'a> Renderer<'a> {
         let mut outline = Outline::default();
         self.walk(self.prompt.sections(), "", 0, &mut outline)?;
         self.check_looks()?;
-        if !outline.closed.is_empty() {
-            outline.tools.extend(self.prompt.disclosure().iter().cloned());
+        let disclosure = self.prompt.disclosure();
+        if outline.closed.is_empty() {
+            let absent = |tool: &PlacedTool| (Arc::clone(tool.name()), Hidden::NothingClosed);
+            outline.hidden.extend(disclosure.iter().map(absent));
+        } else {
+            outline.tools.extend(disclosure.iter().cloned());
         }
         Ok(outline)
     }

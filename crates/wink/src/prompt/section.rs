@@ -29,6 +29,7 @@ pub enum SectionKind {
 /// #[derive(Serialize, JsonSchema)]
 /// struct Guidance { primary_tool: String }
 ///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let guidance = Section::markdown("guidance", "Guidance")
 ///     .params::<Guidance>()
 ///     .body("
@@ -36,17 +37,22 @@ pub enum SectionKind {
 ///         Everything else can wait.
 ///     ")
 ///     .child(Section::markdown("style", "Style").body("Be brief."));
-///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let prompt = PromptTemplate::builder("examples/tooling", "demo")
 ///     .section(guidance)
 ///     .build()?
 ///     .bind(Guidance { primary_tool: "lookup_entity".into() })?;
+///
 /// let rendered = prompt.render(&Session::new())?;
+/// let lines: Vec<&str> = rendered.text().lines().filter(|line| !line.is_empty()).collect();
 /// assert_eq!(
-///     rendered.text(),
-///     "## 1. Guidance\n\nUse lookup_entity for critical lookups.\nEverything else can wait.\n\n\
-///      ### 1.1. Style\n\nBe brief."
+///     lines,
+///     [
+///         "## 1. Guidance",
+///         "Use lookup_entity for critical lookups.",
+///         "Everything else can wait.",
+///         "### 1.1. Style",
+///         "Be brief.",
+///     ]
 /// );
 /// # Ok(())
 /// # }

@@ -14,6 +14,7 @@ use super::root::Root;
 use super::slice::{Change, Item, SliceDef, SliceKind};
 use super::{Committing, ReducerFailure, Session, record};
 use crate::store::{Batch, Durability, LedgerRow, Record, StoreError};
+use crate::support::future::{CatchPanic, catch};
 use crate::support::lock::lock;
 
 /// The part of a session that changes.
@@ -197,11 +198,23 @@ impl Session {
         let mut all = if durable { std::mem::take(&mut lock(&self.core.inner).outbox) } else { Vec::new() };
         let from_outside = all.clone();
         all.extend(records);
-        let stored = self.core.store.commit(&self.core.id, Batch { records: all, ends, ledger }).await;
+        if all.is_empty() && ends.is_none() && ledger.is_none() {
+            return Ok(());
+        }
+        let stored = self.store_batch(Batch { records: all, ends, ledger }).await;
         if stored.is_err() && durable {
             lock(&self.core.inner).outbox.splice(0..0, from_outside);
         }
         stored
+    }
+
+    /// A store that panics has failed, like any other: what waits for its answer must get one.
+    async fn store_batch(&self, batch: Batch) -> Result<(), StoreError> {
+        let stored = match catch(|| self.core.store.commit(&self.core.id, batch)) {
+            Ok(storing) => CatchPanic(storing).await,
+            Err(panic) => Err(panic),
+        };
+        stored.unwrap_or_else(|panic| Err(StoreError { doing: "commit", reason: format!("it panicked: {panic}") }))
     }
 
     /// Rebases `fork` until it fits, and opens the window in the same breath.

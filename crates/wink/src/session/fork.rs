@@ -58,6 +58,8 @@ pub(crate) struct Fork {
     pub(crate) touched: Vec<Touched>,
     pub(crate) policies: Vec<TouchedPolicy>,
     pub(crate) steps: Vec<Step>,
+    /// What was read in a part of the call that was rolled back: the call went on knowing it.
+    relied: Vec<(Slot, u64)>,
     /// The success to count in the index of calls.
     pub(crate) success: Option<(Arc<str>, Timestamp)>,
 }
@@ -172,7 +174,12 @@ impl Fork {
 
     /// The fork without its STATE: what a failed commit still has to say.
     pub(crate) fn log_only(&self) -> Self {
-        Self { steps: self.steps.clone(), ..Self::default() }
+        Self::of_steps(self.steps.clone())
+    }
+
+    /// A fork that has nothing but these steps, for their LOG part.
+    pub(crate) fn of_steps(steps: Vec<Step>) -> Self {
+        Self { steps, ..Self::default() }
     }
 
     pub(crate) fn policy(&mut self, key: &Arc<str>, base: impl FnOnce() -> PolicyCell) -> &mut TouchedPolicy {
@@ -204,8 +211,8 @@ impl Fork {
         let later: Vec<Touched> = std::mem::replace(&mut self.touched, mark.touched);
         for touched in later {
             let known = self.touched.iter().any(|earlier| earlier.slot == touched.slot);
-            if !known && touched.read && touched.changes.is_empty() {
-                self.touched.push(touched);
+            if !known && touched.read {
+                self.relied.push((touched.slot, touched.base));
             }
         }
         for touched in &mut self.touched {
@@ -227,6 +234,7 @@ impl Fork {
     /// Whether every slice and policy state that the fork took over is still what `root` has.
     pub(crate) fn is_current(&self, root: &Root) -> bool {
         self.touched.iter().all(|touched| root.version(touched.slot) == touched.base)
+            && self.relied.iter().all(|(slot, base)| root.version(*slot) == *base)
             && self.policies.iter().all(|policy| root.policy_version(&policy.key) == policy.base.version)
     }
 
@@ -244,6 +252,11 @@ impl Fork {
 
     /// Brings the fork up to `root`: what others changed is taken over, and the call's own events run again.
     pub(crate) fn rebase(&mut self, registry: &Registry, root: &Root) -> Result<(), Conflict> {
+        for (slot, base) in &self.relied {
+            if root.version(*slot) != *base {
+                return Err(Conflict::Slice { slice: registry.def(*slot).map_or("?", |def| def.name) });
+            }
+        }
         for at in 0..self.touched.len() {
             let Some(touched) = self.touched.get_mut(at) else { continue };
             let Some(def) = registry.def(touched.slot) else { continue };

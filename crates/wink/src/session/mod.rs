@@ -45,7 +45,7 @@ pub use slice::{SliceKey, SliceKind, SliceOp, SliceType, SliceView};
 pub use snapshot::{SessionSnapshot, SnapshotError, SnapshotScope};
 
 pub(crate) use self::core::Closing;
-pub(crate) use fork::{Action, Fork, Mark, clear_where, seed};
+pub(crate) use fork::{Action, Fork, Mark, Step, clear_where, seed};
 pub(crate) use ids::fresh_uuid;
 pub(crate) use reducer::{Registry, Slot};
 pub(crate) use slice::Item;
@@ -323,13 +323,10 @@ impl Session {
         SliceView::new(touched.cell.items.clone())
     }
 
-    /// Applies the STATE part of an action to `fork`, and remembers it.
-    pub(crate) fn apply_in(&self, fork: &mut Fork, action: Action) -> Vec<ReducerFailure> {
-        let registry = self.registry();
+    /// Applies the STATE part of an action to `fork`. It is still to be recorded there.
+    pub(crate) fn reduce_in(&self, fork: &mut Fork, action: &Action) -> Vec<ReducerFailure> {
         let base = |slot, def: &slice::SliceDef| lock(&self.core.inner).state.cell(slot, def);
-        let failures = fork.apply(&registry, &action, SliceKind::State, base);
-        fork.record(action, !failures.is_empty());
-        failures
+        fork.apply(&self.registry(), action, SliceKind::State, base)
     }
 
     /// A policy's state as `fork` sees it.

@@ -164,14 +164,20 @@ impl PathPolicyBuilder {
     /// # Errors
     /// When there is no rule, a rule is no glob or can never match, or an example comes out differently.
     pub fn build(self) -> Result<PathPolicy, PathPolicyError> {
-        let rules = |globs: Vec<String>| globs.iter().map(|glob| Rule::new(glob)).collect::<Result<Vec<_>, _>>();
+        let rules =
+            |globs: Vec<String>| globs.iter().map(|glob| Rule::new(glob)).collect::<Result<Vec<_>, _>>();
         let mut tools = HashMap::new();
         if self.others == Others::ByParameter {
             for tool in ["glob", "grep"] {
-                tools.insert(tool.to_owned(), Named { parameters: vec!["path".to_owned()], reach: Reach::Tree });
+                tools.insert(
+                    tool.to_owned(),
+                    Named { parameters: vec!["path".to_owned()], reach: Reach::Tree },
+                );
             }
         }
-        tools.extend(self.tools.into_iter().map(|(tool, parameters, reach)| (tool, Named { parameters, reach })));
+        tools.extend(
+            self.tools.into_iter().map(|(tool, parameters, reach)| (tool, Named { parameters, reach })),
+        );
         let policy = PathPolicy {
             allow: rules(self.allow)?,
             deny: rules(self.deny)?,
@@ -208,7 +214,8 @@ impl PathPolicy {
             Err(error) => Decision::deny(error.to_string()),
         };
         let (expected, found) = match (expected, decision) {
-            (Expected::Allowed, Decision::Allow) | (Expected::Denied, Decision::Deny(_) | Decision::Ask(_)) => {
+            (Expected::Allowed, Decision::Allow)
+            | (Expected::Denied, Decision::Deny(_) | Decision::Ask(_)) => {
                 return Ok(());
             }
             (Expected::Allowed, Decision::Deny(reason)) => ("allowed", format!("denied: {reason}")),
@@ -228,7 +235,8 @@ impl PathPolicy {
         }
         let declared = call.tool.contract().schema().get("properties");
         let has = |name: &&str| {
-            declared.is_some_and(|properties| properties.get(name).is_some()) || call.params.get(name).is_some()
+            declared.is_some_and(|properties| properties.get(name).is_some())
+                || call.params.get(name).is_some()
         };
         let parameters: Vec<&str> = self.parameters.iter().map(String::as_str).filter(has).collect();
         if parameters.is_empty() { None } else { Some((parameters, Reach::Path)) }

@@ -29,7 +29,9 @@ impl Rule {
         let text = text.strip_prefix('/').unwrap_or(text);
         let glob = GlobPattern::new(text)?;
         if text.ends_with('/') {
-            return Err(invalid("a path never ends in '/'; 'directory/**' is the directory with all that is in it"));
+            return Err(invalid(
+                "a path never ends in '/'; 'directory/**' is the directory with all that is in it",
+            ));
         }
         // Paths are normalised, so such a rule would silently never match.
         if text.split('/').any(|segment| matches!(segment, "" | ".")) {
@@ -71,7 +73,8 @@ impl Rule {
     /// Whether the path or something below it can match. Says yes when in doubt.
     pub(super) fn may_match_below(&self, path: &FsPath) -> bool {
         let below = |path: &str, base: &str| {
-            base.is_empty() || path.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            base.is_empty()
+                || path.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         self.matches(path)
             || below(&self.literal, path.as_str())

@@ -30,6 +30,11 @@ fn advice(error: &FsError) -> Option<String> {
         FsError::AmbiguousMatch { path, count } => format!(
             "old_string occurs {count} times in '{path}'; give more of the lines around it, or set replace_all"
         ),
+        // The model sees the first line of an error only, and of a regular expression's it is the last that tells.
+        FsError::InvalidPattern { pattern, reason } => {
+            let reason = reason.lines().last().unwrap_or_default();
+            format!("invalid pattern '{pattern}': {}", reason.trim_start_matches("error: "))
+        }
         _ => return None,
     })
 }

@@ -98,7 +98,9 @@ impl Render for Listing {
         for entry in &self.entries {
             let gap = if out.is_empty() { "" } else { "\n" };
             match entry.bytes {
-                Some(bytes) => write!(out, "{gap}{} ({})", entry.path, counted(bytes, "byte")).map_err(failed)?,
+                Some(bytes) => {
+                    write!(out, "{gap}{} ({})", entry.path, counted(bytes, "byte")).map_err(failed)?
+                }
                 None => write!(out, "{gap}{}", entry.path).map_err(failed)?,
             }
         }
@@ -116,7 +118,8 @@ impl Render for GrepFound {
         }
         let lines: Vec<String> =
             self.matches.iter().map(|one| format!("{}:{}: {}", one.path, one.line, one.text)).collect();
-        let more = if self.truncated { "\nThere are more matches; search for something narrower" } else { "" };
+        let more =
+            if self.truncated { "\nThere are more matches; search for something narrower" } else { "" };
         Ok(lines.join("\n") + more)
     }
 }

@@ -1,6 +1,9 @@
 //! The tools that only look.
 
-#![expect(refining_impl_trait, reason = "the handlers are private; nobody can rely on what their futures are")]
+#![expect(
+    refining_impl_trait,
+    reason = "the handlers are private; nobody can rely on what their futures are"
+)]
 
 use std::sync::Arc;
 
@@ -20,11 +23,11 @@ pub struct ReadFile {
     pub path: String,
     /// Lines to skip at the start.
     #[serde(default)]
-    pub offset: u64,
+    pub offset: u32,
     /// Lines to read at most; 2000 unless you say otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
-    pub limit: Option<u64>,
+    pub limit: Option<u32>,
 }
 
 /// Lists a directory.
@@ -61,10 +64,14 @@ pub struct Grep {
 }
 
 pub(super) fn read_file(config: &Arc<VfsConfig>) -> Tool<ReadFile, FileWindow> {
-    Tool::new("read_file", "Read a text file, or some of its lines, with line numbers.", Reader(Arc::clone(config)))
-        .annotations(looking())
-        .footprint(|params: &ReadFile| Footprint::nothing().read_path(&params.path))
-        .rendered()
+    Tool::new(
+        "read_file",
+        "Read a text file, or some of its lines, with line numbers.",
+        Reader(Arc::clone(config)),
+    )
+    .annotations(looking())
+    .footprint(|params: &ReadFile| Footprint::nothing().read_path(&params.path))
+    .rendered()
 }
 
 pub(super) fn list_directory(config: &Arc<VfsConfig>) -> Tool<ListDirectory, Listing> {
@@ -82,10 +89,14 @@ pub(super) fn glob(config: &Arc<VfsConfig>) -> Tool<Glob, Listing> {
 }
 
 pub(super) fn grep(config: &Arc<VfsConfig>) -> Tool<Grep, GrepFound> {
-    Tool::new("grep", "Find lines of text files that match a regular expression.", Searcher(Arc::clone(config)))
-        .annotations(looking())
-        .footprint(|params: &Grep| Footprint::nothing().read_path(&params.path))
-        .rendered()
+    Tool::new(
+        "grep",
+        "Find lines of text files that match a regular expression.",
+        Searcher(Arc::clone(config)),
+    )
+    .annotations(looking())
+    .footprint(|params: &Grep| Footprint::nothing().read_path(&params.path))
+    .rendered()
 }
 
 struct Reader(Arc<VfsConfig>);
@@ -138,7 +149,7 @@ impl Handler<ReadContext, Grep, GrepFound> for Searcher {
 }
 
 /// A count of lines; more than fit in memory are as good as all.
-fn lines(count: u64) -> usize {
+fn lines(count: u32) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
 

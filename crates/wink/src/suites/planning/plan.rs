@@ -220,7 +220,8 @@ impl Render for Plan {
             PlanStatus::Completed => "completed",
         };
         let (done, all) = (self.done(), self.steps.len());
-        let mut text = format!("Objective: {}\nStatus: {status} ({done} of {all} done)", one_line(&self.objective));
+        let mut text =
+            format!("Objective: {}\nStatus: {status} ({done} of {all} done)", one_line(&self.objective));
         for step in &self.steps {
             write!(text, "\n{}", step.render()?).map_err(|error| RenderError(error.to_string()))?;
         }

@@ -19,11 +19,15 @@ pub(super) fn setup_plan() -> Tool<SetupPlan, Plan> {
         objective: "Make the tests pass".to_owned(),
         initial_steps: titles.map(str::to_owned).to_vec(),
     };
-    Tool::new("planning_setup_plan", "Make a plan: the objective and the first steps. Replaces the plan there is.", setup)
-        .annotations(annotations(true))
-        .footprint(|_| Footprint::nothing().write_slice::<Plan>())
-        .rendered()
-        .example("Plan a bug fix", example, example_plan(StepStatus::Pending))
+    Tool::new(
+        "planning_setup_plan",
+        "Make a plan: the objective and the first steps. Replaces the plan there is.",
+        setup,
+    )
+    .annotations(annotations(true))
+    .footprint(|_| Footprint::nothing().write_slice::<Plan>())
+    .rendered()
+    .example("Plan a bug fix", example, example_plan(StepStatus::Pending))
 }
 
 pub(super) fn add_step() -> Tool<AddStep, Plan> {
@@ -44,10 +48,14 @@ pub(super) fn update_step() -> Tool<UpdateStep, Plan> {
 
 pub(super) fn read_plan() -> Tool<ReadPlan, Plan> {
     let annotations = Annotations { read_only: true, ..annotations(true) };
-    Tool::new("planning_read_plan", "Show the plan: the objective, and each step with its number and status.", read)
-        .annotations(annotations)
-        .footprint(|_| Footprint::nothing().read_slice::<Plan>())
-        .rendered()
+    Tool::new(
+        "planning_read_plan",
+        "Show the plan: the objective, and each step with its number and status.",
+        read,
+    )
+    .annotations(annotations)
+    .footprint(|_| Footprint::nothing().read_slice::<Plan>())
+    .rendered()
 }
 
 /// Nothing is lost that a later call could not put back, and nothing leaves the session.
@@ -96,6 +104,8 @@ fn apply<E: SliceType>(event: E, message: String, cx: &ToolContext) -> Result<To
     }
     match session.slice::<Plan>()?.latest() {
         Some(plan) => Ok(ToolResult::ok(Arc::unwrap_or_clone(plan), message)),
-        None => Err(ToolError::new("the session does not keep a plan: install::<Plan>() was not called on it")),
+        None => {
+            Err(ToolError::new("the session does not keep a plan: install::<Plan>() was not called on it"))
+        }
     }
 }

