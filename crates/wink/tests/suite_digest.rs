@@ -1,5 +1,7 @@
 //! The workspace digest, through the executor.
 
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests panic when they fail")]
+
 use wink::executor::{Executor, ToolCall};
 use wink::prelude::*;
 use wink::suites::{WorkspaceDigest, WorkspaceDigestSection};
@@ -24,7 +26,7 @@ async fn a_digest_is_shown_as_its_summary_and_read_whole() {
     let executor = open(&session).await;
     let shown = |text: &str| format!("## 1. Workspace digest\n\n{text}\n\n{INVITATION}");
     let rendered = executor.rendered().expect("rendered");
-    assert_eq!(**rendered.text(), shown("There is no digest of the workspace yet."));
+    assert_eq!(rendered.text(), shown("There is no digest of the workspace yet."));
     assert_eq!(
         read(&executor).await,
         "## 1. Workspace digest\n\nThere is no digest of the workspace yet. Look at the files themselves."
@@ -33,12 +35,12 @@ async fn a_digest_is_shown_as_its_summary_and_read_whole() {
     // What looks like a placeholder is just text.
     let body = "# A parser for TOML ($5)\n\nsrc/lex.rs has the ${lexer}.";
     assert!(session.dispatch(WorkspaceDigest::new(body)).is_ok());
-    assert_eq!(**executor.refresh().expect("renders").text(), shown("A parser for TOML ($5)"));
+    assert_eq!(executor.refresh().expect("renders").text(), shown("A parser for TOML ($5)"));
     assert_eq!(read(&executor).await, format!("## 1. Workspace digest\n\n{body}"));
 
     // The latest counts, and is the only one that is kept.
     assert!(session.dispatch(WorkspaceDigest::new("New.").summary("Short.")).is_ok());
-    assert_eq!(**executor.refresh().expect("renders").text(), shown("Short."));
+    assert_eq!(executor.refresh().expect("renders").text(), shown("Short."));
     assert_eq!(read(&executor).await, "## 1. Workspace digest\n\nNew.");
     assert_eq!(session.slice::<WorkspaceDigest>().len(), 1);
 }

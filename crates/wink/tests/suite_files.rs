@@ -1,5 +1,7 @@
 //! The file suite, through the executor.
 
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests panic when they fail")]
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};

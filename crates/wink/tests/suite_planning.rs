@@ -1,5 +1,7 @@
 //! The planning suite, through the executor.
 
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests panic when they fail")]
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use wink::executor::{Executor, Outcome, ToolCall};

@@ -22,8 +22,9 @@ impl Call {
             deadline: self.around.deadline,
             budget: self.around.budget.as_deref(),
         };
-        let when =
-            StopWhen { timeout: Some(shared.limits.policy_timeout), deadline: None, ..self.stop_when() };
+        let cancel = [Some(&self.around.cancel), self.cancel.as_ref()];
+        // Not held to the deadline: that it has passed is one of the things to be said.
+        let when = StopWhen { cancel, ..StopWhen::within(Some(shared.limits.policy_timeout)) };
         let clock = shared.session.clock();
         let event = Arc::clone(&outcome.event);
         let mut blocks = String::new();

@@ -42,8 +42,7 @@ impl Trigger {
 
     /// Whichever comes first. Of two counts or intervals the shorter one stays.
     pub fn or(mut self, other: Self) -> Self {
-        let least = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).min();
-        self.calls = least(self.calls, other.calls);
+        self.calls = self.calls.into_iter().chain(other.calls).min();
         self.interval = self.interval.into_iter().chain(other.interval).min();
         self.files.extend(other.files);
         self

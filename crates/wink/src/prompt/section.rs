@@ -257,9 +257,9 @@ impl Section {
     ///     .body_from(|session| session.slice::<Note>().latest().map(|note| note.text.clone()));
     /// let prompt = PromptTemplate::builder("examples", "notes").section(section).build()?.prompt();
     /// let session = Session::new();
-    /// assert_eq!(&**prompt.render(&session)?.text(), "## 1. Note\n\nNothing was noted yet.");
+    /// assert_eq!(prompt.render(&session)?.text(), "## 1. Note\n\nNothing was noted yet.");
     /// assert!(session.dispatch(Note { text: "Buy milk: $2".into() }).is_ok());
-    /// assert_eq!(&**prompt.render(&session)?.text(), "## 1. Note\n\nBuy milk: $2");
+    /// assert_eq!(prompt.render(&session)?.text(), "## 1. Note\n\nBuy milk: $2");
     /// # Ok(())
     /// # }
     /// ```
