@@ -51,7 +51,7 @@ pub(super) struct Call {
     pub(super) result: Option<ErasedResult>,
     /// The event of the success, before it is one, and what the model would see.
     pub(super) candidate: Option<(Arc<ToolInvoked>, Arc<str>)>,
-    pub(super) failure: Option<Failure>,
+    pub(super) failure: Option<Box<Failure>>,
     pub(super) outcome: Option<Outcome>,
     /// Whether the one event is in the log, or on its way there in hands that will not drop it.
     recorded: bool,
@@ -78,10 +78,11 @@ impl HandlerState {
 }
 
 impl Call {
-    pub(super) fn new(shared: &Arc<Shared>, call: ToolCall, cancel: Option<CancelToken>) -> Self {
+    /// Boxed, since it is handed on several times and is large.
+    pub(super) fn new(shared: &Arc<Shared>, call: ToolCall, cancel: Option<CancelToken>) -> Box<Self> {
         let clock = shared.session.clock();
         let now = clock.now();
-        Self {
+        Box::new(Self {
             around: shared.around.load_full(),
             invocation: Invocation {
                 id: InvocationId::fresh(now),
@@ -114,7 +115,7 @@ impl Call {
             failure: None,
             outcome: None,
             recorded: false,
-        }
+        })
     }
 
     pub(super) fn session(&self) -> &Session {
@@ -141,7 +142,7 @@ impl Call {
     }
 
     /// Commits the success with its event. Once begun it is brought to its end, whoever stops waiting.
-    pub(super) async fn commit(&mut self) -> Result<Outcome, Failure> {
+    pub(super) async fn commit(&mut self) -> Result<Outcome, Box<Failure>> {
         let (Some((event, shown)), Some(tx)) = (self.candidate.take(), self.tx.take()) else {
             return Err(Failure::new(Ending::NotCommitted, "there is nothing to commit"));
         };
@@ -162,12 +163,12 @@ impl Call {
     }
 
     /// Rolls back, and records the end of a call that did not succeed. Brought to its end, whoever stops waiting.
-    pub(super) async fn record(&mut self, failure: Failure) -> Outcome {
+    pub(super) async fn record(&mut self, failure: Box<Failure>) -> Outcome {
         let (end, aborted) = self.end(failure);
         MustFinish::new(end.record(aborted)).await
     }
 
-    fn end(&mut self, failure: Failure) -> (End, Aborted) {
+    fn end(&mut self, failure: Box<Failure>) -> (End, Aborted) {
         self.recorded = true;
         let aborted = match self.tx.take() {
             Some(tx) => tx.abort(),

@@ -1,5 +1,6 @@
 //! The policies' step: every policy that covers the tool, in order, before anything runs.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use super::approve::{Approval, ApprovalRequest};
@@ -22,7 +23,7 @@ struct Given {
 }
 
 impl Call {
-    pub(super) async fn policies(&mut self) -> Result<(), Failure> {
+    pub(super) async fn policies(&mut self) -> Result<(), Box<Failure>> {
         let Some(policies) = self.placed.as_ref().map(|placed| Arc::clone(&placed.policies)) else {
             return Err(Failure::new(Ending::Denied, "the runtime lost the tool"));
         };
@@ -90,7 +91,7 @@ impl Call {
             deadline: self.around.deadline,
         };
         let when = StopWhen::within(Some(self.shared.limits.policy_timeout));
-        let problem = match held_to(&when, self.session().clock(), ask(&*placed.policy, &call, &cx)).await {
+        let problem = match held_to(&when, self.session().clock(), pin!(ask(&*placed.policy, &call, &cx))).await {
             Ok(Ok(decision)) => return decision.unwrap_or(Decision::Allow),
             Ok(Err(error)) => error.to_string(),
             Err(stopped) => format!("{stopped:?}"),
@@ -113,7 +114,7 @@ impl Call {
         };
         // In a batch others hold the turn too, and keep it.
         self.turn = None;
-        let asked = held_to(&StopWhen::default(), self.session().clock(), approver.ask(&request)).await;
+        let asked = held_to(&StopWhen::default(), self.session().clock(), pin!(approver.ask(&request))).await;
         self.take_turn().await;
         match asked {
             Ok(Ok(Approval::Approved { by })) => Ok(by),

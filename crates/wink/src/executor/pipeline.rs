@@ -1,5 +1,6 @@
 //! The way of a call, on one page. It only moves right: a failure at any step goes straight to recording the end.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use tracing::Instrument;
@@ -14,27 +15,34 @@ use crate::tool::{Phase, PromptEvaluationError};
 
 impl Call {
     /// Runs the call to its end.
-    pub(super) async fn run(mut self) -> Outcome {
+    pub(super) async fn run(mut self: Box<Self>) -> Outcome {
         self.beat();
         let (shared, around, cancel) = (Arc::clone(&self.shared), Arc::clone(&self.around), self.cancel.clone());
         let when = StopWhen { cancel: [Some(&around.cancel), cancel.as_ref()], ..StopWhen::until(around.deadline) };
         let clock = shared.session.clock();
         let not_run = self.place.as_ref().and_then(Place::ended);
         // Up to the commit a call can be stopped; from there on it is brought to its end.
-        match not_run {
-            Some(failure) => self.fail(failure),
-            None => match held_to(&when, clock, self.prepare()).await {
-                Ok(Ok(())) => {}
-                Ok(Err(failure)) => self.fail(failure),
-                Err(stopped) => {
-                    let failure = self.stopped(stopped);
-                    self.fail(failure);
-                }
-            },
+        let prepared = match not_run {
+            Some(failure) => Ok(Err(failure)),
+            None => {
+                let preparing = pin!(self.prepare());
+                held_to(&when, clock, preparing).await
+            }
+        };
+        match prepared {
+            Ok(Ok(())) => {}
+            Ok(Err(failure)) => self.fail(failure),
+            Err(stopped) => {
+                let failure = self.stopped(stopped);
+                self.fail(failure);
+            }
         }
         loop {
-            let unstoppable = StopWhen::default();
-            match held_to(&unstoppable, clock, self.advance()).await {
+            let advanced = {
+                let advancing = pin!(self.advance());
+                held_to(&StopWhen::default(), clock, advancing).await
+            };
+            match advanced {
                 Ok(Ok(Some(next))) => self.step = next,
                 Ok(Ok(None)) => {
                     if let Some(outcome) = self.outcome.take() {
@@ -57,7 +65,7 @@ impl Call {
         }
     }
 
-    async fn prepare(&mut self) -> Result<(), Failure> {
+    async fn prepare(&mut self) -> Result<(), Box<Failure>> {
         while self.step < Step::Commit {
             self.hook(Moment::Before).await?;
             if let Some(next) = self.advance().await? {
@@ -69,7 +77,7 @@ impl Call {
     }
 
     /// Does the present step in its span, and says which is next.
-    async fn advance(&mut self) -> Result<Option<Step>, Failure> {
+    async fn advance(&mut self) -> Result<Option<Step>, Box<Failure>> {
         let span = tracing::trace_span!("wink.step", step = self.step.name());
         match span.is_disabled() {
             true => self.take_step().await,
@@ -79,7 +87,7 @@ impl Call {
     }
 
     /// The steps.
-    async fn take_step(&mut self) -> Result<Option<Step>, Failure> {
+    async fn take_step(&mut self) -> Result<Option<Step>, Box<Failure>> {
         Ok(Some(match self.step {
             Step::Lookup => self.lookup().map(|()| Step::Parse)?,
             Step::Parse => self.parse().map(|()| Step::Deadline)?,
@@ -131,13 +139,13 @@ impl Call {
         }
     }
 
-    fn fail(&mut self, failure: Failure) {
+    fn fail(&mut self, failure: Box<Failure>) {
         self.failure = Some(failure);
         self.step = Step::Record;
     }
 
     /// What it means that the call was stopped where it was.
-    fn stopped(&self, stopped: Stopped) -> Failure {
+    fn stopped(&self, stopped: Stopped) -> Box<Failure> {
         let name = &self.name;
         match stopped {
             Stopped::Cancelled => {
@@ -159,7 +167,7 @@ impl Call {
     }
 
     /// The deadline or the budget is exhausted.
-    pub(super) fn exhausted(&self, reason: &str, deadline: Option<crate::limits::Deadline>) -> Failure {
+    pub(super) fn exhausted(&self, reason: &str, deadline: Option<crate::limits::Deadline>) -> Box<Failure> {
         let error = PromptEvaluationError {
             phase: Phase::Tool,
             message: reason.to_owned(),
@@ -175,17 +183,9 @@ impl Call {
         }
     }
 
-    fn hook(&self, moment: Moment) -> impl Future<Output = Result<(), Failure>> {
-        let watching = self.shared.hook.as_ref().map(|hook| hook.at(self.step, moment, self.invocation.id));
-        async move {
-            match watching {
-                None => Ok(()),
-                Some(watching) => self.watched(watching.await),
-            }
-        }
-    }
-
-    fn watched(&self, watched: Result<(), String>) -> Result<(), Failure> {
+    async fn hook(&self, moment: Moment) -> Result<(), Box<Failure>> {
+        let Some(hook) = &self.shared.hook else { return Ok(()) };
+        let watched = hook.at(self.step, moment, self.invocation.id).await;
         watched.map_err(|reason| {
             let text = format!("{} failed in step {}: {reason}; nothing was changed", self.name, self.step.name());
             Failure::new(Ending::NotCommitted, text).because(vec![reason])
@@ -202,7 +202,7 @@ impl Call {
             deadline: self.around.deadline,
             timeout: Some(self.shared.limits.policy_timeout),
         };
-        match held_to(&when, self.session().clock(), self.hook(moment)).await {
+        match held_to(&when, self.session().clock(), pin!(self.hook(moment))).await {
             Ok(Ok(())) => {}
             Ok(Err(failure)) => tracing::warn!(reason = failure.message, "a hook failed after the commit"),
             Err(stopped) => tracing::warn!(?stopped, "a hook was stopped after the commit"),

@@ -1,5 +1,6 @@
 //! What happens in each step up to the commit.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use super::call::{Call, HandlerState};
@@ -17,7 +18,7 @@ use crate::tool::{HandlerKind, Phase, PromptEvaluationError, ToolError, Visibili
 use crate::transaction::{Transaction, take_turn};
 
 impl Call {
-    pub(super) fn lookup(&mut self) -> Result<(), Failure> {
+    pub(super) fn lookup(&mut self) -> Result<(), Box<Failure>> {
         if self.repeated {
             let id = super::shown_name(&self.invocation.call_id);
             let text = format!("call id '{id}' was used twice in one response; only the first call was run");
@@ -46,7 +47,7 @@ impl Call {
         Ok(())
     }
 
-    pub(super) fn parse(&mut self) -> Result<(), Failure> {
+    pub(super) fn parse(&mut self) -> Result<(), Box<Failure>> {
         let Some(placed) = &self.placed else { return Err(lost("the tool")) };
         let contract = placed.tool.contract();
         let masked = || match contract.compiled.has_sensitive() {
@@ -71,7 +72,7 @@ impl Call {
         }
     }
 
-    pub(super) fn deadline(&mut self) -> Result<(), Failure> {
+    pub(super) fn deadline(&mut self) -> Result<(), Box<Failure>> {
         if let Some(deadline) = self.around.deadline
             && deadline.is_past(&**self.session().clock())
         {
@@ -85,7 +86,7 @@ impl Call {
         Ok(())
     }
 
-    pub(super) async fn context(&mut self) -> Result<(), Failure> {
+    pub(super) async fn context(&mut self) -> Result<(), Box<Failure>> {
         self.take_turn().await;
         for error in self.shared.resources.drain().await {
             tracing::warn!(%error, "a resource of an earlier call could not be closed");
@@ -102,7 +103,7 @@ impl Call {
         self.turn = Some(turn);
     }
 
-    pub(super) async fn ledger(&mut self) -> Result<(), Failure> {
+    pub(super) async fn ledger(&mut self) -> Result<(), Box<Failure>> {
         let (Some(placed), Some(params)) = (&self.placed, &self.params) else { return Err(lost("the call")) };
         let Some(config) = &placed.tool.contract().idempotency else { return Ok(()) };
         let parts = match placed.tool.inner.key(params) {
@@ -130,7 +131,7 @@ impl Call {
         Ok(())
     }
 
-    async fn in_doubt(&mut self, rule: &WhenInDoubt, doubt: InDoubt, claim: Claim) -> Result<(), Failure> {
+    async fn in_doubt(&mut self, rule: &WhenInDoubt, doubt: InDoubt, claim: Claim) -> Result<(), Box<Failure>> {
         let name = Arc::clone(&self.name);
         let refuse = |why: &str| {
             let text =
@@ -154,7 +155,7 @@ impl Call {
                 let json = self.params.as_ref().map(|params| params.json().clone()).unwrap_or_default();
                 let when =
                     StopWhen::within(Some(self.shared.limits.probe_timeout));
-                let probed = held_to(&when, self.session().clock(), probe(claim.key.to_string(), json)).await;
+                let probed = held_to(&when, self.session().clock(), pin!(probe(claim.key.to_string(), json))).await;
                 match probed {
                     Ok(Ok(Probed::DidNotHappen)) => {}
                     Ok(Ok(Probed::Happened { message, value })) => {
@@ -174,7 +175,7 @@ impl Call {
         Ok(())
     }
 
-    pub(super) async fn begin(&mut self) -> Result<(), Failure> {
+    pub(super) async fn begin(&mut self) -> Result<(), Box<Failure>> {
         let session = &self.shared.session;
         if session.is_durable() {
             let mark = CallMark {
@@ -196,7 +197,7 @@ impl Call {
         Ok(())
     }
 
-    pub(super) async fn handler(&mut self) -> Result<(), Failure> {
+    pub(super) async fn handler(&mut self) -> Result<(), Box<Failure>> {
         let (Some(placed), Some(tx)) = (self.placed.clone(), &self.tx) else { return Err(lost("the call")) };
         if let Some(effect) = &self.replay {
             let result = revived(&placed.tool, effect).map_err(|reason| {
@@ -223,10 +224,10 @@ impl Call {
         let ran = match contract.handler {
             HandlerKind::Blocking => {
                 let run = super::blocking::run(&self.shared, placed.tool.clone(), params, cx);
-                held_to(&when, &clock, run).await
+                held_to(&when, &clock, pin!(run)).await
             }
             HandlerKind::Async | HandlerKind::Missing => {
-                held_to(&when, &clock, placed.tool.inner.run(params, cx)).await
+                held_to(&when, &clock, pin!(placed.tool.inner.run(params, cx))).await
             }
         };
         let returned = match ran {
@@ -251,7 +252,7 @@ impl Call {
     }
 
     /// Dispatches a success's value to its slices.
-    fn publish(&mut self) -> Result<(), Failure> {
+    fn publish(&mut self) -> Result<(), Box<Failure>> {
         let (Some(placed), Some(tx), Some(result)) = (&self.placed, &self.tx, &self.result) else {
             return Err(lost("the result"));
         };
@@ -272,7 +273,7 @@ impl Call {
         Ok(())
     }
 
-    pub(super) async fn on_result(&mut self) -> Result<(), Failure> {
+    pub(super) async fn on_result(&mut self) -> Result<(), Box<Failure>> {
         let (Some(placed), Some(tx), Some(result)) = (&self.placed, &self.tx, &self.result) else {
             return Err(lost("the result"));
         };
@@ -307,7 +308,7 @@ impl Call {
                     false => Ok(()),
                 }
             };
-            let problem = match held_to(&when, self.session().clock(), told).await {
+            let problem = match held_to(&when, self.session().clock(), pin!(told)).await {
                 Ok(Ok(())) => continue,
                 Ok(Err(error)) => error.to_string(),
                 Err(stopped) => format!("{stopped:?}"),
@@ -319,7 +320,7 @@ impl Call {
         Ok(())
     }
 
-    pub(super) async fn subscribers(&mut self) -> Result<(), Failure> {
+    pub(super) async fn subscribers(&mut self) -> Result<(), Box<Failure>> {
         if let Some(place) = &mut self.place {
             place.wait().await?;
         }
@@ -338,7 +339,7 @@ impl Call {
         Err(Failure::new(Ending::NotCommitted, text).because(delivery.failures))
     }
 
-    fn handler_stopped(&self, stopped: Stopped) -> Failure {
+    fn handler_stopped(&self, stopped: Stopped) -> Box<Failure> {
         match stopped {
             Stopped::Panicked(panic) => {
                 tracing::error!(tool = &*self.name, panic, "a handler panicked");
@@ -355,7 +356,7 @@ impl Call {
     }
 
     /// What an error that a handler returned means.
-    fn raised(&self, error: &ToolError) -> Failure {
+    fn raised(&self, error: &ToolError) -> Box<Failure> {
         let chain = error.chain();
         tracing::info!(tool = &*self.name, chain = chain.join(": "), "a handler returned an error");
         if let Some(expansion) = error.find::<VisibilityExpansionRequired>() {
@@ -383,7 +384,7 @@ impl Call {
         Failure::new(Ending::Errored, error.text()).because(chain)
     }
 
-    pub(super) fn store_failed(&self, error: &StoreError) -> Failure {
+    pub(super) fn store_failed(&self, error: &StoreError) -> Box<Failure> {
         let text = format!("{} was not run: {error}; nothing was changed", self.name);
         Failure::new(Ending::NotCommitted, text)
             .because(vec![error.to_string()])
@@ -392,7 +393,7 @@ impl Call {
 }
 
 /// A failed result, as it is.
-fn refused(tool: &crate::tool::AnyTool, result: ErasedResult) -> Failure {
+fn refused(tool: &crate::tool::AnyTool, result: ErasedResult) -> Box<Failure> {
     let mut failure = Failure::new(Ending::Failed, result.message);
     if let Some(value) = result.value {
         if !result.hidden {
@@ -416,6 +417,6 @@ fn revived(tool: &crate::tool::AnyTool, effect: &ToolEffect) -> Result<ErasedRes
 }
 
 /// A step found that an earlier one did not do its work. It cannot happen, and if it does, only the call fails.
-fn lost(what: &str) -> Failure {
+fn lost(what: &str) -> Box<Failure> {
     Failure::new(Ending::NotCommitted, format!("the runtime lost {what}; nothing was changed"))
 }

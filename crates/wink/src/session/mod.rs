@@ -43,6 +43,28 @@ pub use reducer::{
 pub use root::CallStat;
 pub use slice::{SliceKey, SliceKind, SliceOp, SliceType, SliceView};
 pub use snapshot::{SessionSnapshot, SnapshotError, SnapshotScope};
+/// Implements [`trait@SliceType`] as an attribute says.
+///
+/// `name` is required: it is what stored values are found by, whatever becomes of the type's own name. `version`,
+/// `kind` (`"state"`, `"log"`), `key` (a field whose text is the item's key) and `upgrade` (a function that reads
+/// older versions) are the trait's other items.
+///
+/// ```
+/// use wink::prelude::*;
+///
+/// #[data]
+/// #[derive(SliceType)]
+/// #[slice(name = "step", key = "id")]
+/// struct Step {
+///     id: u32,
+///     title: String,
+/// }
+///
+/// let step = Step { id: 7, title: "Write".into() };
+/// assert_eq!(step.key().unwrap().to_string(), "7");
+/// ```
+#[cfg(feature = "macros")]
+pub use wink_macros::SliceType;
 
 pub(crate) use self::core::Closing;
 pub(crate) use fork::{Action, Fork, Mark, Step, clear_where, seed};
