@@ -4,6 +4,7 @@
 //! session state, workspace files and resources, records it, and renders what the model sees.
 
 pub mod executor;
+pub mod feedback;
 pub mod filesystem;
 pub mod ledger;
 pub mod limits;

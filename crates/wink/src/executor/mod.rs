@@ -29,6 +29,7 @@ pub use dry_run::{DryRun, PolicyOpinion};
 pub use outcome::{Answer, Escalation, Outcome, ToolCall};
 pub use step::{Moment, Step, StepHook};
 
+use crate::feedback::Board;
 use crate::limits::CancelToken;
 use crate::prompt::{Prompt, PromptRenderError, RenderedPrompt, record_expansion};
 use crate::resource::{ResourceContext, ResourceErrors};
@@ -86,7 +87,7 @@ pub(crate) struct Shared {
     owns_resources: bool,
     around: ArcSwap<Surroundings>,
     approver: Option<Arc<dyn Approver>>,
-    feedback: feedback::Board,
+    feedback: Board,
     hook: Option<Arc<dyn StepHook>>,
     limits: ExecutorLimits,
     abandoned: Arc<Abandoned>,

@@ -91,6 +91,11 @@ impl<'a> ReadFilesView<'a> {
         Ok(self.files.grep(&base, query).await?)
     }
 
+    /// How many lines a read returns unless it asks for others.
+    pub fn default_window(&self) -> usize {
+        self.files.limits().default_window
+    }
+
     /// The path that `text` means here.
     pub fn resolve(&self, text: &str) -> Result<FsPath, FsError> {
         self.files.path(text)
