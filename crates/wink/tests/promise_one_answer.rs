@@ -1,7 +1,13 @@
 //! Promise: one answer. Every call that reaches the runtime has exactly one answer and exactly one event, whatever
 //! happens to it; the log only grows, and what it says never changes.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test"
+)]
 
 mod support;
 

@@ -99,7 +99,8 @@ fn open(tool: Tool<Args, String>, around: Around) -> Executor {
         black_box(event);
         Ok(())
     });
-    let executor = poll_now(Executor::open(&prompt, &session)).unwrap_or_else(|error| unreachable!("{error}"));
+    let executor =
+        poll_now(Executor::open(&prompt, &session)).unwrap_or_else(|error| unreachable!("{error}"));
     if around == Around::Much {
         fill(&executor);
     }
@@ -119,6 +120,7 @@ fn fill(executor: &Executor) {
 
 fn files(around: Around) -> Arc<dyn Filesystem> {
     let count = if around == Around::Much { FILES } else { 0 };
-    let files = (0..count).map(|file| (format!("src/part_{}/file_{}.rs", file / 100, file % 100), "// text\n"));
+    let files =
+        (0..count).map(|file| (format!("src/part_{}/file_{}.rs", file / 100, file % 100), "// text\n"));
     Arc::new(MemoryFilesystem::from_files(files).unwrap_or_else(|error| unreachable!("{error}")))
 }

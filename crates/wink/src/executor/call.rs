@@ -157,7 +157,13 @@ impl Call {
             claim.effect(&event.message, value, event.value_hidden, now).into_row()
         });
         let closing = Closing { event: Some(Arc::clone(&event) as _), ledger, ends: Some(event.id) };
-        let end = End { event, shown, claim: self.claim.take(), doubtful: self.handler.is_doubtful(), escalation: None };
+        let end = End {
+            event,
+            shown,
+            claim: self.claim.take(),
+            doubtful: self.handler.is_doubtful(),
+            escalation: None,
+        };
         self.recorded = true;
         Ok(MustFinish::new(end.commit(tx, closing)).await)
     }
@@ -303,7 +309,8 @@ impl End {
 
     async fn record(mut self, aborted: Aborted) -> Outcome {
         let doubt = self.claim.as_ref().filter(|_| self.doubtful).map(|claim| {
-            let reason = format!("an earlier call ended before its effect was certain: {}", self.event.message);
+            let reason =
+                format!("an earlier call ended before its effect was certain: {}", self.event.message);
             claim.doubt(reason, self.event.time)
         });
         let closing =

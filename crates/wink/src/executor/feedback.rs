@@ -1,5 +1,6 @@
 //! Feedback, as a step of a call: providers are asked, held to their time, and what they say is added to the answer.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use super::call::Call;
@@ -28,13 +29,15 @@ impl Call {
         let clock = shared.session.clock();
         let event = Arc::clone(&outcome.event);
         let mut blocks = String::new();
-        let due =
-            held_to(&when, clock, shared.feedback.due(&around, &event)).await.unwrap_or_else(|stopped| {
+        let due = held_to(&when, clock, pin!(shared.feedback.due(&around, &event))).await.unwrap_or_else(
+            |stopped| {
                 tracing::error!(?stopped, "it could not be found out who has feedback; the result stands");
                 Vec::new()
-            });
+            },
+        );
         for due in due {
-            let problem = match held_to(&when, clock, shared.feedback.ask(&due, &around, &event)).await {
+            let problem = match held_to(&when, clock, pin!(shared.feedback.ask(&due, &around, &event))).await
+            {
                 Ok(Ok(None)) => continue,
                 Ok(Ok(Some(feedback))) => {
                     blocks.push_str("\n\n");

@@ -68,7 +68,8 @@ impl Call {
             }
             return Ok(());
         }
-        let text = format!("{} was not run: the session kept changing while approval was asked for", self.name);
+        let text =
+            format!("{} was not run: the session kept changing while approval was asked for", self.name);
         Err(Failure::new(Ending::Denied, text))
     }
 
@@ -91,11 +92,12 @@ impl Call {
             deadline: self.around.deadline,
         };
         let when = StopWhen::within(Some(self.shared.limits.policy_timeout));
-        let problem = match held_to(&when, self.session().clock(), pin!(ask(&*placed.policy, &call, &cx))).await {
-            Ok(Ok(decision)) => return decision.unwrap_or(Decision::Allow),
-            Ok(Err(error)) => error.to_string(),
-            Err(stopped) => format!("{stopped:?}"),
-        };
+        let problem =
+            match held_to(&when, self.session().clock(), pin!(ask(&*placed.policy, &call, &cx))).await {
+                Ok(Ok(decision)) => return decision.unwrap_or(Decision::Allow),
+                Ok(Err(error)) => error.to_string(),
+                Err(stopped) => format!("{stopped:?}"),
+            };
         tracing::error!(policy = &*placed.key, problem, "a policy failed; the call is denied");
         Decision::deny(format!("{} was denied: policy {} could not decide", self.name, placed.policy.kind()))
     }

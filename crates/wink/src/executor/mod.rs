@@ -160,7 +160,10 @@ impl Executor {
     }
 
     /// Records an expansion right after the call that asked for it, and renders the prompt again.
-    pub fn expand(&self, expansion: &VisibilityExpansionRequired) -> Result<Arc<RenderedPrompt>, PromptRenderError> {
+    pub fn expand(
+        &self,
+        expansion: &VisibilityExpansionRequired,
+    ) -> Result<Arc<RenderedPrompt>, PromptRenderError> {
         let recorded = record_expansion(&self.shared.session, expansion);
         if !recorded.is_ok() {
             tracing::error!(?recorded, "an expansion was recorded with failures");

@@ -17,8 +17,10 @@ impl Call {
     /// Runs the call to its end.
     pub(super) async fn run(mut self: Box<Self>) -> Outcome {
         self.beat();
-        let (shared, around, cancel) = (Arc::clone(&self.shared), Arc::clone(&self.around), self.cancel.clone());
-        let when = StopWhen { cancel: [Some(&around.cancel), cancel.as_ref()], ..StopWhen::until(around.deadline) };
+        let (shared, around, cancel) =
+            (Arc::clone(&self.shared), Arc::clone(&self.around), self.cancel.clone());
+        let when =
+            StopWhen { cancel: [Some(&around.cancel), cancel.as_ref()], ..StopWhen::until(around.deadline) };
         let clock = shared.session.clock();
         let not_run = self.place.as_ref().and_then(Place::ended);
         // Up to the commit a call can be stopped; from there on it is brought to its end.
@@ -188,7 +190,8 @@ impl Call {
         let Some(hook) = &self.shared.hook else { return Ok(()) };
         let watched = hook.at(self.step, moment, self.invocation.id).await;
         watched.map_err(|reason| {
-            let text = format!("{} failed in step {}: {reason}; nothing was changed", self.name, self.step.name());
+            let text =
+                format!("{} failed in step {}: {reason}; nothing was changed", self.name, self.step.name());
             Failure::new(Ending::NotCommitted, text).because(vec![reason])
         })
     }

@@ -25,7 +25,10 @@ impl Call {
             return Err(Failure::new(Ending::Rejected, text));
         }
         let Some(rendered) = self.around.rendered.clone() else {
-            return Err(Failure::new(Ending::Unavailable, "no tools are available: the prompt was not rendered"));
+            return Err(Failure::new(
+                Ending::Unavailable,
+                "no tools are available: the prompt was not rendered",
+            ));
         };
         let Some(placed) = rendered.find(&self.name) else {
             let why = match rendered.hidden(&self.name) {
@@ -134,8 +137,10 @@ impl Call {
     ) -> Result<(), Box<Failure>> {
         let name = Arc::clone(&self.name);
         let refuse = |why: &str| {
-            let text =
-                format!("{name} may already have had its effect with these arguments: {}. {why}", doubt.reason);
+            let text = format!(
+                "{name} may already have had its effect with these arguments: {}. {why}",
+                doubt.reason
+            );
             Failure::new(Ending::InDoubt, text).because(vec![doubt.reason.clone()])
         };
         match rule {
@@ -153,8 +158,7 @@ impl Call {
             }
             WhenInDoubt::Probe(probe) => {
                 let json = self.params.as_ref().map(|params| params.json().clone()).unwrap_or_default();
-                let when =
-                    StopWhen::within(Some(self.shared.limits.probe_timeout));
+                let when = StopWhen::within(Some(self.shared.limits.probe_timeout));
                 let asked = async { probe(claim.key.to_string(), json).await };
                 let probed = held_to(&when, self.session().clock(), pin!(asked)).await;
                 match probed {
@@ -165,7 +169,9 @@ impl Call {
                         self.replay = Some(effect);
                         return Ok(());
                     }
-                    Ok(Ok(Probed::Unknown)) => return Err(refuse("Its probe could not tell; it was not run again.")),
+                    Ok(Ok(Probed::Unknown)) => {
+                        return Err(refuse("Its probe could not tell; it was not run again."));
+                    }
                     Ok(Err(error)) => return Err(refuse(&format!("Its probe failed: {error}"))),
                     Err(stopped) => return Err(refuse(&format!("Its probe did not answer ({stopped:?})."))),
                 }
@@ -326,7 +332,9 @@ impl Call {
             place.wait().await?;
         }
         self.make_candidate();
-        let (Some((event, _)), Some(tx)) = (&self.candidate, &self.tx) else { return Err(lost("the result")) };
+        let (Some((event, _)), Some(tx)) = (&self.candidate, &self.tx) else {
+            return Err(lost("the result"));
+        };
         let dispatcher = self.shared.session.dispatcher();
         if !dispatcher.has_subscribers::<crate::session::ToolInvoked>() {
             return Ok(());
@@ -380,7 +388,9 @@ impl Call {
         if let Some((message, deadline)) = exhausted {
             let text = format!("{} was stopped: {message}; nothing was changed", self.name);
             let error = PromptEvaluationError { phase: Phase::Tool, message, deadline };
-            return Failure::new(Ending::Exhausted, text).because(chain).escalating(Escalation::Evaluation(error));
+            return Failure::new(Ending::Exhausted, text)
+                .because(chain)
+                .escalating(Escalation::Evaluation(error));
         }
         Failure::new(Ending::Errored, error.text()).because(chain)
     }

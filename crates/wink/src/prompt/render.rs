@@ -259,7 +259,10 @@ impl<'a> Renderer<'a> {
     ) -> Result<String, PromptRenderError> {
         let Some(source) = source else { return Ok(template.fill(one.params.map(|params| &params.values))) };
         let said = catch(|| source(self.session)).map_err(|panic| {
-            PromptRenderError::in_section(&one.section.path, format!("its text from the session panicked: {panic}"))
+            PromptRenderError::in_section(
+                &one.section.path,
+                format!("its text from the session panicked: {panic}"),
+            )
         })?;
         Ok(said.unwrap_or_else(|| template.fill(one.params.map(|params| &params.values))))
     }

@@ -292,7 +292,12 @@ impl Touched {
     }
 
     /// Runs the part of `action` that is this slice's again. Of several reducers, one that fails stops no other.
-    pub(super) fn repeat(&mut self, registry: &Registry, def: &SliceDef, action: &Action) -> Result<(), String> {
+    pub(super) fn repeat(
+        &mut self,
+        registry: &Registry,
+        def: &SliceDef,
+        action: &Action,
+    ) -> Result<(), String> {
         match action {
             Action::Edit { slot, edit } if *slot == self.slot => self.change(def, &|cell| edit(cell, def)),
             Action::Edit { .. } => Ok(()),

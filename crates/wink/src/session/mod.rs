@@ -32,8 +32,8 @@ use crate::support::lock::lock;
 pub use self::core::CommitError;
 pub use dispatcher::{Delivery, DeliveryError, Dispatcher, EventSource, Subscription};
 pub use events::{
-    Ending, ErasedValue, LoggedAnswer, LoggedDecision, LoggedParams, LoggedValue, PromptExecuted, PromptRendered,
-    RunContext, ToolInvoked,
+    Ending, ErasedValue, LoggedAnswer, LoggedDecision, LoggedParams, LoggedValue, PromptExecuted,
+    PromptRendered, RunContext, ToolInvoked,
 };
 pub use family::FamilyError;
 pub use fork::Conflict;
@@ -307,7 +307,9 @@ impl Session {
         self.change_registry(|registry| {
             for (event, registration) in registrations {
                 let there = registry.reducers(event).is_some_and(|list| {
-                    list.iter().any(|other| other.target == registration.target && other.origin == registration.origin)
+                    list.iter().any(|other| {
+                        other.target == registration.target && other.origin == registration.origin
+                    })
                 });
                 if !there {
                     registry.add(event, registration);

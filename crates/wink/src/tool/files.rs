@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::footprint::{Access, Area};
 use crate::filesystem::{
-    BytesRead, DeleteMode, DirEntry, Edit, EditReceipt, Filesystem, FilesystemExt, FsError, FsPath, GrepOutcome,
-    GrepQuery, Metadata, MkdirOptions, ReadWindow, TextRead, WriteMode, WriteOptions, WriteReceipt,
+    BytesRead, DeleteMode, DirEntry, Edit, EditReceipt, Filesystem, FilesystemExt, FsError, FsPath,
+    GrepOutcome, GrepQuery, Metadata, MkdirOptions, ReadWindow, TextRead, WriteMode, WriteOptions,
+    WriteReceipt,
 };
 use crate::transaction::{AccessError, Work};
 

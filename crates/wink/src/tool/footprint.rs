@@ -26,7 +26,9 @@ impl Area {
     fn overlaps(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Everything, _) | (_, Self::Everything) => true,
-            (Self::Path(a), Self::Path(b)) => within(a.as_str(), b.as_str()) || within(b.as_str(), a.as_str()),
+            (Self::Path(a), Self::Path(b)) => {
+                within(a.as_str(), b.as_str()) || within(b.as_str(), a.as_str())
+            }
             (Self::PolicyItem(policy, a), Self::PolicyItem(other, b)) => {
                 policy == other && (within(a, b) || within(b, a))
             }
@@ -155,7 +157,9 @@ impl Footprint {
     /// Whether calls with these footprints can overlap and nobody can tell.
     pub fn is_disjoint(&self, other: &Self) -> bool {
         let clash = |writes: &[Area], other: &Self| {
-            writes.iter().any(|area| other.reads.iter().chain(&other.writes).any(|theirs| area.overlaps(theirs)))
+            writes
+                .iter()
+                .any(|area| other.reads.iter().chain(&other.writes).any(|theirs| area.overlaps(theirs)))
         };
         // Every call that succeeds becomes history, so whoever asks for it has to know who went before.
         let asks = |footprint: &Self| footprint.reads.contains(&Area::History);
@@ -166,7 +170,9 @@ impl Footprint {
         let covers = |declared: &Area| match (declared, wanted) {
             (Area::Everything, _) => true,
             (Area::Path(base), Area::Path(path)) => within(path.as_str(), base.as_str()),
-            (Area::PolicyItem(policy, base), Area::PolicyItem(other, item)) => policy == other && within(item, base),
+            (Area::PolicyItem(policy, base), Area::PolicyItem(other, item)) => {
+                policy == other && within(item, base)
+            }
             (declared, wanted) => declared == wanted,
         };
         // What may be changed may be looked at.

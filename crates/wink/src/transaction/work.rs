@@ -147,9 +147,7 @@ impl Work {
         let failures = self.apply(action)?;
         match failures.into_iter().next() {
             None => Ok(()),
-            Some(failure) => {
-                Err(SessionError::Edit { slice: failure.slice, reason: failure.reason }.into())
-            }
+            Some(failure) => Err(SessionError::Edit { slice: failure.slice, reason: failure.reason }.into()),
         }
     }
 
