@@ -1,5 +1,12 @@
 //! The dispatcher: who hears an event, in which order, and what their failures come to.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test says what is broken by panicking"
+)]
+
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 

@@ -127,8 +127,9 @@ impl Session {
         }
         loop {
             let mut fork = Fork::default();
-            let mut failures =
-                fork.apply(&registry, &action, SliceKind::State, |slot, def| lock(&self.core.inner).state.cell(slot, def));
+            let mut failures = fork.apply(&registry, &action, SliceKind::State, |slot, def| {
+                lock(&self.core.inner).state.cell(slot, def)
+            });
             let (log, log_failures) = self.log_part(&registry, [&action]);
             failures.extend(log_failures);
             let (slices, rest) = match self.records(&registry, &fork, &log.appends) {
@@ -160,7 +161,13 @@ impl Session {
     }
 
     /// The common case: an event without reducers goes to the end of its own slice, in place.
-    fn append_outside(&self, registry: &Registry, slot: Slot, def: &SliceDef, event: &Item) -> Vec<ReducerFailure> {
+    fn append_outside(
+        &self,
+        registry: &Registry,
+        slot: Slot,
+        def: &SliceDef,
+        event: &Item,
+    ) -> Vec<ReducerFailure> {
         let failed = |reason| vec![ReducerFailure { slice: def.name, reason }];
         let is_log = def.kind == SliceKind::Log;
         if !is_log && let Some(reason) = registry.broken(slot) {
@@ -268,9 +275,9 @@ impl Session {
         let mut records = before.clone();
         records.extend(own);
         let store = self.core.store.commit(&self.core.id, Batch { records, ends, ledger });
-        let stored = CatchPanic(store)
-            .await
-            .unwrap_or_else(|panic| Err(StoreError { doing: "commit", reason: format!("it panicked: {panic}") }));
+        let stored = CatchPanic(store).await.unwrap_or_else(|panic| {
+            Err(StoreError { doing: "commit", reason: format!("it panicked: {panic}") })
+        });
         if stored.is_err() {
             self.take_back(before);
         }
@@ -380,7 +387,11 @@ impl Session {
                     true
                 }
                 Err(reason) => {
-                    tracing::error!(slice = append.def.name, reason, "a LOG event cannot be encoded and is dropped");
+                    tracing::error!(
+                        slice = append.def.name,
+                        reason,
+                        "a LOG event cannot be encoded and is dropped"
+                    );
                     false
                 }
             });

@@ -58,7 +58,7 @@ pub(crate) struct Fork {
     pub(crate) policies: Vec<TouchedPolicy>,
     pub(crate) steps: Vec<Step>,
     /// What the call itself looked at, and in which version. Not taken back by a nested rollback.
-    reads: Vec<(Slot, u64)>,
+    pub(crate) reads: Vec<(Slot, u64)>,
     /// The success to count in the index of calls.
     pub(crate) success: Option<(Arc<str>, Timestamp)>,
 }
@@ -287,7 +287,12 @@ impl Touched {
     }
 
     /// Runs the part of `action` that is this slice's again. Of several reducers, one that fails stops no other.
-    pub(super) fn repeat(&mut self, registry: &Registry, def: &SliceDef, action: &Action) -> Result<(), String> {
+    pub(super) fn repeat(
+        &mut self,
+        registry: &Registry,
+        def: &SliceDef,
+        action: &Action,
+    ) -> Result<(), String> {
         match action {
             Action::Edit { slot, edit } if *slot == self.slot => self.change(def, &|cell| edit(cell, def)),
             Action::Edit { .. } => Ok(()),

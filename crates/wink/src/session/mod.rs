@@ -16,6 +16,8 @@ mod restore;
 mod root;
 mod slice;
 mod snapshot;
+#[cfg(test)]
+mod tests;
 mod window;
 
 use std::any::{Any, TypeId};
@@ -32,8 +34,8 @@ use crate::support::lock::lock;
 pub use self::core::CommitError;
 pub use dispatcher::{Delivery, DeliveryError, Dispatcher, EventSource, Subscription};
 pub use events::{
-    Ending, ErasedValue, LoggedAnswer, LoggedDecision, LoggedParams, LoggedValue, PromptExecuted, PromptRendered,
-    RunContext, ToolInvoked,
+    Ending, ErasedValue, LoggedAnswer, LoggedDecision, LoggedParams, LoggedValue, PromptExecuted,
+    PromptRendered, RunContext, ToolInvoked,
 };
 pub use family::FamilyError;
 pub use fork::Conflict;
@@ -285,7 +287,9 @@ impl Session {
         self.change_registry(|registry| {
             for (event, registration) in registrations {
                 let there = registry.reducers(event).is_some_and(|list| {
-                    list.iter().any(|other| other.target == registration.target && other.origin == registration.origin)
+                    list.iter().any(|other| {
+                        other.target == registration.target && other.origin == registration.origin
+                    })
                 });
                 if !there {
                     registry.add(event, registration);
@@ -420,6 +424,23 @@ pub(crate) struct Committing<'a> {
 }
 
 /// A session that can be looked at and not changed.
+///
+/// ```compile_fail,E0599
+/// wink::session::Session::new().read_only().reset();
+/// ```
+/// ```compile_fail,E0599
+/// # let rendered: wink::session::PromptRendered = unimplemented!();
+/// wink::session::Session::new().read_only().dispatch(rendered);
+/// ```
+/// ```compile_fail,E0599
+/// wink::session::Session::new().read_only().clear::<wink::session::PromptRendered>();
+/// ```
+/// ```compile_fail,E0599
+/// wink::session::Session::new().read_only().seed::<wink::session::PromptRendered>([]);
+/// ```
+/// ```compile_fail,E0599
+/// wink::session::Session::new().read_only().restore(&wink::session::Session::new().snapshot());
+/// ```
 #[derive(Debug, Clone)]
 pub struct ReadOnlySession {
     session: Session,

@@ -110,9 +110,8 @@ impl SessionBuilder {
             let event = (!known).then(|| Arc::new(session.interrupted(mark)) as Item);
             let closing = Closing { event, ends, ledger: None };
             let committing = session.committing().await;
-            session.close_failed(&committing, &Fork::default(), closing).await.map_err(|error| StoreError {
-                doing: "record an interrupted call",
-                reason: error.to_string(),
+            session.close_failed(&committing, &Fork::default(), closing).await.map_err(|error| {
+                StoreError { doing: "record an interrupted call", reason: error.to_string() }
             })?;
         }
         Ok(session)
@@ -250,7 +249,7 @@ impl Session {
         }
     }
 
-    fn interrupted(&self, mark: CallMark) -> ToolInvoked {
+    pub(super) fn interrupted(&self, mark: CallMark) -> ToolInvoked {
         let message: Arc<str> = format!(
             "{} was interrupted: the process ended while it ran; nothing of it was kept in this session",
             mark.tool

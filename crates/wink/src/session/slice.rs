@@ -253,7 +253,10 @@ pub(crate) enum Change {
     Replace(Vec<Item>),
     Remove(Vec<usize>),
     /// The last items trade places: `earlier` of them, and the `later` ones stored after those.
-    Swap { earlier: usize, later: usize },
+    Swap {
+        earlier: usize,
+        later: usize,
+    },
 }
 
 impl Change {
@@ -267,7 +270,11 @@ impl Change {
         match self {
             Self::Append(_) => 1,
             Self::Extend(items) => items.len(),
-            Self::Upsert(_) | Self::ReplaceKey(_) | Self::Replace(_) | Self::Remove(_) | Self::Swap { .. } => 0,
+            Self::Upsert(_)
+            | Self::ReplaceKey(_)
+            | Self::Replace(_)
+            | Self::Remove(_)
+            | Self::Swap { .. } => 0,
         }
     }
 }
@@ -385,7 +392,9 @@ impl SliceDef {
             type_name: std::any::type_name::<T>(),
             key: |item| item.downcast_ref::<T>().and_then(|item| catch(|| item.key()).ok().flatten()),
             encode: |item| match item.downcast_ref::<T>() {
-                Some(item) => contained("Serialize", || serde_json::to_value(item).map_err(|error| error.to_string())),
+                Some(item) => {
+                    contained("Serialize", || serde_json::to_value(item).map_err(|error| error.to_string()))
+                }
                 None => Err(format!("an item of slice {} has another type", T::NAME)),
             },
             decode: |version, value| {
