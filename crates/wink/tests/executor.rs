@@ -1,6 +1,12 @@
 //! The executor: what comes of a call, whatever its handler does.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test"
+)]
 
 mod support;
 
@@ -14,9 +20,13 @@ use wink::filesystem::FilesystemExt;
 use wink::limits::{Budget, BudgetTracker, Deadline, DeadlineExceededError, Heartbeat, TokenUsage};
 use wink::prelude::*;
 use wink::resource::{Binding, BoxError, ResourceRegistry, ResourceSnapshot, Snapshotable};
-use wink::session::{Ending, LoggedAnswer, LoggedDecision, LoggedParams, LoggedValue, RunContext, ToolInvoked};
+use wink::session::{
+    Ending, LoggedAnswer, LoggedDecision, LoggedParams, LoggedValue, RunContext, ToolInvoked,
+};
 use wink::testing::{FakeClock, Script, StoreOp};
-use wink::tool::{AdapterInfo, Phase, PromptEvaluationError, ToolValidationError, VisibilityExpansionRequired};
+use wink::tool::{
+    AdapterInfo, Phase, PromptEvaluationError, ToolValidationError, VisibilityExpansionRequired,
+};
 
 /// A world with one more tool.
 async fn world_with<P, R>(tool: Tool<P, R>) -> World
@@ -75,9 +85,15 @@ async fn a_panic_is_a_failed_result_that_names_the_tool() {
     let before = world.dump().await;
     let outcome = run(&world, "boom").await;
     assert_eq!(outcome.text(), "boom failed unexpectedly (it panicked); nothing was changed");
-    assert_eq!((outcome.event.ending, &outcome.event.error_chain[..]), (Ending::Panicked, &["panic: oops".to_owned()][..]));
+    assert_eq!(
+        (outcome.event.ending, &outcome.event.error_chain[..]),
+        (Ending::Panicked, &["panic: oops".to_owned()][..])
+    );
     assert_eq!(world.dump().await, before);
-    assert!(world.executor.call(world.call("note", json!({ "text": "x" }))).await.is_success(), "the runtime goes on");
+    assert!(
+        world.executor.call(world.call("note", json!({ "text": "x" }))).await.is_success(),
+        "the runtime goes on"
+    );
 }
 
 // case 43
@@ -102,13 +118,15 @@ async fn a_deadline_error_of_a_handler_is_an_evaluation_error() {
 async fn a_visibility_expansion_escalates_as_it_is() {
     async fn open(_: (), cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
         let _ = cx.session().dispatch(Note { text: "changed".into() })?;
-        Err(VisibilityExpansionRequired { keys: vec!["a.b".into(), "c".into()], reason: "to see".into() }.into())
+        Err(VisibilityExpansionRequired { keys: vec!["a.b".into(), "c".into()], reason: "to see".into() }
+            .into())
     }
     let world = world_with(Tool::new("open", "Open.", open)).await;
     let before = world.dump().await;
     let outcome = run(&world, "open").await;
     let Some(Escalation::Visibility(asked)) = &outcome.escalation else { panic!("{:?}", outcome.escalation) };
-    let expected = VisibilityExpansionRequired { keys: vec!["a.b".into(), "c".into()], reason: "to see".into() };
+    let expected =
+        VisibilityExpansionRequired { keys: vec!["a.b".into(), "c".into()], reason: "to see".into() };
     assert_eq!(asked, &expected);
     assert_eq!((outcome.text(), outcome.event.ending), ("opened a.b, c", Ending::Expanded));
     assert_eq!(world.dump().await, before);
@@ -218,7 +236,10 @@ async fn the_event_says_everything() {
         value_hidden: false,
         rendered: "noted\n\n{\"text\":\"hi\"}".into(),
         error_chain: Vec::new(),
-        decisions: vec![LoggedDecision { policy: event.decisions[0].policy.clone(), answer: LoggedAnswer::Allow }],
+        decisions: vec![LoggedDecision {
+            policy: event.decisions[0].policy.clone(),
+            answer: LoggedAnswer::Allow,
+        }],
         approver: None,
         replayed: false,
         usage: Some(TokenUsage::new(3, 4)),
@@ -246,7 +267,8 @@ async fn a_batch_goes_on_after_a_failure_and_stops_at_an_escalation() {
     assert_eq!(outcomes.iter().map(Outcome::is_success).collect::<Vec<_>>(), [true, false, true]);
     assert_eq!(notes(&world), ["before", "one", "three"]);
 
-    let outcomes = world.executor.batch(vec![note("four"), world.call("escalate", json!({})), note("six")]).await;
+    let outcomes =
+        world.executor.batch(vec![note("four"), world.call("escalate", json!({})), note("six")]).await;
     let endings: Vec<_> = outcomes.iter().map(|outcome| outcome.event.ending).collect();
     assert_eq!(endings, [Ending::Succeeded, Ending::Escalated, Ending::NotRun]);
     assert_eq!(outcomes[2].text(), "not run: escalate ended the turn before it");
@@ -286,7 +308,8 @@ async fn there_is_a_beat_before_and_after_every_call() {
     let heartbeat = Arc::new(Heartbeat::new(Arc::new(FakeClock::new(support::start()))));
     let given = Arc::clone(&heartbeat);
     let tool = Tool::new("beats", "Beat.", beats);
-    let world = World::with(Kind::Memory, |section| section.tool(tool), |builder| builder.heartbeat(given)).await;
+    let world =
+        World::with(Kind::Memory, |section| section.tool(tool), |builder| builder.heartbeat(given)).await;
     for (tool, more) in [("fail", 2), ("beats", 3), ("unknown", 2), ("denied", 2), ("boom", 2)] {
         let before = heartbeat.beats();
         drop(run(&world, tool).await);

@@ -1,6 +1,12 @@
 //! The ledger: keys, how long they count, and what can be done with entries.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test"
+)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -55,8 +61,13 @@ impl Shop {
         let section = Section::tools("shop", "Shop").tool(tool);
         let prompt = PromptTemplate::builder("tests", "shop").section(section).build().unwrap().prompt();
         let clock = FakeClock::new(start());
-        let session =
-            Session::builder().id("s").store(Arc::clone(store)).clock(Arc::new(clock.clone())).open().await.unwrap();
+        let session = Session::builder()
+            .id("s")
+            .store(Arc::clone(store))
+            .clock(Arc::new(clock.clone()))
+            .open()
+            .await
+            .unwrap();
         let runs = Arc::new(AtomicUsize::new(0));
         let resources = ResourceRegistry::of((Binding::instance(Arc::clone(&runs)),)).unwrap();
         let executor = Executor::builder(&prompt, &session).resources(resources).open().await.unwrap();
@@ -93,7 +104,10 @@ async fn the_same_parameters_run_once() {
         assert!(shop.runs(ONE).await);
         assert!(!shop.runs(ONE).await);
         assert!(!shop.runs(r#"{ "count": 1, "item": "bolt" }"#).await, "the order of keys does not matter");
-        assert!(!shop.runs(r#"{"count":1,"item":"bolt","note":null}"#).await, "nor whether a default is written");
+        assert!(
+            !shop.runs(r#"{"count":1,"item":"bolt","note":null}"#).await,
+            "nor whether a default is written"
+        );
         assert!(shop.runs(TWO).await, "another value does");
         let (first, again) = (shop.order(ONE).await, shop.order(ONE).await);
         assert_eq!(first.value::<Value>(), again.value::<Value>());
@@ -109,7 +123,8 @@ async fn only_the_named_parameters_count() {
         assert!(!shop.runs(TWO).await);
         assert!(shop.runs(r#"{"item":"nut","count":1}"#).await);
     }
-    let wrong = Tool::new("order", "Order.", order).idempotency(IdempotencyConfig::params(["item", "colour"]));
+    let wrong =
+        Tool::new("order", "Order.", order).idempotency(IdempotencyConfig::params(["item", "colour"]));
     let error = wrong.into_tool().unwrap_err().to_string();
     assert!(error.contains("order") && error.contains("colour"), "{error}");
 }

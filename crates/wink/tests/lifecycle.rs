@@ -1,6 +1,12 @@
 //! How long resources live around calls, through the real executor.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test"
+)]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -97,9 +103,11 @@ async fn resources_of_later_layers_win() {
     }
     let layers = ["template", "section", "child", "adapter", "loop", "bind", "request"];
     for top in 0..layers.len() {
-        let one = |at: usize| ResourceRegistry::of((Binding::instance(Arc::new(Layer(layers[at]))),)).unwrap();
+        let one =
+            |at: usize| ResourceRegistry::of((Binding::instance(Arc::new(Layer(layers[at]))),)).unwrap();
         let layer = |at: usize| if at <= top { one(at) } else { ResourceRegistry::default() };
-        let child = Section::tools("child", "Child").resources(layer(2)).tool(Tool::new("which", "Which?", which));
+        let child =
+            Section::tools("child", "Child").resources(layer(2)).tool(Tool::new("which", "Which?", which));
         let section = Section::tools("parent", "Parent").resources(layer(1)).child(child);
         let template =
             PromptTemplate::builder("tests", "layers").resources(layer(0)).section(section).build().unwrap();
@@ -122,7 +130,8 @@ async fn resources_that_the_caller_opened_live_until_the_caller_closes_them() {
     let prompt = prompt(desks(&diary, Scope::Singleton));
     let resources = prompt.resources().open().await.unwrap();
     for _ in 0..2 {
-        let executor = Executor::builder(&prompt, &Session::new()).opened(resources.clone()).open().await.unwrap();
+        let executor =
+            Executor::builder(&prompt, &Session::new()).opened(resources.clone()).open().await.unwrap();
         assert_eq!(do_work(&executor, false).await, Some(1));
         executor.close().await.unwrap();
     }
@@ -146,7 +155,10 @@ async fn an_instance_from_outside_is_never_closed() {
     let diary = Diary::default();
     let prompt = prompt(desks(&diary, Scope::ToolCall))
         .binding()
-        .resources(ResourceRegistry::of((Binding::instance(Arc::clone(&outside)), Binding::new(|_| Ok(Lamp)))).unwrap())
+        .resources(
+            ResourceRegistry::of((Binding::instance(Arc::clone(&outside)), Binding::new(|_| Ok(Lamp))))
+                .unwrap(),
+        )
         .build()
         .unwrap();
     let executor = Executor::open(&prompt, &Session::new()).await.unwrap();

@@ -1,7 +1,13 @@
 //! Promise: atomic. After a call that did not succeed, everything is exactly as it was before it; after one that did,
 //! everything it did is there. Seen through public reads, never through snapshots.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test"
+)]
 
 mod support;
 
@@ -89,7 +95,11 @@ async fn atomic_whatever_goes_wrong_at_any_step() {
                     assert_eq!(came.outcome.is_none(), fault == Fault::Drop, "{what}: answered");
                     if let Some(outcome) = &came.outcome {
                         assert_eq!(outcome.is_success(), still_succeeds(point), "{what}: {}", outcome.text());
-                        assert_eq!(world.log(), [Arc::clone(&outcome.event)], "{what}: the event of the answer");
+                        assert_eq!(
+                            world.log(),
+                            [Arc::clone(&outcome.event)],
+                            "{what}: the event of the answer"
+                        );
                     }
                     if still_succeeds(point) {
                         assert_eq!(world.dump().await, after, "{what}");
@@ -212,7 +222,8 @@ async fn atomic_success_keeps_everything() {
                 "receipt": [{ "effects": EFFECTS }],
             });
             assert_eq!(serde_json::to_value(&dump.slices).unwrap(), slices, "{kind:?}");
-            let files: Vec<_> = dump.files.iter().map(|(path, bytes)| (path.as_str(), bytes.as_deref())).collect();
+            let files: Vec<_> =
+                dump.files.iter().map(|(path, bytes)| (path.as_str(), bytes.as_deref())).collect();
             let expected: [(&str, Option<&[u8]>); 9] = [
                 ("edit.txt", Some(b"one 2 three")),
                 ("empty", None),
@@ -330,7 +341,8 @@ async fn atomic_when_somebody_else_changed_the_same() {
             if event.success {
                 counter.set(50);
                 let mut writing = files.write_text("old.txt", "theirs");
-                let polled = writing.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
+                let polled =
+                    writing.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
                 assert!(polled.is_ready());
             }
             Ok(())
@@ -363,7 +375,12 @@ async fn atomic_dispatches_from_outside_are_neither_lost_nor_undone() {
                 End::Well => world.executor.call(world.effects(EFFECTS, End::Well)).await,
                 _ => {
                     let _ = world.session.dispatch(support::Note { text: "outside".into() });
-                    world.faults.run(&world.executor, world.effects(EFFECTS, End::Well), point).await.outcome.unwrap()
+                    world
+                        .faults
+                        .run(&world.executor, world.effects(EFFECTS, End::Well), point)
+                        .await
+                        .outcome
+                        .unwrap()
                 }
             };
             assert_eq!(outcome.is_success(), end == End::Well);
@@ -431,9 +448,11 @@ async fn atomic_with_many_callers_and_others_outside() {
                 for number in 0..EACH {
                     let arguments = json!({ "text": format!("{caller}.{number}") }).to_string();
                     let tool = if number % 2 == 0 { "left" } else { "right" };
-                    let outcome = executor.call(ToolCall::new(format!("{caller}.{number}"), tool, arguments)).await;
+                    let outcome =
+                        executor.call(ToolCall::new(format!("{caller}.{number}"), tool, arguments)).await;
                     assert!(outcome.is_success(), "{}", outcome.text());
-                    let failed = executor.call(ToolCall::new(format!("f{caller}.{number}"), "fail", "")).await;
+                    let failed =
+                        executor.call(ToolCall::new(format!("f{caller}.{number}"), "fail", "")).await;
                     assert!(!failed.is_success());
                 }
             }));
@@ -456,9 +475,14 @@ async fn atomic_with_many_callers_and_others_outside() {
             let what = format!("{kind:?}, in {process}");
             let dump = world.dump().await;
             assert_eq!(dump.slices["note"].len(), 1 + 200 + lefts, "{what}: no note is lost");
-            let theirs: Vec<_> = world.session.slice::<support::Note>().iter().map(|note| note.text.clone()).collect();
+            let theirs: Vec<_> =
+                world.session.slice::<support::Note>().iter().map(|note| note.text.clone()).collect();
             let outside: Vec<_> = theirs.iter().filter_map(|text| text.strip_prefix("outside ")).collect();
-            assert_eq!(outside, (0..200).map(|number| number.to_string()).collect::<Vec<_>>(), "{what}: in order");
+            assert_eq!(
+                outside,
+                (0..200).map(|number| number.to_string()).collect::<Vec<_>>(),
+                "{what}: in order"
+            );
             assert_eq!(dump.slices["stock"], [json!({ "item": "bolt", "count": 199 })], "{what}");
             let lines = |name: &'static str| world.files.read_text(name);
             assert_eq!(lines("left.txt").await.unwrap().lines().count(), lefts, "{what}: no line is lost");

@@ -1,7 +1,13 @@
 //! Promise: exactly once. A tool with an idempotency config has its effect at most once per key; when it cannot be
 //! known whether it happened, it is never silently run again.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test"
+)]
 
 mod support;
 
@@ -178,7 +184,8 @@ enum Stop {
     Subscriber,
 }
 
-const STOPS: [Stop; 6] = [Stop::Panic, Stop::Timeout, Stop::Cancel, Stop::Drop, Stop::Commit, Stop::Subscriber];
+const STOPS: [Stop; 6] =
+    [Stop::Panic, Stop::Timeout, Stop::Cancel, Stop::Drop, Stop::Commit, Stop::Subscriber];
 
 // case 235
 #[test]
@@ -201,8 +208,7 @@ fn exactly_once_from_sixty_four_threads() {
         };
         let bought = Arc::new(AtomicUsize::new(0));
         let config = IdempotencyConfig::auto().scope(LedgerScope::Global);
-        let section =
-            Section::tools("shop", "Shop").tool(Tool::new("buy", "Buy.", buy).idempotency(config));
+        let section = Section::tools("shop", "Shop").tool(Tool::new("buy", "Buy.", buy).idempotency(config));
         let prompt = PromptTemplate::builder("tests", "shop").section(section).build().unwrap().prompt();
         let ready = Barrier::new(THREADS);
         let outcomes: Vec<Outcome> = std::thread::scope(|scope| {
@@ -213,9 +219,13 @@ fn exactly_once_from_sixty_four_threads() {
                         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
                         runtime.block_on(async {
                             let session = Session::builder().store(Arc::clone(store)).open().await.unwrap();
-                            let resources = ResourceRegistry::of((Binding::instance(Arc::clone(bought)),)).unwrap();
-                            let executor =
-                                Executor::builder(prompt, &session).resources(resources).open().await.unwrap();
+                            let resources =
+                                ResourceRegistry::of((Binding::instance(Arc::clone(bought)),)).unwrap();
+                            let executor = Executor::builder(prompt, &session)
+                                .resources(resources)
+                                .open()
+                                .await
+                                .unwrap();
                             ready.wait();
                             let arguments = json!({ "letter": "x", "end": "well" }).to_string();
                             executor.call(ToolCall::new(number.to_string(), "buy", arguments)).await
@@ -276,7 +286,11 @@ async fn exactly_once_a_value_is_dispatched_in_another_session_and_not_again_in_
                 assert_eq!(outcome.event.replayed, replayed || again);
             }
             let expected = if replayed { 2 } else { 1 };
-            assert_eq!(session.slice::<Note>().len(), expected, "{kind:?} {name}: dispatched where it did not run");
+            assert_eq!(
+                session.slice::<Note>().len(),
+                expected,
+                "{kind:?} {name}: dispatched where it did not run"
+            );
         }
     }
 }
@@ -397,7 +411,11 @@ async fn exactly_once_in_doubt_ask() {
         post.stopped("send_ask", Stop::Panic).await;
         let outcome = post.send("send_ask", End::Well).await;
         assert_eq!((outcome.event.ending, post.sent()), (Ending::InDoubt, 1), "nobody answered");
-        post.approvals.answers.lock().unwrap().push(Approval::Refused { by: "bob".into(), reason: "no".into() });
+        post.approvals
+            .answers
+            .lock()
+            .unwrap()
+            .push(Approval::Refused { by: "bob".into(), reason: "no".into() });
         assert_eq!(post.send("send_ask", End::Well).await.event.ending, Ending::InDoubt);
 
         // Approved, and then it did not even come to the handler, or the handler refused: still in doubt.

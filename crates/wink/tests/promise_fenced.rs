@@ -1,6 +1,12 @@
 //! A blocking handler cannot be stopped; once its call is over, nothing it does arrives.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test"
+)]
 
 mod support;
 
@@ -119,7 +125,8 @@ async fn held(kind: Kind, limits: ExecutorLimits) -> Held {
         Binding::instance(Arc::clone(&world.bank)),
     ))
     .unwrap();
-    bindings = ResourceRegistry::layered([&bindings, &ResourceRegistry::of((Binding::instance(leash),)).unwrap()]);
+    bindings =
+        ResourceRegistry::layered([&bindings, &ResourceRegistry::of((Binding::instance(leash),)).unwrap()]);
     world.resources = bindings.open().await.unwrap();
     world.executor = wink::executor::Executor::builder(&world.prompt, &world.session)
         .opened(world.resources.clone())
@@ -191,7 +198,10 @@ async fn fenced_nothing_a_stopped_handler_does_arrives() {
             let log = held.world.log();
             held.let_go();
             held.until_gone();
-            assert_eq!((held.refused.load(Ordering::SeqCst), held.let_through.load(Ordering::SeqCst)), (14, 0));
+            assert_eq!(
+                (held.refused.load(Ordering::SeqCst), held.let_through.load(Ordering::SeqCst)),
+                (14, 0)
+            );
             assert_eq!(held.world.dump().await, before, "{kind:?} {stop:?}: nothing arrived");
             assert_eq!(held.heartbeat.beats(), beats, "{stop:?}: no beat of the dead");
             assert_eq!(held.told.0.load(Ordering::SeqCst), 0, "{stop:?}: and no words");

@@ -1,6 +1,12 @@
 //! Promise: governed. No handler runs unless every policy that covers its tool allowed it.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test"
+)]
 
 mod support;
 
@@ -214,7 +220,8 @@ async fn governed_every_policy_must_allow() {
         let outcome = world.executor.call(a_note(&world)).await;
         assert_eq!((outcome.text(), ran(&world)), ("never", 0));
         assert_eq!(asked.load(Ordering::Relaxed), 0, "the first that does not allow wins");
-        let answers: Vec<_> = outcome.event.decisions.iter().map(|decision| decision.answer.clone()).collect();
+        let answers: Vec<_> =
+            outcome.event.decisions.iter().map(|decision| decision.answer.clone()).collect();
         assert_eq!(answers, [LoggedAnswer::Allow, LoggedAnswer::Allow, LoggedAnswer::Deny("never".into())]);
     }
 }

@@ -1,6 +1,12 @@
 //! Promise: never aborts. Whatever a model sends becomes a failed result that it can read and act on.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test"
+)]
 
 mod support;
 
@@ -28,7 +34,8 @@ async fn typed(_: Typed, _: &mut ToolContext) -> ToolResult<()> {
 }
 
 fn hostile_arguments() -> Vec<(&'static str, String, &'static str)> {
-    let deep = |open: &str, close: &str, depth: usize| format!("{}{}", open.repeat(depth), close.repeat(depth));
+    let deep =
+        |open: &str, close: &str, depth: usize| format!("{}{}", open.repeat(depth), close.repeat(depth));
     let megabyte = 1 << 20;
     vec![
         ("broken", "{oops".into(), "JSON"),
@@ -55,14 +62,30 @@ fn hostile_arguments() -> Vec<(&'static str, String, &'static str)> {
         ("objects nested a megabyte deep", deep("{\"a\":", "}", megabyte / 6), ""),
         ("nesting that is never closed", "[".repeat(megabyte), ""),
         ("nine mebibytes", format!(r#"{{"count":1,"name":"{}"}}"#, "x".repeat(9 << 20)), ""),
-        ("a million problems", format!("{{{}\"z\":1}}", (0..50_000).map(|n| format!("\"k{n}\":1,")).collect::<String>()), ""),
+        (
+            "a million problems",
+            format!("{{{}\"z\":1}}", (0..50_000).map(|n| format!("\"k{n}\":1,")).collect::<String>()),
+            "",
+        ),
     ]
 }
 
 fn hostile_names() -> Vec<String> {
-    let mut names: Vec<String> = ["", " ", "typd", "Typed", "typed ", "../typed", "typed\0", "\u{202e}depyt", "日本", "${x}", "\"; drop"]
-        .map(str::to_owned)
-        .into();
+    let mut names: Vec<String> = [
+        "",
+        " ",
+        "typd",
+        "Typed",
+        "typed ",
+        "../typed",
+        "typed\0",
+        "\u{202e}depyt",
+        "日本",
+        "${x}",
+        "\"; drop",
+    ]
+    .map(str::to_owned)
+    .into();
     names.extend(["x".repeat(65), "é".repeat(5_000), "y".repeat(1 << 20)]);
     names
 }
@@ -74,11 +97,11 @@ async fn world(kind: support::Kind) -> World {
             section
                 .tool(Tool::new("typed", "Take typed parameters.", typed))
                 .tool(Tool::<Typed, ()>::without_handler("elsewhere", "Somebody else handles this."))
-                .child(
-                    Section::tools("off", "Off")
-                        .enabled_when(|_| false)
-                        .tool(Tool::new("switched_off", "Not now.", typed)),
-                )
+                .child(Section::tools("off", "Off").enabled_when(|_| false).tool(Tool::new(
+                    "switched_off",
+                    "Not now.",
+                    typed,
+                )))
         },
         |builder| builder,
     )
@@ -94,18 +117,26 @@ async fn never_aborts_on_arguments() {
         let before = world.dump().await;
         // Megabytes are parsed the same on every store, and slow to write into one of bytes.
         let fits = |arguments: &String| kind == support::Kind::Memory || arguments.len() < 1 << 20;
-        let all: Vec<_> = hostile_arguments().into_iter().filter(|(_, arguments, _)| fits(arguments)).collect();
+        let all: Vec<_> =
+            hostile_arguments().into_iter().filter(|(_, arguments, _)| fits(arguments)).collect();
         let count = all.len();
         for (events, (what, arguments, says)) in all.into_iter().enumerate() {
             let outcome = world.executor.call(ToolCall::new("id", "typed", arguments.as_str())).await;
             assert!(!outcome.is_success() && outcome.escalation.is_none(), "{what}");
             assert_eq!(outcome.event.ending, Ending::Rejected, "{what}: {}", outcome.text());
             assert!(outcome.text().contains(says), "{what} says: {}", outcome.text());
-            assert!(!outcome.text().is_empty() && outcome.text().len() <= bound, "{what}: {}", outcome.text().len());
+            assert!(
+                !outcome.text().is_empty() && outcome.text().len() <= bound,
+                "{what}: {}",
+                outcome.text().len()
+            );
             match &outcome.event.params {
                 // case 48
                 LoggedParams::Rejected { raw, problems } => {
-                    assert!(arguments.len() > 8 << 20 || **raw == *arguments, "{what}: the raw arguments are kept");
+                    assert!(
+                        arguments.len() > 8 << 20 || **raw == *arguments,
+                        "{what}: the raw arguments are kept"
+                    );
                     assert_eq!(&**problems, outcome.text(), "{what}");
                 }
                 LoggedParams::Accepted(_) => panic!("{what} was accepted"),
@@ -135,7 +166,11 @@ async fn never_aborts_on_tools_that_are_not_there() {
         let outcome = world.executor.call(ToolCall::new("id", "typd", "{}")).await;
         assert_eq!(outcome.text(), "Unknown tool 'typd'. Did you mean 'typed'?");
         let outcome = world.executor.call(ToolCall::new("id", "switched_off", "{}")).await;
-        assert!(outcome.text().contains("switched_off") && outcome.text().contains("disabled"), "{}", outcome.text());
+        assert!(
+            outcome.text().contains("switched_off") && outcome.text().contains("disabled"),
+            "{}",
+            outcome.text()
+        );
         let outcome = world.executor.call(ToolCall::new("id", "elsewhere", "{}")).await;
         assert_eq!(outcome.text(), "Tool 'elsewhere' has no handler here and cannot be called.");
         assert!(world.executor.rendered().unwrap().find("elsewhere").is_some(), "it is listed");

@@ -1,7 +1,13 @@
 //! Promise: one answer. Every call that reaches the runtime has exactly one answer and exactly one event, whatever
 //! happens to it; the log only grows, and what it says never changes.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test"
+)]
 
 mod support;
 
@@ -11,8 +17,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use support::{EFFECTS, End, KINDS, Kind, World};
-use wink::filesystem::FilesystemExt;
 use wink::executor::{Moment, Outcome, Step, ToolCall};
+use wink::filesystem::FilesystemExt;
 use wink::limits::CancelToken;
 use wink::session::{Ending, ToolInvoked};
 use wink::testing::{Fault, FaultPoint};
@@ -250,7 +256,10 @@ impl Caller {
         assert_eq!(dump.slices["note"].len(), noted, "the notes of all successes");
         for (tool, file) in [("left", "left.txt"), ("right", "right.txt")] {
             let path = self.world.files.path(file).unwrap();
-            let lines = dump.files.get(&path).map_or(0, |text| text.iter().flatten().filter(|b| **b == b'\n').count());
+            let lines = dump
+                .files
+                .get(&path)
+                .map_or(0, |text| text.iter().flatten().filter(|b| **b == b'\n').count());
             assert_eq!(lines, count(tool), "{file}");
         }
         for (tool, calls) in &dump.calls {

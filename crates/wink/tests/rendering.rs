@@ -1,6 +1,12 @@
 //! What the model sees of a result.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test"
+)]
 
 use std::collections::BTreeMap;
 
@@ -99,7 +105,10 @@ async fn nothing_is_the_empty_string() {
 // case 69
 #[tokio::test]
 async fn message_and_value() {
-    assert_eq!(shown(ToolResult::ok(bob(), "found"), |tool| tool).await.0.text(), "found\n\n{\"name\":\"Bob\"}");
+    assert_eq!(
+        shown(ToolResult::ok(bob(), "found"), |tool| tool).await.0.text(),
+        "found\n\n{\"name\":\"Bob\"}"
+    );
     assert_eq!(shown(ToolResult::ok(bob(), ""), |tool| tool).await.0.text(), "{\"name\":\"Bob\"}");
     assert_eq!(shown(ToolResult::<Person>::done("found"), |tool| tool).await.0.text(), "found");
     assert_eq!(shown(ToolResult::ok((), "found"), |tool| tool).await.0.text(), "found");

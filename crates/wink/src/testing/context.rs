@@ -11,7 +11,9 @@ use crate::prompt::{Prompt, PromptTemplate, PromptValidationError};
 use crate::resource::ResourceRegistry;
 use crate::session::Session;
 use crate::tool::context_builder::OpenContext;
-use crate::tool::{AnyTool, Handler, IntoTool, IntoToolResult, Invocation, Tool, ToolContext, ToolError, ToolResult};
+use crate::tool::{
+    AnyTool, Handler, IntoTool, IntoToolResult, Invocation, Tool, ToolContext, ToolError, ToolResult,
+};
 
 /// Calls a handler as the executor would: its result, or its error.
 ///

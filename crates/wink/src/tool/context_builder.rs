@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::context::{AdapterInfo, CallContext, Invocation, Progress, Surroundings, ToolContext, is_snake_case};
+use super::context::{
+    AdapterInfo, CallContext, Invocation, Progress, Surroundings, ToolContext, is_snake_case,
+};
 use super::erased::AnyTool;
 use crate::executor::OpenError;
 use crate::filesystem::Filesystem;

@@ -13,7 +13,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 use wink::executor::{Executor, ExecutorBuilder, ToolCall};
 use wink::filesystem::{
-    DeleteMode, Edit, Filesystem, FilesystemExt, FsPath, MemoryFilesystem, MkdirOptions, WriteMode, WriteOptions,
+    DeleteMode, Edit, Filesystem, FilesystemExt, FsPath, MemoryFilesystem, MkdirOptions, WriteMode,
+    WriteOptions,
 };
 use wink::limits::Deadline;
 use wink::prelude::*;
@@ -104,7 +105,8 @@ pub struct Dump {
 }
 
 pub const TOOLS: [&str; 12] = [
-    "effects", "note", "fail", "refuse", "invalid", "boom", "slow", "escalate", "denied", "pay", "left", "right",
+    "effects", "note", "fail", "refuse", "invalid", "boom", "slow", "escalate", "denied", "pay", "left",
+    "right",
 ];
 
 /// How the `effects` tool ends, and after which effect.
@@ -151,11 +153,18 @@ async fn effect(at: usize, cx: &mut ToolContext) -> Result<(), ToolError> {
         2 => session.seed([Setting { on: true }])?,
         3 => session.clear_where::<Scratch>(|_| true)?,
         4 => drop(session.dispatch(Fresh { word: "first".into() })?),
-        5 => drop(cx.filesystem().await?.write("new/file.txt", b"created", WriteOptions::new(WriteMode::Create)).await?),
+        5 => drop(
+            cx.filesystem()
+                .await?
+                .write("new/file.txt", b"created", WriteOptions::new(WriteMode::Create))
+                .await?,
+        ),
         6 => drop(cx.filesystem().await?.write_text("old.txt", "overwritten").await?),
         7 => drop(cx.filesystem().await?.edit("edit.txt", &Edit::once("two", "2")).await?),
         8 => cx.filesystem().await?.delete("gone.txt", DeleteMode::Single).await?,
-        9 => cx.filesystem().await?.mkdir("made/dir", MkdirOptions { parents: true, exist_ok: false }).await?,
+        9 => {
+            cx.filesystem().await?.mkdir("made/dir", MkdirOptions { parents: true, exist_ok: false }).await?
+        }
         10 => cx.filesystem().await?.rename("move.txt", "moved.txt").await?,
         11 => cx.resource::<Shared<u32>>().await?.update(|n| *n += 1),
         12 => cx.resource::<Shared<Tally>>().await?.update(|tally| tally.0 += 1),
@@ -303,7 +312,9 @@ impl World {
         let clock = FakeClock::new(start());
         let faults = Faults::with_clock(clock.clone());
         let files: Arc<dyn Filesystem> = Arc::new(MemoryFilesystem::new());
-        for (path, text) in [("old.txt", "old"), ("edit.txt", "one two three"), ("gone.txt", "x"), ("move.txt", "m")] {
+        for (path, text) in
+            [("old.txt", "old"), ("edit.txt", "one two three"), ("gone.txt", "x"), ("move.txt", "m")]
+        {
             files.write_text(path, text).await.unwrap();
         }
         files.mkdir_all("empty/dir").await.unwrap();
@@ -321,9 +332,10 @@ impl World {
         let tools = Section::tools("tools", "Tools")
             .tool(Tool::new("effects", "Change everything.", effects).publishes().timeout(TIMEOUT))
             .tool(Tool::new("note", "Take a note.", note))
-            .tool(Tool::new("left", "Add a line on the left.", left).footprint(|_| {
-                Footprint::nothing().write_path("left.txt").write_slice::<Note>()
-            }))
+            .tool(
+                Tool::new("left", "Add a line on the left.", left)
+                    .footprint(|_| Footprint::nothing().write_path("left.txt").write_slice::<Note>()),
+            )
             .tool(
                 Tool::new("right", "Add a line on the right.", right)
                     .footprint(|_| Footprint::nothing().write_path("right.txt")),
@@ -338,7 +350,8 @@ impl World {
             .tool(Tool::new("pay", "Pay once.", pay).idempotency(auto()))
             .policy(Denies("denied"))
             .install(|session| session.register::<Stock, Stock>(upsert_by_key()));
-        let prompt = PromptTemplate::builder("tests", "world").section(section(tools)).build().unwrap().prompt();
+        let prompt =
+            PromptTemplate::builder("tests", "world").section(section(tools)).build().unwrap().prompt();
         let (store, bytes) = match kind {
             Kind::Memory => (Arc::new(FaultyStore::new(Arc::new(MemoryStore::new()))), None),
             Kind::Bytes => {
@@ -360,7 +373,19 @@ impl World {
         let executor = more(builder).open().await.unwrap();
         let next = AtomicUsize::new(1);
         Self {
-            kind, clock, faults, files, counter, bank, prompt, session, executor, resources, store, bytes, next,
+            kind,
+            clock,
+            faults,
+            files,
+            counter,
+            bank,
+            prompt,
+            session,
+            executor,
+            resources,
+            store,
+            bytes,
+            next,
         }
     }
 
@@ -396,7 +421,8 @@ impl World {
     /// Everything that a call could have changed, and that a rollback has to put back.
     pub async fn dump(&self) -> Dump {
         fn items<T: SliceType>(session: &Session) -> (&'static str, Vec<Value>) {
-            let items = session.slice::<T>().iter().map(|item| serde_json::to_value(&*item).unwrap()).collect();
+            let items =
+                session.slice::<T>().iter().map(|item| serde_json::to_value(&*item).unwrap()).collect();
             (T::NAME, items)
         }
         let session = &self.session;
