@@ -223,7 +223,7 @@ async fn never_aborts_and_never_logs_what_is_sensitive() {
         assert!(accepted.is_success(), "{}", accepted.text());
         let cancelled = wink::limits::CancelToken::new();
         cancelled.cancel();
-        let outcomes = vec![
+        let outcomes = [
             accepted,
             world.executor.call(call("old_login")).await,
             world.executor.call(call("no_login")).await,

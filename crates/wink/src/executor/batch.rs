@@ -17,7 +17,7 @@ use super::outcome::{Failure, Outcome, ToolCall};
 use super::{Executor, Shared};
 use crate::BoxFuture;
 use crate::limits::CancelToken;
-use crate::policy::PolicyCall;
+use crate::policy::{PolicyCall, declared_by};
 use crate::session::Ending;
 use crate::tool::footprint::{Area, Footprint};
 use crate::transaction::{Turn, take_turn};
@@ -47,7 +47,7 @@ impl Place {
     }
 
     /// Waits until everything before this call is decided.
-    pub(super) async fn wait(&mut self) -> Result<(), Failure> {
+    pub(super) async fn wait(&mut self) -> Result<(), Box<Failure>> {
         let before = match self.before.wait_for(|before| !matches!(before, Decided::NotYet)).await {
             Ok(before) => before.clone(),
             // Dropped undecided: the batch is being dropped, and this call with it.
@@ -60,7 +60,7 @@ impl Place {
     }
 
     /// Why the call is not run, if the turn has ended already.
-    pub(super) fn ended(&self) -> Option<Failure> {
+    pub(super) fn ended(&self) -> Option<Box<Failure>> {
         match &*self.before.borrow() {
             Decided::NotYet | Decided::Clear => None,
             Decided::Escalated(by) => Some(not_run(by)),
@@ -78,12 +78,12 @@ impl Place {
     }
 }
 
-fn not_run(by: &str) -> Failure {
+fn not_run(by: &str) -> Box<Failure> {
     Failure::new(Ending::NotRun, format!("not run: {by} ended the turn before it"))
 }
 
 enum Progress {
-    Waiting(Call),
+    Waiting(Box<Call>),
     Running(BoxFuture<'static, Outcome>),
     Done(Outcome),
     /// Between two of the others.
@@ -182,5 +182,5 @@ fn footprint(shared: &Shared, call: &ToolCall) -> Footprint {
         whole = whole.writing(Area::Outside);
     }
     let call = PolicyCall { tool: &placed.tool, params: &params };
-    placed.policies.iter().fold(whole, |whole, placed| whole.and(placed.policy.footprint(&call, &placed.key)))
+    placed.policies.iter().fold(whole, |whole, placed| whole.and(declared_by(placed, &call)))
 }

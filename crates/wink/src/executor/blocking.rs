@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::Shared;
 use crate::support::future::catch;
+use crate::tool::ToolError;
 use crate::tool::context::CallContext;
 use crate::tool::erased::{AnyTool, ErasedResult, Params};
-use crate::tool::ToolError;
 
 /// Threads whose callers have gone.
 #[derive(Debug, Default)]

@@ -7,9 +7,9 @@ use arc_swap::ArcSwap;
 use serde_json::Value;
 
 use super::approve::Approver;
-use super::feedback::{Board, FeedbackProvider};
 use super::step::StepHook;
 use super::{Executor, ExecutorLimits, Shared};
+use crate::feedback::{Board, FeedbackProvider, Trigger};
 use crate::limits::{BudgetTracker, CancelToken, Deadline, Heartbeat};
 use crate::prompt::{Prompt, PromptRenderError};
 use crate::resource::{ResourceContext, ResourceError, ResourceRegistry};
@@ -51,7 +51,7 @@ pub struct ExecutorBuilder {
     extras: BTreeMap<String, Value>,
     cancel: CancelToken,
     approver: Option<Arc<dyn Approver>>,
-    feedback: Vec<Arc<dyn FeedbackProvider>>,
+    feedback: Vec<(Trigger, Arc<dyn FeedbackProvider>)>,
     hook: Option<Arc<dyn StepHook>>,
     limits: ExecutorLimits,
 }
@@ -163,9 +163,9 @@ impl ExecutorBuilder {
         self
     }
 
-    /// Who may add something to answers.
-    pub fn feedback(mut self, provider: Arc<dyn FeedbackProvider>) -> Self {
-        self.feedback.push(provider);
+    /// Who may add something to answers, and when. Those that fire after one call speak in the order given here.
+    pub fn feedback(mut self, when: Trigger, provider: impl FeedbackProvider) -> Self {
+        self.feedback.push((when, Arc::new(provider)));
         self
     }
 
@@ -217,7 +217,7 @@ impl ExecutorBuilder {
             cancel: self.cancel,
         };
         let shared = Shared {
-            feedback: Board::new(self.feedback),
+            feedback: Board::new(self.feedback, self.session.clock().now()),
             session: self.session,
             resources,
             owns_resources,

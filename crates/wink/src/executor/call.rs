@@ -7,7 +7,6 @@ use super::Shared;
 use super::batch::Place;
 use super::outcome::{Answer, Escalation, Failure, Outcome, ToolCall};
 use super::step::Step;
-use super::stop::StopWhen;
 use crate::ledger::{Claim, ToolEffect};
 use crate::limits::CancelToken;
 use crate::prompt::PlacedTool;
@@ -52,7 +51,7 @@ pub(super) struct Call {
     pub(super) result: Option<ErasedResult>,
     /// The event of the success, before it is one, and what the model would see.
     pub(super) candidate: Option<(Arc<ToolInvoked>, Arc<str>)>,
-    pub(super) failure: Option<Failure>,
+    pub(super) failure: Option<Box<Failure>>,
     pub(super) outcome: Option<Outcome>,
     /// Whether the one event is in the log, or on its way there in hands that will not drop it.
     recorded: bool,
@@ -79,10 +78,11 @@ impl HandlerState {
 }
 
 impl Call {
-    pub(super) fn new(shared: &Arc<Shared>, call: ToolCall, cancel: Option<CancelToken>) -> Self {
+    /// Boxed, since it is handed on several times and is large.
+    pub(super) fn new(shared: &Arc<Shared>, call: ToolCall, cancel: Option<CancelToken>) -> Box<Self> {
         let clock = shared.session.clock();
         let now = clock.now();
-        Self {
+        Box::new(Self {
             around: shared.around.load_full(),
             invocation: Invocation {
                 id: InvocationId::fresh(now),
@@ -115,18 +115,11 @@ impl Call {
             failure: None,
             outcome: None,
             recorded: false,
-        }
+        })
     }
 
     pub(super) fn session(&self) -> &Session {
         &self.shared.session
-    }
-
-    /// What the whole call is held to, apart from its handler's own time limit.
-    pub(super) fn stop_when(&self) -> StopWhen {
-        let mut cancel = vec![self.around.cancel.clone()];
-        cancel.extend(self.cancel.clone());
-        StopWhen { cancel, deadline: self.around.deadline, timeout: None }
     }
 
     /// For a call that is only asked about.
@@ -149,7 +142,7 @@ impl Call {
     }
 
     /// Commits the success with its event. Once begun it is brought to its end, whoever stops waiting.
-    pub(super) async fn commit(&mut self) -> Result<Outcome, Failure> {
+    pub(super) async fn commit(&mut self) -> Result<Outcome, Box<Failure>> {
         let (Some((event, shown)), Some(tx)) = (self.candidate.take(), self.tx.take()) else {
             return Err(Failure::new(Ending::NotCommitted, "there is nothing to commit"));
         };
@@ -164,18 +157,24 @@ impl Call {
             claim.effect(&event.message, value, event.value_hidden, now).into_row()
         });
         let closing = Closing { event: Some(Arc::clone(&event) as _), ledger, ends: Some(event.id) };
-        let end = End { event, shown, claim: self.claim.take(), doubtful: self.handler.is_doubtful(), escalation: None };
+        let end = End {
+            event,
+            shown,
+            claim: self.claim.take(),
+            doubtful: self.handler.is_doubtful(),
+            escalation: None,
+        };
         self.recorded = true;
         Ok(MustFinish::new(end.commit(tx, closing)).await)
     }
 
     /// Rolls back, and records the end of a call that did not succeed. Brought to its end, whoever stops waiting.
-    pub(super) async fn record(&mut self, failure: Failure) -> Outcome {
+    pub(super) async fn record(&mut self, failure: Box<Failure>) -> Outcome {
         let (end, aborted) = self.end(failure);
         MustFinish::new(end.record(aborted)).await
     }
 
-    fn end(&mut self, failure: Failure) -> (End, Aborted) {
+    fn end(&mut self, failure: Box<Failure>) -> (End, Aborted) {
         self.recorded = true;
         let aborted = match self.tx.take() {
             Some(tx) => tx.abort(),
@@ -310,7 +309,8 @@ impl End {
 
     async fn record(mut self, aborted: Aborted) -> Outcome {
         let doubt = self.claim.as_ref().filter(|_| self.doubtful).map(|claim| {
-            let reason = format!("an earlier call ended before its effect was certain: {}", self.event.message);
+            let reason =
+                format!("an earlier call ended before its effect was certain: {}", self.event.message);
             claim.doubt(reason, self.event.time)
         });
         let closing =

@@ -54,7 +54,11 @@ impl Executor {
         let mut opinions = Vec::new();
         for placed in policies.iter().flat_map(|policies| policies.iter()) {
             let decision = call.check(placed).await;
-            opinions.push(PolicyOpinion { policy: Arc::clone(&placed.key), kind: placed.policy.kind(), decision });
+            opinions.push(PolicyOpinion {
+                policy: Arc::clone(&placed.key),
+                kind: placed.policy.kind(),
+                decision,
+            });
         }
         DryRun { refused: None, opinions }
     }

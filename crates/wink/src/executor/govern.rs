@@ -1,12 +1,13 @@
 //! The policies' step: every policy that covers the tool, in order, before anything runs.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use super::approve::{Approval, ApprovalRequest};
 use super::call::Call;
 use super::outcome::Failure;
 use super::stop::{StopWhen, held_to};
-use crate::policy::{Decision, PlacedPolicy, PolicyCall, PolicyContext, PolicyFiles};
+use crate::policy::{Decision, PlacedPolicy, PolicyCall, PolicyContext, PolicyFiles, ask};
 use crate::session::{Ending, LoggedAnswer, LoggedDecision};
 
 /// How often a call may come back to the approver because the state moved meanwhile.
@@ -22,7 +23,7 @@ struct Given {
 }
 
 impl Call {
-    pub(super) async fn policies(&mut self) -> Result<(), Failure> {
+    pub(super) async fn policies(&mut self) -> Result<(), Box<Failure>> {
         let Some(policies) = self.placed.as_ref().map(|placed| Arc::clone(&placed.policies)) else {
             return Err(Failure::new(Ending::Denied, "the runtime lost the tool"));
         };
@@ -67,7 +68,8 @@ impl Call {
             }
             return Ok(());
         }
-        let text = format!("{} was not run: the session kept changing while approval was asked for", self.name);
+        let text =
+            format!("{} was not run: the session kept changing while approval was asked for", self.name);
         Err(Failure::new(Ending::Denied, text))
     }
 
@@ -89,14 +91,13 @@ impl Call {
             invocation: &self.invocation,
             deadline: self.around.deadline,
         };
-        let when = StopWhen { timeout: Some(self.shared.limits.policy_timeout), ..StopWhen::default() };
-        // Inside, so that a policy that panics before it has a future to hand back is contained as well.
-        let asked = async { placed.policy.check(&call, &cx).await };
-        let problem = match held_to(&when, self.session().clock(), asked).await {
-            Ok(Ok(decision)) => return decision,
-            Ok(Err(error)) => error.to_string(),
-            Err(stopped) => format!("{stopped:?}"),
-        };
+        let when = StopWhen::within(Some(self.shared.limits.policy_timeout));
+        let problem =
+            match held_to(&when, self.session().clock(), pin!(ask(&*placed.policy, &call, &cx))).await {
+                Ok(Ok(decision)) => return decision.unwrap_or(Decision::Allow),
+                Ok(Err(error)) => error.to_string(),
+                Err(stopped) => format!("{stopped:?}"),
+            };
         tracing::error!(policy = &*placed.key, problem, "a policy failed; the call is denied");
         Decision::deny(format!("{} was denied: policy {} could not decide", self.name, placed.policy.kind()))
     }
@@ -116,7 +117,7 @@ impl Call {
         // In a batch others hold the turn too, and keep it.
         self.turn = None;
         let asked = async { approver.ask(&request).await };
-        let asked = held_to(&StopWhen::default(), self.session().clock(), asked).await;
+        let asked = held_to(&StopWhen::default(), self.session().clock(), pin!(asked)).await;
         self.take_turn().await;
         match asked {
             Ok(Ok(Approval::Approved { by })) => Ok(by),

@@ -30,6 +30,7 @@ pub use dry_run::{DryRun, PolicyOpinion};
 pub use outcome::{Answer, Escalation, Outcome, ToolCall};
 pub use step::{Moment, Step, StepHook};
 
+use crate::feedback::Board;
 use crate::limits::CancelToken;
 use crate::prompt::{Prompt, PromptRenderError, RenderedPrompt, record_expansion};
 use crate::resource::{ResourceContext, ResourceErrors};
@@ -87,7 +88,7 @@ pub(crate) struct Shared {
     owns_resources: bool,
     around: ArcSwap<Surroundings>,
     approver: Option<Arc<dyn Approver>>,
-    feedback: feedback::Board,
+    feedback: Board,
     hook: Option<Arc<dyn StepHook>>,
     limits: ExecutorLimits,
     abandoned: Arc<Abandoned>,
@@ -160,7 +161,10 @@ impl Executor {
     }
 
     /// Records an expansion right after the call that asked for it, and renders the prompt again.
-    pub fn expand(&self, expansion: &VisibilityExpansionRequired) -> Result<Arc<RenderedPrompt>, PromptRenderError> {
+    pub fn expand(
+        &self,
+        expansion: &VisibilityExpansionRequired,
+    ) -> Result<Arc<RenderedPrompt>, PromptRenderError> {
         let recorded = record_expansion(&self.shared.session, expansion);
         if !recorded.is_ok() {
             tracing::error!(?recorded, "an expansion was recorded with failures");

@@ -1,5 +1,6 @@
 //! The ledger's step: whether the effect happened already, and what to do when nobody can know.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use super::call::Call;
@@ -12,7 +13,7 @@ use crate::session::Ending;
 use crate::tool::erased::KeyParts;
 
 impl Call {
-    pub(super) async fn ledger(&mut self) -> Result<(), Failure> {
+    pub(super) async fn ledger(&mut self) -> Result<(), Box<Failure>> {
         let Some((config, parts)) = self.key()? else { return Ok(()) };
         // What somebody has approved to run again, and who.
         let mut approved: Option<(InDoubt, Arc<str>)> = None;
@@ -63,7 +64,7 @@ impl Call {
     }
 
     /// The key's parts; none when the tool always runs.
-    fn key(&self) -> Result<Option<(IdempotencyConfig, KeyParts)>, Failure> {
+    fn key(&self) -> Result<Option<(IdempotencyConfig, KeyParts)>, Box<Failure>> {
         let (Some(placed), Some(params)) = (&self.placed, &self.params) else { return Err(lost("the call")) };
         let Some(config) = &placed.tool.contract().idempotency else { return Ok(None) };
         match placed.tool.inner.key(params) {
@@ -76,11 +77,12 @@ impl Call {
     }
 
     /// Asks the outside world whether the effect happened.
-    async fn probe(&mut self, probe: &Probe, doubt: &InDoubt, mut claim: Claim) -> Result<(), Failure> {
+    async fn probe(&mut self, probe: &Probe, doubt: &InDoubt, mut claim: Claim) -> Result<(), Box<Failure>> {
         let json = self.params.as_ref().map(|params| params.json().clone()).unwrap_or_default();
-        let when = StopWhen { timeout: Some(self.shared.limits.probe_timeout), ..StopWhen::default() };
-        let asked = async { probe(claim.key.to_string(), json).await };
-        match held_to(&when, self.session().clock(), asked).await {
+        let when = StopWhen::within(Some(self.shared.limits.probe_timeout));
+        let key = claim.key.to_string();
+        let asked = async { probe(key, json).await };
+        match held_to(&when, self.session().clock(), pin!(asked)).await {
             Ok(Ok(Probed::DidNotHappen)) => {
                 claim.no_longer_in_doubt();
                 self.take_over(claim).await
@@ -99,7 +101,7 @@ impl Call {
         }
     }
 
-    async fn take_over(&mut self, claim: Claim) -> Result<(), Failure> {
+    async fn take_over(&mut self, claim: Claim) -> Result<(), Box<Failure>> {
         let taken = claim.take_over(self.session().clock().now()).await;
         taken.map_err(|error| self.store_failed(&error))?;
         self.claim = Some(claim);
@@ -107,7 +109,7 @@ impl Call {
     }
 
     /// The call is not run: it may have had its effect already.
-    fn doubtful(&self, doubt: &InDoubt, why: &str) -> Failure {
+    fn doubtful(&self, doubt: &InDoubt, why: &str) -> Box<Failure> {
         let text = format!(
             "{} may already have had its effect with these arguments: {}. {why}",
             self.name, doubt.reason

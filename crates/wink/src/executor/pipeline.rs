@@ -1,5 +1,8 @@
 //! The way of a call, on one page. It only moves right: a failure at any step goes straight to recording the end.
 
+use std::pin::pin;
+use std::sync::Arc;
+
 use tracing::Instrument;
 
 use super::batch::Place;
@@ -12,26 +15,36 @@ use crate::tool::{Phase, PromptEvaluationError};
 
 impl Call {
     /// Runs the call to its end.
-    pub(super) async fn run(mut self) -> Outcome {
+    pub(super) async fn run(mut self: Box<Self>) -> Outcome {
         self.beat();
-        let when = self.stop_when();
-        let clock = std::sync::Arc::clone(self.session().clock());
+        let (shared, around, cancel) =
+            (Arc::clone(&self.shared), Arc::clone(&self.around), self.cancel.clone());
+        let when =
+            StopWhen { cancel: [Some(&around.cancel), cancel.as_ref()], ..StopWhen::until(around.deadline) };
+        let clock = shared.session.clock();
         let not_run = self.place.as_ref().and_then(Place::ended);
         // Up to the commit a call can be stopped; from there on it is brought to its end.
-        match not_run {
-            Some(failure) => self.fail(failure),
-            None => match held_to(&when, &clock, self.prepare()).await {
-                Ok(Ok(())) => {}
-                Ok(Err(failure)) => self.fail(failure),
-                Err(stopped) => {
-                    let failure = self.stopped(stopped);
-                    self.fail(failure);
-                }
-            },
+        let prepared = match not_run {
+            Some(failure) => Ok(Err(failure)),
+            None => {
+                let preparing = pin!(self.prepare());
+                held_to(&when, clock, preparing).await
+            }
+        };
+        match prepared {
+            Ok(Ok(())) => {}
+            Ok(Err(failure)) => self.fail(failure),
+            Err(stopped) => {
+                let failure = self.stopped(stopped);
+                self.fail(failure);
+            }
         }
         loop {
-            let unstoppable = StopWhen::default();
-            match held_to(&unstoppable, &clock, self.advance()).await {
+            let advanced = {
+                let advancing = pin!(self.advance());
+                held_to(&StopWhen::default(), clock, advancing).await
+            };
+            match advanced {
                 Ok(Ok(Some(next))) => self.step = next,
                 Ok(Ok(None)) => {
                     if let Some(outcome) = self.outcome.take() {
@@ -54,7 +67,7 @@ impl Call {
         }
     }
 
-    async fn prepare(&mut self) -> Result<(), Failure> {
+    async fn prepare(&mut self) -> Result<(), Box<Failure>> {
         while self.step < Step::Commit {
             self.hook(Moment::Before).await?;
             if let Some(next) = self.advance().await? {
@@ -65,56 +78,62 @@ impl Call {
         self.hook(Moment::Before).await
     }
 
-    /// Does the present step, and says which is next.
-    async fn advance(&mut self) -> Result<Option<Step>, Failure> {
+    /// Does the present step in its span, and says which is next.
+    async fn advance(&mut self) -> Result<Option<Step>, Box<Failure>> {
         let span = tracing::trace_span!("wink.step", step = self.step.name());
-        let step = async {
-            Ok(Some(match self.step {
-                Step::Lookup => self.lookup().map(|()| Step::Parse)?,
-                Step::Parse => self.parse().map(|()| Step::Deadline)?,
-                Step::Deadline => self.deadline().map(|()| Step::Context)?,
-                Step::Context => self.context().await.map(|()| Step::Policies)?,
-                Step::Policies => self.policies().await.map(|()| Step::Ledger)?,
-                Step::Ledger => self.ledger().await.map(|()| Step::Begin)?,
-                Step::Begin => self.begin().await.map(|()| Step::Handler)?,
-                Step::Handler => self.handler().await.map(|()| Step::OnResult)?,
-                Step::OnResult => self.on_result().await.map(|()| Step::Subscribers)?,
-                Step::Subscribers => self.subscribers().await.map(|()| Step::Commit)?,
-                Step::Commit => {
-                    self.outcome = Some(self.commit().await?);
-                    self.decide();
-                    self.late_hook(Moment::After).await;
-                    Step::Feedback
+        match span.is_disabled() {
+            true => self.take_step().await,
+            // Boxed, so that calls nobody traces do not carry the room for it.
+            false => Box::pin(self.take_step()).instrument(span).await,
+        }
+    }
+
+    /// The steps.
+    async fn take_step(&mut self) -> Result<Option<Step>, Box<Failure>> {
+        Ok(Some(match self.step {
+            Step::Lookup => self.lookup().map(|()| Step::Parse)?,
+            Step::Parse => self.parse().map(|()| Step::Deadline)?,
+            Step::Deadline => self.deadline().map(|()| Step::Context)?,
+            Step::Context => self.context().await.map(|()| Step::Policies)?,
+            Step::Policies => self.policies().await.map(|()| Step::Ledger)?,
+            Step::Ledger => self.ledger().await.map(|()| Step::Begin)?,
+            Step::Begin => self.begin().await.map(|()| Step::Handler)?,
+            Step::Handler => self.handler().await.map(|()| Step::OnResult)?,
+            Step::OnResult => self.on_result().await.map(|()| Step::Subscribers)?,
+            Step::Subscribers => self.subscribers().await.map(|()| Step::Commit)?,
+            Step::Commit => {
+                self.outcome = Some(self.commit().await?);
+                self.decide();
+                self.late_hook(Moment::After).await;
+                Step::Feedback
+            }
+            Step::Record => {
+                self.late_hook(Moment::Before).await;
+                let lost = || Failure::new(Ending::NotCommitted, "the call failed");
+                let mut failure = self.failure.take().unwrap_or_else(lost);
+                // The log is in request order too.
+                if let Some(place) = &mut self.place
+                    && let Err(not_run) = place.wait().await
+                {
+                    failure = not_run;
                 }
-                Step::Record => {
-                    self.late_hook(Moment::Before).await;
-                    let lost = || Failure::new(Ending::NotCommitted, "the call failed");
-                    let mut failure = self.failure.take().unwrap_or_else(lost);
-                    // The log is in request order too.
-                    if let Some(place) = &mut self.place
-                        && let Err(not_run) = place.wait().await
-                    {
-                        failure = not_run;
-                    }
-                    self.outcome = Some(self.record(failure).await);
-                    self.decide();
-                    self.late_hook(Moment::After).await;
-                    Step::Feedback
-                }
-                Step::Feedback => {
-                    self.late_hook(Moment::Before).await;
-                    self.feedback().await;
-                    self.late_hook(Moment::After).await;
-                    Step::Answer
-                }
-                Step::Answer => {
-                    self.late_hook(Moment::Before).await;
-                    self.late_hook(Moment::After).await;
-                    return Ok(None);
-                }
-            }))
-        };
-        step.instrument(span).await
+                self.outcome = Some(self.record(failure).await);
+                self.decide();
+                self.late_hook(Moment::After).await;
+                Step::Feedback
+            }
+            Step::Feedback => {
+                self.late_hook(Moment::Before).await;
+                self.feedback().await;
+                self.late_hook(Moment::After).await;
+                Step::Answer
+            }
+            Step::Answer => {
+                self.late_hook(Moment::Before).await;
+                self.late_hook(Moment::After).await;
+                return Ok(None);
+            }
+        }))
     }
 
     fn decide(&self) {
@@ -123,13 +142,13 @@ impl Call {
         }
     }
 
-    fn fail(&mut self, failure: Failure) {
+    fn fail(&mut self, failure: Box<Failure>) {
         self.failure = Some(failure);
         self.step = Step::Record;
     }
 
     /// What it means that the call was stopped where it was.
-    fn stopped(&self, stopped: Stopped) -> Failure {
+    fn stopped(&self, stopped: Stopped) -> Box<Failure> {
         let name = &self.name;
         match stopped {
             Stopped::Cancelled => {
@@ -151,7 +170,7 @@ impl Call {
     }
 
     /// The deadline or the budget is exhausted.
-    pub(super) fn exhausted(&self, reason: &str, deadline: Option<crate::limits::Deadline>) -> Failure {
+    pub(super) fn exhausted(&self, reason: &str, deadline: Option<crate::limits::Deadline>) -> Box<Failure> {
         let error = PromptEvaluationError {
             phase: Phase::Tool,
             message: reason.to_owned(),
@@ -167,11 +186,12 @@ impl Call {
         }
     }
 
-    async fn hook(&self, moment: Moment) -> Result<(), Failure> {
+    async fn hook(&self, moment: Moment) -> Result<(), Box<Failure>> {
         let Some(hook) = &self.shared.hook else { return Ok(()) };
         let watched = hook.at(self.step, moment, self.invocation.id).await;
         watched.map_err(|reason| {
-            let text = format!("{} failed in step {}: {reason}; nothing was changed", self.name, self.step.name());
+            let text =
+                format!("{} failed in step {}: {reason}; nothing was changed", self.name, self.step.name());
             Failure::new(Ending::NotCommitted, text).because(vec![reason])
         })
     }
@@ -181,8 +201,12 @@ impl Call {
         if self.shared.hook.is_none() {
             return;
         }
-        let when = StopWhen { timeout: Some(self.shared.limits.policy_timeout), ..self.stop_when() };
-        match held_to(&when, self.session().clock(), self.hook(moment)).await {
+        let when = StopWhen {
+            cancel: [Some(&self.around.cancel), self.cancel.as_ref()],
+            deadline: self.around.deadline,
+            timeout: Some(self.shared.limits.policy_timeout),
+        };
+        match held_to(&when, self.session().clock(), pin!(self.hook(moment))).await {
             Ok(Ok(())) => {}
             Ok(Err(failure)) => tracing::warn!(reason = failure.message, "a hook failed after the commit"),
             Err(stopped) => tracing::warn!(?stopped, "a hook was stopped after the commit"),

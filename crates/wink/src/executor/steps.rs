@@ -1,5 +1,6 @@
 //! What happens in each step up to the commit.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use super::call::{Call, HandlerState};
@@ -17,14 +18,17 @@ use crate::tool::{HandlerKind, Phase, PromptEvaluationError, ToolError, Visibili
 use crate::transaction::{Transaction, take_turn};
 
 impl Call {
-    pub(super) fn lookup(&mut self) -> Result<(), Failure> {
+    pub(super) fn lookup(&mut self) -> Result<(), Box<Failure>> {
         if self.repeated {
             let id = super::shown_name(&self.invocation.call_id);
             let text = format!("call id '{id}' was used twice in one response; only the first call was run");
             return Err(Failure::new(Ending::Rejected, text));
         }
         let Some(rendered) = self.around.rendered.clone() else {
-            return Err(Failure::new(Ending::Unavailable, "no tools are available: the prompt was not rendered"));
+            return Err(Failure::new(
+                Ending::Unavailable,
+                "no tools are available: the prompt was not rendered",
+            ));
         };
         let Some(placed) = rendered.find(&self.name) else {
             let why = match rendered.hidden(&self.name) {
@@ -46,7 +50,7 @@ impl Call {
         Ok(())
     }
 
-    pub(super) fn parse(&mut self) -> Result<(), Failure> {
+    pub(super) fn parse(&mut self) -> Result<(), Box<Failure>> {
         let Some(placed) = &self.placed else { return Err(lost("the tool")) };
         match placed.tool.inner.parse(&self.raw, &self.shared.limits.parse) {
             Ok(params) => {
@@ -66,7 +70,7 @@ impl Call {
         }
     }
 
-    pub(super) fn deadline(&mut self) -> Result<(), Failure> {
+    pub(super) fn deadline(&mut self) -> Result<(), Box<Failure>> {
         if let Some(deadline) = self.around.deadline
             && deadline.is_past(&**self.session().clock())
         {
@@ -80,7 +84,7 @@ impl Call {
         Ok(())
     }
 
-    pub(super) async fn context(&mut self) -> Result<(), Failure> {
+    pub(super) async fn context(&mut self) -> Result<(), Box<Failure>> {
         self.take_turn().await;
         for error in self.shared.resources.drain().await {
             tracing::warn!(%error, "a resource of an earlier call could not be closed");
@@ -97,7 +101,7 @@ impl Call {
         self.turn = Some(turn);
     }
 
-    pub(super) async fn begin(&mut self) -> Result<(), Failure> {
+    pub(super) async fn begin(&mut self) -> Result<(), Box<Failure>> {
         let session = &self.shared.session;
         if session.is_durable() {
             let mark = CallMark {
@@ -119,7 +123,7 @@ impl Call {
         Ok(())
     }
 
-    pub(super) async fn handler(&mut self) -> Result<(), Failure> {
+    pub(super) async fn handler(&mut self) -> Result<(), Box<Failure>> {
         let (Some(placed), Some(tx)) = (self.placed.clone(), &self.tx) else { return Err(lost("the call")) };
         if let Some(effect) = &self.replay {
             let result = revived(&placed.tool, effect).map_err(|reason| {
@@ -139,17 +143,17 @@ impl Call {
         };
         let Some(params) = self.params.take() else { return Err(lost("the arguments")) };
         let contract = placed.tool.contract();
-        let when = StopWhen { timeout: contract.timeout, ..StopWhen::default() };
+        let when = StopWhen::within(contract.timeout);
         let clock = Arc::clone(self.session().clock());
         // From here on the outside world may have been touched.
         self.handler = HandlerState::Running;
         let ran = match contract.handler {
             HandlerKind::Blocking => {
                 let run = super::blocking::run(&self.shared, placed.tool.clone(), params, cx);
-                held_to(&when, &clock, run).await
+                held_to(&when, &clock, pin!(run)).await
             }
             HandlerKind::Async | HandlerKind::Missing => {
-                held_to(&when, &clock, placed.tool.inner.run(params, cx)).await
+                held_to(&when, &clock, pin!(placed.tool.inner.run(params, cx))).await
             }
         };
         let returned = match ran {
@@ -174,7 +178,7 @@ impl Call {
     }
 
     /// Dispatches a success's value to its slices.
-    fn publish(&mut self) -> Result<(), Failure> {
+    fn publish(&mut self) -> Result<(), Box<Failure>> {
         let (Some(placed), Some(tx), Some(result)) = (&self.placed, &self.tx, &self.result) else {
             return Err(lost("the result"));
         };
@@ -195,7 +199,7 @@ impl Call {
         Ok(())
     }
 
-    pub(super) async fn on_result(&mut self) -> Result<(), Failure> {
+    pub(super) async fn on_result(&mut self) -> Result<(), Box<Failure>> {
         let (Some(placed), Some(tx), Some(result)) = (&self.placed, &self.tx, &self.result) else {
             return Err(lost("the result"));
         };
@@ -222,10 +226,15 @@ impl Call {
                 deadline: self.around.deadline,
             };
             let memory = PolicyMemory { key: &placed.key, work };
-            let when = StopWhen { timeout: Some(self.shared.limits.policy_timeout), ..StopWhen::default() };
+            let when = StopWhen::within(Some(self.shared.limits.policy_timeout));
             let Ok(mark) = work.mark() else { continue };
-            let told = async { placed.policy.on_result(&call, &view, &cx, &memory).await };
-            let problem = match held_to(&when, self.session().clock(), told).await {
+            let told = async {
+                match placed.policy.covers(&call) {
+                    true => placed.policy.on_result(&call, &view, &cx, &memory).await,
+                    false => Ok(()),
+                }
+            };
+            let problem = match held_to(&when, self.session().clock(), pin!(told)).await {
                 Ok(Ok(())) => continue,
                 Ok(Err(error)) => error.to_string(),
                 Err(stopped) => format!("{stopped:?}"),
@@ -237,12 +246,14 @@ impl Call {
         Ok(())
     }
 
-    pub(super) async fn subscribers(&mut self) -> Result<(), Failure> {
+    pub(super) async fn subscribers(&mut self) -> Result<(), Box<Failure>> {
         if let Some(place) = &mut self.place {
             place.wait().await?;
         }
         self.make_candidate();
-        let (Some((event, _)), Some(tx)) = (&self.candidate, &self.tx) else { return Err(lost("the result")) };
+        let (Some((event, _)), Some(tx)) = (&self.candidate, &self.tx) else {
+            return Err(lost("the result"));
+        };
         let dispatcher = self.shared.session.dispatcher();
         if !dispatcher.has_subscribers::<crate::session::ToolInvoked>() {
             return Ok(());
@@ -256,7 +267,7 @@ impl Call {
         Err(Failure::new(Ending::NotCommitted, text).because(delivery.failures))
     }
 
-    fn handler_stopped(&self, stopped: Stopped) -> Failure {
+    fn handler_stopped(&self, stopped: Stopped) -> Box<Failure> {
         match stopped {
             Stopped::Panicked(panic) => {
                 tracing::error!(tool = &*self.name, panic, "a handler panicked");
@@ -273,7 +284,7 @@ impl Call {
     }
 
     /// What an error that a handler returned means.
-    fn raised(&self, error: &ToolError) -> Failure {
+    fn raised(&self, error: &ToolError) -> Box<Failure> {
         let chain = error.chain();
         tracing::info!(tool = &*self.name, chain = chain.join(": "), "a handler returned an error");
         if let Some(expansion) = error.find::<VisibilityExpansionRequired>() {
@@ -296,12 +307,14 @@ impl Call {
         if let Some((message, deadline)) = exhausted {
             let text = format!("{} was stopped: {message}; nothing was changed", self.name);
             let error = PromptEvaluationError { phase: Phase::Tool, message, deadline };
-            return Failure::new(Ending::Exhausted, text).because(chain).escalating(Escalation::Evaluation(error));
+            return Failure::new(Ending::Exhausted, text)
+                .because(chain)
+                .escalating(Escalation::Evaluation(error));
         }
         Failure::new(Ending::Errored, error.text()).because(chain)
     }
 
-    pub(super) fn store_failed(&self, error: &StoreError) -> Failure {
+    pub(super) fn store_failed(&self, error: &StoreError) -> Box<Failure> {
         let text = format!("{} was not run: {error}; nothing was changed", self.name);
         Failure::new(Ending::NotCommitted, text)
             .because(vec![error.to_string()])
@@ -310,7 +323,7 @@ impl Call {
 }
 
 /// A failed result, as it is.
-fn refused(tool: &crate::tool::AnyTool, result: ErasedResult) -> Failure {
+fn refused(tool: &crate::tool::AnyTool, result: ErasedResult) -> Box<Failure> {
     let mut failure = Failure::new(Ending::Failed, result.message);
     if let Some(value) = result.value {
         if !result.hidden {
@@ -334,6 +347,6 @@ fn revived(tool: &crate::tool::AnyTool, effect: &ToolEffect) -> Result<ErasedRes
 }
 
 /// A step found that an earlier one did not do its work. It cannot happen, and if it does, only the call fails.
-pub(super) fn lost(what: &str) -> Failure {
+pub(super) fn lost(what: &str) -> Box<Failure> {
     Failure::new(Ending::NotCommitted, format!("the runtime lost {what}; nothing was changed"))
 }

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::flight::{Flight, take_off};
-use super::{InDoubt, IdempotencyConfig, LedgerScope, ToolEffect, doubt_of, effect_of};
+use super::{IdempotencyConfig, InDoubt, LedgerScope, ToolEffect, doubt_of, effect_of};
 use crate::session::{Session, SessionId};
 use crate::store::{Claimed, LedgerRow, LedgerState, Rows, SharedStore, StoreError};
 use crate::tool::erased::KeyParts;
@@ -42,7 +42,12 @@ pub(crate) enum ClaimOutcome {
 }
 
 /// The whole key of a call.
-pub(crate) fn key_of(config: &IdempotencyConfig, session: &SessionId, tool: &str, parts: &KeyParts) -> Arc<str> {
+pub(crate) fn key_of(
+    config: &IdempotencyConfig,
+    session: &SessionId,
+    tool: &str,
+    parts: &KeyParts,
+) -> Arc<str> {
     let text = &parts.text;
     match &config.scope {
         LedgerScope::Session => format!("session:{session}:{tool}:{text}"),
@@ -82,7 +87,9 @@ impl Claim {
             return Ok(ClaimOutcome::Hit(effect));
         }
         let doubt = match row.state {
-            LedgerState::Claimed { owner, since } if owner != *OWNER => return Ok(ClaimOutcome::Elsewhere(since)),
+            LedgerState::Claimed { owner, since } if owner != *OWNER => {
+                return Ok(ClaimOutcome::Elsewhere(since));
+            }
             // Ours, and yet nobody flies: its end was never written.
             LedgerState::Claimed { since, .. } => {
                 let reason = "its end could not be recorded".to_owned();
@@ -103,7 +110,13 @@ impl Claim {
     }
 
     /// The row that a committed success leaves.
-    pub(crate) fn effect(&self, message: &str, value: Option<Value>, hidden: bool, now: Timestamp) -> ToolEffect {
+    pub(crate) fn effect(
+        &self,
+        message: &str,
+        value: Option<Value>,
+        hidden: bool,
+        now: Timestamp,
+    ) -> ToolEffect {
         ToolEffect {
             idempotency_key: self.key.to_string(),
             tool_name: self.tool.to_string(),
@@ -113,7 +126,10 @@ impl Claim {
             success: true,
             exclude_value_from_context: hidden,
             created_at: now,
-            expires_at: self.ttl.and_then(|ttl| SignedDuration::try_from(ttl).ok()).and_then(|ttl| now.checked_add(ttl).ok()),
+            expires_at: self
+                .ttl
+                .and_then(|ttl| SignedDuration::try_from(ttl).ok())
+                .and_then(|ttl| now.checked_add(ttl).ok()),
             session: self.session.clone(),
             effect_id: crate::session::fresh_uuid(now).to_string(),
         }

@@ -202,7 +202,7 @@ impl Inner {
 ///     .params(Task { goal: "the top".into() })
 ///     .section(Section::markdown("hint", "Hint").body("Go up."))
 ///     .build()?;
-/// assert_eq!(&**prompt.render(&Session::new())?.text(), "## 1. Task\n\nReach the top.\n\n## 2. Hint\n\nGo up.");
+/// assert_eq!(prompt.render(&Session::new())?.text(), "## 1. Task\n\nReach the top.\n\n## 2. Hint\n\nGo up.");
 /// # Ok(())
 /// # }
 /// ```

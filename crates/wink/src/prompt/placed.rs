@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::params::{BoundParams, ParamsType};
-use super::section::{Predicate, SectionKind};
+use super::section::{Predicate, SectionKind, TextSource};
 use super::text::Text;
 use super::visibility::Visibility;
 use crate::policy::PlacedPolicy;
@@ -37,6 +37,8 @@ pub struct PlacedSection {
     pub(crate) kind: SectionKind,
     pub(crate) body: Text,
     pub(crate) summary: Option<Text>,
+    pub(crate) body_from: Option<Arc<TextSource>>,
+    pub(crate) summary_from: Option<Arc<TextSource>>,
     pub(crate) params: Option<ParamsType>,
     pub(crate) defaults: Option<Arc<BoundParams>>,
     pub(crate) enabled: Option<Predicate>,

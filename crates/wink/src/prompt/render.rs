@@ -11,7 +11,8 @@ use super::error::PromptRenderError;
 use super::params::BoundParams;
 use super::placed::{PlacedSection, PlacedTool};
 use super::rendered::{Hidden, RenderedPrompt};
-use super::section::Predicate;
+use super::section::{Predicate, TextSource};
+use super::text::Text;
 use super::view::SessionView;
 use super::visibility::{SectionVisibility, Visibility};
 use crate::session::SliceView;
@@ -64,7 +65,7 @@ impl<'a> Renderer<'a> {
 
     pub(crate) fn render(&self) -> Result<RenderedPrompt, PromptRenderError> {
         let outline = self.outline()?;
-        let text = text(&outline.shown);
+        let text = self.text(&outline.shown)?;
         Ok(RenderedPrompt::new(text, outline.tools, outline.hidden, outline.closed))
     }
 
@@ -92,15 +93,19 @@ impl<'a> Renderer<'a> {
         outline.shown.push(shown);
         self.walk(section.children(), &number, depth + 1, &mut outline)?;
         self.check_looks()?;
-        Ok(text(&outline.shown))
+        self.text(&outline.shown)
     }
 
     fn outline(&self) -> Result<Outline<'a>, PromptRenderError> {
         let mut outline = Outline::default();
         self.walk(self.prompt.sections(), "", 0, &mut outline)?;
         self.check_looks()?;
-        if !outline.closed.is_empty() {
-            outline.tools.extend(self.prompt.disclosure().iter().cloned());
+        let disclosure = self.prompt.disclosure();
+        if outline.closed.is_empty() {
+            let absent = |tool: &PlacedTool| (Arc::clone(tool.name()), Hidden::NothingClosed);
+            outline.hidden.extend(disclosure.iter().map(absent));
+        } else {
+            outline.tools.extend(disclosure.iter().cloned());
         }
         Ok(outline)
     }
@@ -222,27 +227,45 @@ impl<'a> Renderer<'a> {
             Some(error) => Err(PromptRenderError::in_section("", error.to_string())),
         }
     }
-}
 
-fn text(shown: &[Shown<'_>]) -> String {
-    let mut out = String::new();
-    for one in shown {
-        // Markdown knows six levels.
-        let level = "#".repeat((one.depth + 2).min(6));
-        block(&mut out, &format!("{level} {} {}", one.number, one.section.title));
-        let values = one.params.map(|params| &params.values);
-        match (one.visibility, &one.section.summary) {
-            (Visibility::Summary, Some(summary)) => {
-                block(&mut out, &summary.fill(values));
-                block(&mut out, &disclosure::invitation(one.section));
-            }
-            (Visibility::Full | Visibility::Summary, _) => {
-                block(&mut out, &one.section.body.fill(values));
-                block(&mut out, one.section.examples.as_deref().unwrap_or_default());
+    fn text(&self, shown: &[Shown<'_>]) -> Result<String, PromptRenderError> {
+        let mut out = String::new();
+        for one in shown {
+            // Markdown knows six levels.
+            let level = "#".repeat((one.depth + 2).min(6));
+            block(&mut out, &format!("{level} {} {}", one.number, one.section.title));
+            let section = one.section;
+            match (one.visibility, &section.summary) {
+                (Visibility::Summary, Some(summary)) => {
+                    block(&mut out, &self.filled(one, summary, section.summary_from.as_deref())?);
+                    block(&mut out, &disclosure::invitation(section));
+                }
+                (Visibility::Full | Visibility::Summary, _) => {
+                    block(&mut out, &self.filled(one, &section.body, section.body_from.as_deref())?);
+                    block(&mut out, section.examples.as_deref().unwrap_or_default());
+                }
             }
         }
+        self.check_looks()?;
+        Ok(out)
     }
-    out
+
+    /// What the session has to say, else the template with its params in place.
+    fn filled(
+        &self,
+        one: &Shown<'_>,
+        template: &Text,
+        source: Option<&TextSource>,
+    ) -> Result<String, PromptRenderError> {
+        let Some(source) = source else { return Ok(template.fill(one.params.map(|params| &params.values))) };
+        let said = catch(|| source(self.session)).map_err(|panic| {
+            PromptRenderError::in_section(
+                &one.section.path,
+                format!("its text from the session panicked: {panic}"),
+            )
+        })?;
+        Ok(said.unwrap_or_else(|| template.fill(one.params.map(|params| &params.values))))
+    }
 }
 
 /// Adds a block after a blank line; nothing for a blank one.

@@ -29,12 +29,15 @@ pub enum Hidden {
         /// The section, by dotted path.
         section: Arc<str>,
     },
+    /// It opens or reads closed sections, and there are none.
+    NothingClosed,
 }
 
 impl fmt::Display for Hidden {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Disabled { section } => write!(f, "section {section} is disabled"),
+            Self::NothingClosed => f.write_str("no section is closed"),
             Self::Closed { section } => {
                 write!(
                     f,
@@ -65,8 +68,13 @@ impl RenderedPrompt {
     }
 
     /// The text.
-    pub fn text(&self) -> &Arc<str> {
+    pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The text, to be kept without copying it.
+    pub fn shared_text(&self) -> Arc<str> {
+        Arc::clone(&self.text)
     }
 
     /// The tools that can be called, in order of declaration; the built-in ones last.

@@ -29,6 +29,7 @@ pub enum SectionKind {
 /// #[derive(Serialize, JsonSchema)]
 /// struct Guidance { primary_tool: String }
 ///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let guidance = Section::markdown("guidance", "Guidance")
 ///     .params::<Guidance>()
 ///     .body("
@@ -36,17 +37,22 @@ pub enum SectionKind {
 ///         Everything else can wait.
 ///     ")
 ///     .child(Section::markdown("style", "Style").body("Be brief."));
-///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let prompt = PromptTemplate::builder("examples/tooling", "demo")
 ///     .section(guidance)
 ///     .build()?
 ///     .bind(Guidance { primary_tool: "lookup_entity".into() })?;
+///
 /// let rendered = prompt.render(&Session::new())?;
+/// let lines: Vec<&str> = rendered.text().lines().filter(|line| !line.is_empty()).collect();
 /// assert_eq!(
-///     rendered.text(),
-///     "## 1. Guidance\n\nUse lookup_entity for critical lookups.\nEverything else can wait.\n\n\
-///      ### 1.1. Style\n\nBe brief."
+///     lines,
+///     [
+///         "## 1. Guidance",
+///         "Use lookup_entity for critical lookups.",
+///         "Everything else can wait.",
+///         "### 1.1. Style",
+///         "Be brief.",
+///     ]
 /// );
 /// # Ok(())
 /// # }
@@ -58,6 +64,8 @@ pub struct Section {
     pub(crate) title: String,
     pub(crate) body: String,
     pub(crate) summary: Option<String>,
+    pub(crate) body_from: Option<Arc<TextSource>>,
+    pub(crate) summary_from: Option<Arc<TextSource>>,
     pub(crate) params: Vec<ParamsType>,
     pub(crate) defaults: Option<Result<Arc<BoundParams>, String>>,
     pub(crate) enabled: Option<Predicate>,
@@ -74,6 +82,9 @@ pub struct Section {
 
 /// What a section does to a session before its prompt is used.
 pub(crate) type Install = dyn Fn(&Session) -> Result<(), SessionError> + Send + Sync;
+
+/// What a session has to say in place of a template.
+pub(crate) type TextSource = dyn Fn(&SessionView<'_>) -> Option<String> + Send + Sync;
 
 type SessionPredicate = dyn Fn(&SessionView<'_>) -> bool + Send + Sync;
 type ParamsPredicate = dyn Fn(&dyn Any, &SessionView<'_>) -> bool + Send + Sync;
@@ -105,6 +116,8 @@ impl Section {
             title,
             body: String::new(),
             summary: None,
+            body_from: None,
+            summary_from: None,
             params: Vec::new(),
             defaults: None,
             enabled: None,
@@ -227,6 +240,43 @@ impl Section {
     /// What is shown while the section is closed: a template like the body.
     pub fn summary(mut self, template: impl Into<String>) -> Self {
         self.summary = Some(template.into());
+        self
+    }
+
+    /// Shows what `text` finds in the session in place of the body; none, and the body is shown. The text is taken
+    /// as it is: nothing in it is a placeholder.
+    ///
+    /// ```
+    /// # use wink::prelude::*;
+    /// # use wink::prompt::{PromptTemplate, Section};
+    /// # #[derive(Serialize, Deserialize)] struct Note { text: String }
+    /// # impl SliceType for Note { const NAME: &'static str = "note"; }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let section = Section::markdown("note", "Note")
+    ///     .body("Nothing was noted yet.")
+    ///     .body_from(|session| session.slice::<Note>().latest().map(|note| note.text.clone()));
+    /// let prompt = PromptTemplate::builder("examples", "notes").section(section).build()?.prompt();
+    /// let session = Session::new();
+    /// assert_eq!(prompt.render(&session)?.text(), "## 1. Note\n\nNothing was noted yet.");
+    /// assert!(session.dispatch(Note { text: "Buy milk: $2".into() }).is_ok());
+    /// assert_eq!(prompt.render(&session)?.text(), "## 1. Note\n\nBuy milk: $2");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn body_from(
+        mut self,
+        text: impl Fn(&SessionView<'_>) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.body_from = Some(Arc::new(text));
+        self
+    }
+
+    /// As [`Section::body_from`], for the summary. The section needs a [`summary`](Section::summary) as well.
+    pub fn summary_from(
+        mut self,
+        text: impl Fn(&SessionView<'_>) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.summary_from = Some(Arc::new(text));
         self
     }
 

@@ -72,6 +72,10 @@ impl Tree {
         if section.visibility == Visibility::Summary && summary.is_none() {
             return Err(fault("it is shown as a summary and has none; say .summary(\"…\")".to_owned()));
         }
+        if section.summary_from.is_some() && summary.is_none() {
+            let reason = "its summary comes from the session, and there is none to show before that; say .summary(\"…\")";
+            return Err(fault(reason.to_owned()));
+        }
         self.params.extend(params);
         let resources = one_registry(section.bindings, &section.registries).map_err(fault)?;
         self.resources.push(resources);
@@ -111,6 +115,8 @@ impl Tree {
             kind: section.kind,
             body,
             summary,
+            body_from: section.body_from,
+            summary_from: section.summary_from,
             params,
             defaults,
             enabled: section.enabled,

@@ -99,6 +99,15 @@ impl CallScope {
         nested
     }
 
+    /// Waits until no other call of this context is between its merge and its end. Nothing to wait for when this
+    /// one has no copies.
+    pub(crate) async fn merging(&self) -> Option<tokio::sync::OwnedMutexGuard<()>> {
+        if !self.inner.has_forks() {
+            return None;
+        }
+        Some(Arc::clone(&self.inner.core.merging).lock_owned().await)
+    }
+
     /// Ends the call's access, and brings what it did to its copies into the originals, in order of first use.
     ///
     /// Two calls must not merge at the same time, or between one's merge and its end: whoever runs the calls
@@ -404,6 +413,10 @@ impl ScopeInner {
             return Err(ResourceError::CallOver { name: binding.name().clone() });
         }
         Ok(work(data.get_or_insert_default()))
+    }
+
+    fn has_forks(&self) -> bool {
+        lock(&self.data).as_ref().is_some_and(|data| !data.forks.is_empty())
     }
 
     fn adopt(&self, nested: &Arc<Self>) {

@@ -16,7 +16,7 @@ use super::window::{Late, Window};
 use super::{Committing, ReducerFailure, Session, record};
 use crate::store::{Batch, Durability, LedgerRow, Record, StoreError};
 use crate::support::background::MustFinish;
-use crate::support::future::CatchPanic;
+use crate::support::future::{CatchPanic, catch};
 use crate::support::lock::lock;
 
 /// The part of a session that changes.
@@ -127,8 +127,9 @@ impl Session {
         }
         loop {
             let mut fork = Fork::default();
-            let mut failures =
-                fork.apply(&registry, &action, SliceKind::State, |slot, def| lock(&self.core.inner).state.cell(slot, def));
+            let mut failures = fork.apply(&registry, &action, SliceKind::State, |slot, def| {
+                lock(&self.core.inner).state.cell(slot, def)
+            });
             let (log, log_failures) = self.log_part(&registry, [&action]);
             failures.extend(log_failures);
             let (slices, rest) = match self.records(&registry, &fork, &log.appends) {
@@ -158,7 +159,13 @@ impl Session {
     }
 
     /// The common case: an event without reducers goes to the end of its own slice, in place.
-    fn append_outside(&self, registry: &Registry, slot: Slot, def: &SliceDef, event: &Item) -> Vec<ReducerFailure> {
+    fn append_outside(
+        &self,
+        registry: &Registry,
+        slot: Slot,
+        def: &SliceDef,
+        event: &Item,
+    ) -> Vec<ReducerFailure> {
         let failed = |reason| vec![ReducerFailure { slice: def.name, reason }];
         let is_log = def.kind == SliceKind::Log;
         if !is_log && let Some(reason) = registry.broken(slot) {
@@ -265,14 +272,22 @@ impl Session {
     ) -> Result<(), StoreError> {
         let mut records = before.clone();
         records.extend(own);
-        let store = self.core.store.commit(&self.core.id, Batch { records, ends, ledger });
-        let stored = CatchPanic(store)
-            .await
-            .unwrap_or_else(|panic| Err(StoreError { doing: "commit", reason: format!("it panicked: {panic}") }));
+        let stored = self.store_batch(Batch { records, ends, ledger }).await;
         if stored.is_err() {
             self.take_back(before);
         }
         stored
+    }
+
+    /// A store that panics has failed, like any other: what waits for its answer must get one.
+    async fn store_batch(&self, batch: Batch) -> Result<(), StoreError> {
+        let stored = match catch(|| self.core.store.commit(&self.core.id, batch)) {
+            Ok(storing) => CatchPanic(storing).await,
+            Err(panic) => Err(panic),
+        };
+        stored.unwrap_or_else(|panic| {
+            Err(StoreError { doing: "commit", reason: format!("it panicked: {panic}") })
+        })
     }
 
     fn take_back(&self, records: Vec<Record>) {
@@ -378,7 +393,11 @@ impl Session {
                     true
                 }
                 Err(reason) => {
-                    tracing::error!(slice = append.def.name, reason, "a LOG event cannot be encoded and is dropped");
+                    tracing::error!(
+                        slice = append.def.name,
+                        reason,
+                        "a LOG event cannot be encoded and is dropped"
+                    );
                     false
                 }
             });

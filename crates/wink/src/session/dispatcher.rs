@@ -79,10 +79,11 @@ impl Dispatcher {
     ) -> Subscription {
         let event = TypeId::of::<E>();
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        let deliver: Arc<Deliver> = Arc::new(move |item: &dyn Any, source: &EventSource| match item.downcast_ref::<E>() {
-            Some(item) => handler(item, source),
-            None => Ok(()),
-        });
+        let deliver: Arc<Deliver> =
+            Arc::new(move |item: &dyn Any, source: &EventSource| match item.downcast_ref::<E>() {
+                Some(item) => handler(item, source),
+                None => Ok(()),
+            });
         self.table.rcu(|table| {
             let mut table = Table::clone(table);
             let mut list = table.get(&event).map(|list| list.to_vec()).unwrap_or_default();

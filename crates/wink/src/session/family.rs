@@ -58,7 +58,11 @@ impl Session {
 
     /// The session's parent, if it has one that still lives.
     pub fn parent(&self) -> Option<Session> {
-        lock(&self.core.family).parent.as_ref().and_then(|(_, parent)| parent.upgrade()).map(|core| Session { core })
+        lock(&self.core.family)
+            .parent
+            .as_ref()
+            .and_then(|(_, parent)| parent.upgrade())
+            .map(|core| Session { core })
     }
 
     /// The parent's id.

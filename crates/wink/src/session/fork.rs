@@ -175,7 +175,12 @@ impl Fork {
 
     /// The fork without its STATE: what a failed commit still has to say.
     pub(crate) fn log_only(&self) -> Self {
-        Self { steps: self.steps.clone(), ..Self::default() }
+        Self::of_steps(self.steps.clone())
+    }
+
+    /// A fork that has nothing but these steps, for their LOG part.
+    pub(crate) fn of_steps(steps: Vec<Step>) -> Self {
+        Self { steps, ..Self::default() }
     }
 
     pub(crate) fn policy(&mut self, key: &Arc<str>, base: impl FnOnce() -> PolicyCell) -> &mut TouchedPolicy {
@@ -287,7 +292,12 @@ impl Touched {
     }
 
     /// Runs the part of `action` that is this slice's again. Of several reducers, one that fails stops no other.
-    pub(super) fn repeat(&mut self, registry: &Registry, def: &SliceDef, action: &Action) -> Result<(), String> {
+    pub(super) fn repeat(
+        &mut self,
+        registry: &Registry,
+        def: &SliceDef,
+        action: &Action,
+    ) -> Result<(), String> {
         match action {
             Action::Edit { slot, edit } if *slot == self.slot => self.change(def, &|cell| edit(cell, def)),
             Action::Edit { .. } => Ok(()),

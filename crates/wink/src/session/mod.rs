@@ -32,8 +32,8 @@ use crate::support::lock::lock;
 pub use self::core::CommitError;
 pub use dispatcher::{Delivery, DeliveryError, Dispatcher, EventSource, Subscription};
 pub use events::{
-    Ending, ErasedValue, LoggedAnswer, LoggedDecision, LoggedParams, LoggedValue, PromptExecuted, PromptRendered,
-    RunContext, ToolInvoked,
+    Ending, ErasedValue, LoggedAnswer, LoggedDecision, LoggedParams, LoggedValue, PromptExecuted,
+    PromptRendered, RunContext, ToolInvoked,
 };
 pub use family::FamilyError;
 pub use fork::Conflict;
@@ -45,9 +45,31 @@ pub use reducer::{
 pub use root::CallStat;
 pub use slice::{SliceKey, SliceKind, SliceOp, SliceType, SliceView};
 pub use snapshot::{SessionSnapshot, SnapshotError, SnapshotScope};
+/// Implements [`trait@SliceType`] as an attribute says.
+///
+/// `name` is required: it is what stored values are found by, whatever becomes of the type's own name. `version`,
+/// `kind` (`"state"`, `"log"`), `key` (a field whose text is the item's key) and `upgrade` (a function that reads
+/// older versions) are the trait's other items.
+///
+/// ```
+/// use wink::prelude::*;
+///
+/// #[data]
+/// #[derive(SliceType)]
+/// #[slice(name = "step", key = "id")]
+/// struct Step {
+///     id: u32,
+///     title: String,
+/// }
+///
+/// let step = Step { id: 7, title: "Write".into() };
+/// assert_eq!(step.key().unwrap().to_string(), "7");
+/// ```
+#[cfg(feature = "macros")]
+pub use wink_macros::SliceType;
 
 pub(crate) use self::core::Closing;
-pub(crate) use fork::{Action, Fork, Mark, clear_where, seed};
+pub(crate) use fork::{Action, Fork, Mark, Step, clear_where, seed};
 pub(crate) use ids::fresh_uuid;
 pub(crate) use reducer::{Registry, Slot};
 pub(crate) use slice::Item;
@@ -285,7 +307,9 @@ impl Session {
         self.change_registry(|registry| {
             for (event, registration) in registrations {
                 let there = registry.reducers(event).is_some_and(|list| {
-                    list.iter().any(|other| other.target == registration.target && other.origin == registration.origin)
+                    list.iter().any(|other| {
+                        other.target == registration.target && other.origin == registration.origin
+                    })
                 });
                 if !there {
                     registry.add(event, registration);
@@ -306,6 +330,11 @@ impl Session {
     /// How often `tool` succeeded in this session, and when last.
     pub fn calls(&self, tool: &str) -> Option<CallStat> {
         lock(&self.core.inner).state.calls(tool)
+    }
+
+    /// How many calls succeeded in this session, over all tools.
+    pub fn total_calls(&self) -> u64 {
+        lock(&self.core.inner).state.total_calls()
     }
 
     /// A view that offers no change.
@@ -357,18 +386,16 @@ impl Session {
         SliceView::new(touched.cell.items.clone())
     }
 
-    /// Applies the STATE part of an action to `fork`, and remembers it.
-    pub(crate) fn apply_in(&self, fork: &mut Fork, action: Action) -> Vec<ReducerFailure> {
+    /// Applies the STATE part of an action to `fork`. It is still to be recorded there.
+    pub(crate) fn reduce_in(&self, fork: &mut Fork, action: &Action) -> Vec<ReducerFailure> {
         let registry = self.registry();
-        if let Action::Edit { slot, .. } = &action
+        if let Action::Edit { slot, .. } = action
             && let Some(def) = registry.def(*slot).filter(|def| def.kind == SliceKind::Log)
         {
             return vec![ReducerFailure { slice: def.name, reason: fork::only_grows(def.name) }];
         }
         let base = |slot, def: &slice::SliceDef| lock(&self.core.inner).state.cell(slot, def);
-        let failures = fork.apply(&registry, &action, SliceKind::State, base);
-        fork.record(action, !failures.is_empty());
-        failures
+        fork.apply(&registry, action, SliceKind::State, base)
     }
 
     /// A policy's state as `fork` sees it.

@@ -110,9 +110,8 @@ impl SessionBuilder {
             let event = (!known).then(|| Arc::new(session.interrupted(mark)) as Item);
             let closing = Closing { event, ends, ledger: None };
             let committing = session.committing().await;
-            session.close_failed(&committing, &Fork::default(), closing).await.map_err(|error| StoreError {
-                doing: "record an interrupted call",
-                reason: error.to_string(),
+            session.close_failed(&committing, &Fork::default(), closing).await.map_err(|error| {
+                StoreError { doing: "record an interrupted call", reason: error.to_string() }
             })?;
         }
         Ok(session)

@@ -83,7 +83,8 @@ pub(crate) fn of_slices(registry: &Registry, fork: &Fork) -> Result<Vec<(Slot, R
     for touched in &fork.touched {
         let Some(def) = registry.def(touched.slot) else { continue };
         for change in &touched.changes {
-            let record = of_change(def, change).map_err(|reason| ReducerFailure { slice: def.name, reason })?;
+            let record =
+                of_change(def, change).map_err(|reason| ReducerFailure { slice: def.name, reason })?;
             records.push((touched.slot, record));
         }
     }

@@ -28,8 +28,8 @@ pub fn upsert_by_key<S: SliceType + Clone>() -> impl Fn(&SliceView<S>, &S) -> Re
 }
 
 /// Keeps the latest event of every key, in the order in which they came.
-pub fn replace_latest_by_key<S: SliceType + Clone>() -> impl Fn(&SliceView<S>, &S) -> Result<SliceOp<S>, String>
-{
+pub fn replace_latest_by_key<S: SliceType + Clone>()
+-> impl Fn(&SliceView<S>, &S) -> Result<SliceOp<S>, String> {
     |_, event| Ok(SliceOp::ReplaceKey(event.clone()))
 }
 
@@ -109,7 +109,8 @@ impl Registration {
 
     /// Runs the reducer. Its panic is its failure.
     pub(crate) fn run(&self, cell: &Cell, def: &SliceDef, event: &Item) -> Result<Option<Change>, String> {
-        catch(|| (self.run)(cell, def, event)).unwrap_or_else(|panic| Err(format!("the reducer panicked: {panic}")))
+        catch(|| (self.run)(cell, def, event))
+            .unwrap_or_else(|panic| Err(format!("the reducer panicked: {panic}")))
     }
 }
 
@@ -265,7 +266,11 @@ impl Registry {
         event_type: TypeId,
         event: &Item,
         only: impl Fn(&SliceDef) -> bool,
-        mut visit: impl FnMut(Slot, &SliceDef, &dyn Fn(&Cell) -> Result<Option<Change>, String>) -> Result<(), String>,
+        mut visit: impl FnMut(
+            Slot,
+            &SliceDef,
+            &dyn Fn(&Cell) -> Result<Option<Change>, String>,
+        ) -> Result<(), String>,
         failures: &mut Vec<ReducerFailure>,
     ) {
         let mut one = |target: TypeId, run: &dyn Fn(&Cell, &SliceDef) -> Result<Option<Change>, String>| {

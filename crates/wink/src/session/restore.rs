@@ -140,7 +140,11 @@ impl Session {
 }
 
 fn reported<T>(encoded: Result<T, String>) -> Option<T> {
-    encoded.inspect_err(|reason| tracing::error!(reason, "a part of the session cannot be encoded for the store")).ok()
+    encoded
+        .inspect_err(|reason| {
+            tracing::error!(reason, "a part of the session cannot be encoded for the store")
+        })
+        .ok()
 }
 
 /// The snapshot's STATE in this session's slots.
@@ -151,7 +155,8 @@ fn translated(registry: &Registry, snapshot: &SessionSnapshot) -> Result<Root, S
         if cell.items.len() == 0 {
             continue;
         }
-        let here = registry.find(def.type_id).ok_or(SnapshotError::UnknownSlice { slice: def.name.to_owned() })?;
+        let here =
+            registry.find(def.type_id).ok_or(SnapshotError::UnknownSlice { slice: def.name.to_owned() })?;
         root.set(here, cell);
     }
     // What nobody had named then and somebody has since.
@@ -171,7 +176,8 @@ fn translated(registry: &Registry, snapshot: &SessionSnapshot) -> Result<Root, S
 
 /// What waits to be named once the snapshot is restored: its STATE, and the LOG that is there.
 fn waiting_after(registry: &Registry, now: &Waiting, then: &Waiting) -> Waiting {
-    let is_log = |records: &Arc<Vec<Record>>| records.first().and_then(record::kind_of) == Some(SliceKind::Log);
+    let is_log =
+        |records: &Arc<Vec<Record>>| records.first().and_then(record::kind_of) == Some(SliceKind::Log);
     let log = now.iter().filter(|(_, records)| is_log(records));
     let state = then.iter().filter(|(_, records)| !is_log(records));
     let known = |name: &str| registry.find_name(name).is_some();
@@ -187,11 +193,14 @@ fn slice_records(registry: &Registry, was: &Root, next: &Root) -> Result<Vec<Rec
         let same = was.is(&next.items) || (was.len() == 0 && next.items.len() == 0);
         if !same {
             let encoded = record::of_cell(def, &next);
-            records.push(encoded.map_err(|reason| SnapshotError::Encode { slice: def.name.to_owned(), reason })?);
+            records.push(
+                encoded.map_err(|reason| SnapshotError::Encode { slice: def.name.to_owned(), reason })?,
+            );
         }
     }
     let tables = record::of_all_tables(next);
-    let tables = tables.map_err(|reason| SnapshotError::Encode { slice: "(policies and calls)".to_owned(), reason })?;
+    let tables = tables
+        .map_err(|reason| SnapshotError::Encode { slice: "(policies and calls)".to_owned(), reason })?;
     records.extend(tables);
     Ok(records)
 }

@@ -170,6 +170,11 @@ impl<T: SliceType> SliceView<T> {
         self.items.iter().filter_map(typed)
     }
 
+    /// The items from a place on, oldest first. What is before them costs nothing.
+    pub(crate) fn iter_from(&self, start: usize) -> impl Iterator<Item = Arc<T>> + '_ {
+        self.items.iter_from(start).filter_map(typed)
+    }
+
     /// Every item, oldest first.
     pub fn all(&self) -> Vec<Arc<T>> {
         self.iter().collect()
@@ -240,6 +245,13 @@ impl Items {
         }
     }
 
+    fn iter_from(&self, start: usize) -> Box<dyn Iterator<Item = &Item> + '_> {
+        match self {
+            Self::List(list) => Box::new(list.focus().narrow(start.min(list.len())..).into_iter()),
+            Self::Keyed { order, .. } => Box::new(order.values().skip(start)),
+        }
+    }
+
     pub(crate) fn iter(&self) -> Box<dyn Iterator<Item = &Item> + '_> {
         match self {
             Self::List(list) => Box::new(list.iter()),
@@ -258,7 +270,10 @@ pub(crate) enum Change {
     Replace(Vec<Item>),
     Remove(Vec<usize>),
     /// The last items trade places: `earlier` of them, and the `later` ones stored after those.
-    Swap { earlier: usize, later: usize },
+    Swap {
+        earlier: usize,
+        later: usize,
+    },
 }
 
 impl Change {
@@ -272,7 +287,11 @@ impl Change {
         match self {
             Self::Append(_) => 1,
             Self::Extend(items) => items.len(),
-            Self::Upsert(_) | Self::ReplaceKey(_) | Self::Replace(_) | Self::Remove(_) | Self::Swap { .. } => 0,
+            Self::Upsert(_)
+            | Self::ReplaceKey(_)
+            | Self::Replace(_)
+            | Self::Remove(_)
+            | Self::Swap { .. } => 0,
         }
     }
 }
@@ -390,7 +409,9 @@ impl SliceDef {
             type_name: std::any::type_name::<T>(),
             key: |item| item.downcast_ref::<T>().and_then(|item| catch(|| item.key()).ok().flatten()),
             encode: |item| match item.downcast_ref::<T>() {
-                Some(item) => contained("Serialize", || serde_json::to_value(item).map_err(|error| error.to_string())),
+                Some(item) => {
+                    contained("Serialize", || serde_json::to_value(item).map_err(|error| error.to_string()))
+                }
                 None => Err(format!("an item of slice {} has another type", T::NAME)),
             },
             decode: |version, value| {

@@ -129,7 +129,8 @@ impl SessionSnapshot {
             let items: Result<Vec<Value>, String> = cell.items.iter().map(|item| def.encode(item)).collect();
             let items =
                 items.map_err(|reason| SessionError::Unreadable { slice: def.name.to_owned(), reason })?;
-            slices.push(json!({ "name": def.name, "version": def.version, "kind": def.kind, "items": items }));
+            slices
+                .push(json!({ "name": def.name, "version": def.version, "kind": def.kind, "items": items }));
         }
         let mut unread = BTreeMap::new();
         for (name, records) in &self.waiting {
@@ -138,8 +139,10 @@ impl SessionSnapshot {
             }
             let bodies: Result<Vec<Value>, _> =
                 records.iter().map(|record| serde_json::from_slice(&record.bytes)).collect();
-            let bodies = bodies
-                .map_err(|error| SessionError::Unreadable { slice: name.to_string(), reason: error.to_string() })?;
+            let bodies = bodies.map_err(|error| SessionError::Unreadable {
+                slice: name.to_string(),
+                reason: error.to_string(),
+            })?;
             unread.insert(name, bodies);
         }
         let calls: BTreeMap<_, _> = self.state.all_calls().iter().collect();
@@ -200,7 +203,8 @@ impl Session {
 
     /// Reads a snapshot's JSON form into this session's types. Changes nothing.
     pub fn decode_snapshot(&self, text: &str) -> Result<SessionSnapshot, SnapshotError> {
-        let value: Value = serde_json::from_str(text).map_err(|error| SnapshotError::NotJson(error.to_string()))?;
+        let value: Value =
+            serde_json::from_str(text).map_err(|error| SnapshotError::NotJson(error.to_string()))?;
         self.decode_snapshot_value(&value)
     }
 
@@ -222,8 +226,10 @@ impl Session {
         }
         let mut waiting = Waiting::new();
         for (name, bodies) in unread(object)? {
-            let records: Vec<Record> =
-                bodies.iter().map(|body| Record { stream: name.clone(), bytes: body.to_string().into() }).collect();
+            let records: Vec<Record> = bodies
+                .iter()
+                .map(|body| Record { stream: name.clone(), bytes: body.to_string().into() })
+                .collect();
             match registry.find_name(&name).and_then(|slot| Some((slot, registry.def(slot)?))) {
                 Some((slot, def)) => {
                     let read = record::cell_of(def, &records);
@@ -289,7 +295,11 @@ impl Reading {
 
 /// Slices in their stored form: the snapshot's session had not named their types.
 fn unread(object: &Map<String, Value>) -> Result<BTreeMap<String, Vec<Value>>, SnapshotError> {
-    if object.contains_key("unread") { part(object, "unread", "an object of lists") } else { Ok(BTreeMap::new()) }
+    if object.contains_key("unread") {
+        part(object, "unread", "an object of lists")
+    } else {
+        Ok(BTreeMap::new())
+    }
 }
 
 fn field(field: &str, expected: &'static str) -> SnapshotError {
@@ -332,4 +342,3 @@ fn read_slice<'a>(
     cell.apply(def, &Change::Replace(items));
     Ok((def, slot, cell))
 }
-

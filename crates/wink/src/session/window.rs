@@ -8,8 +8,8 @@
 use super::Session;
 use super::core::LogAppend;
 use super::fork::{Action, Fork};
-use super::reducer::{Registry, Slot};
 use super::record;
+use super::reducer::{Registry, Slot};
 use super::slice::Change;
 use crate::store::Record;
 use crate::support::lock::lock;
@@ -69,7 +69,9 @@ impl Session {
             for late in late {
                 match late {
                     Late::Action(action, alone) => {
-                        records.extend(alone.into_iter().filter(|(slot, _)| !fork.changes(*slot)).map(|(_, one)| one));
+                        records.extend(
+                            alone.into_iter().filter(|(slot, _)| !fork.changes(*slot)).map(|(_, one)| one),
+                        );
                         self.repeat_on_changed(registry, &mut fork, &action, &mut records);
                     }
                     Late::Restored(whole) => {
@@ -87,7 +89,13 @@ impl Session {
     }
 
     /// Applies an action from outside on top of the slices that `fork` changed; the others have it already.
-    fn repeat_on_changed(&self, registry: &Registry, fork: &mut Fork, action: &Action, records: &mut Vec<Record>) {
+    fn repeat_on_changed(
+        &self,
+        registry: &Registry,
+        fork: &mut Fork,
+        action: &Action,
+        records: &mut Vec<Record>,
+    ) {
         let durable = self.is_durable();
         for touched in fork.touched.iter_mut().filter(|touched| !touched.changes.is_empty()) {
             let Some(def) = registry.def(touched.slot) else { continue };
@@ -101,7 +109,11 @@ impl Session {
                 Err(reason) => {
                     touched.cell = kept;
                     touched.changes.truncate(known);
-                    tracing::error!(slice = def.name, reason, "a change from outside cannot be encoded and is dropped");
+                    tracing::error!(
+                        slice = def.name,
+                        reason,
+                        "a change from outside cannot be encoded and is dropped"
+                    );
                 }
             }
         }
@@ -120,7 +132,9 @@ fn swaps(registry: &Registry, window: &Window, log: &[LogAppend]) -> Vec<Record>
         {
             match record::of_change(def, &Change::Swap { earlier, later: *later }) {
                 Ok(record) => records.push(record),
-                Err(reason) => tracing::error!(slice = def.name, reason, "the order of LOG events is not stored"),
+                Err(reason) => {
+                    tracing::error!(slice = def.name, reason, "the order of LOG events is not stored")
+                }
             }
         }
     }

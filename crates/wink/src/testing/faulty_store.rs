@@ -7,7 +7,9 @@ use tokio::sync::watch;
 
 use crate::BoxFuture;
 use crate::session::SessionId;
-use crate::store::{Batch, CallMark, Claimed, Durability, LedgerRow, Rows, SharedStore, Store, StoreError, StoredSession};
+use crate::store::{
+    Batch, CallMark, Claimed, Durability, LedgerRow, Rows, SharedStore, Store, StoreError, StoredSession,
+};
 use crate::support::lock::lock;
 
 /// What a store can be asked for.
@@ -96,7 +98,10 @@ impl FaultyStore {
         let fault = {
             let mut plans = lock(&self.plans);
             let due = plans.iter().position(|plan| plan.op == op && plan.before == 0);
-            plans.iter_mut().filter(|plan| plan.op == op).for_each(|plan| plan.before = plan.before.saturating_sub(1));
+            plans
+                .iter_mut()
+                .filter(|plan| plan.op == op)
+                .for_each(|plan| plan.before = plan.before.saturating_sub(1));
             due.map(|at| plans.remove(at).fault)
         };
         match fault {

@@ -47,7 +47,8 @@ async fn commits_are_whole_and_in_order(mut open: Open) {
     store.begin(&session, mark.clone()).await.unwrap();
     let row = recorded("key", "send", None);
     let first = Batch { records: records("a", 0..3), ends: None, ledger: None };
-    let second = Batch { records: records("b", 3..5), ends: Some(mark.invocation), ledger: Some(row.clone()) };
+    let second =
+        Batch { records: records("b", 3..5), ends: Some(mark.invocation), ledger: Some(row.clone()) };
     let third = Batch { records: records("a", 5..6), ends: None, ledger: None };
     for batch in [&first, &second, &third] {
         store.commit(&session, batch.clone()).await.unwrap();
@@ -63,7 +64,11 @@ async fn commits_are_whole_and_in_order(mut open: Open) {
             assert_eq!(kept.unfinished, [], "a store without restarts has no calls from before");
         }
         if !restarted || store.durability() == Durability::Restart {
-            assert_eq!(store.rows(Rows::All).await.unwrap(), [row.clone()], "the ledger row came with its batch");
+            assert_eq!(
+                store.rows(Rows::All).await.unwrap(),
+                [row.clone()],
+                "the ledger row came with its batch"
+            );
         }
     })
     .await;
@@ -78,7 +83,11 @@ async fn sessions_are_separate(mut open: Open) {
     store.commit(&one, Batch { records: records("a", 0..2), ..Batch::default() }).await.unwrap();
     store.begin(&one, mark(1)).await.unwrap();
     check_twice(store, &mut open, async |store, _| {
-        assert_eq!(store.load(&other).await.unwrap(), StoredSession::default(), "the other session is untouched");
+        assert_eq!(
+            store.load(&other).await.unwrap(),
+            StoredSession::default(),
+            "the other session is untouched"
+        );
     })
     .await;
 }
@@ -146,11 +155,23 @@ async fn claims_respect_what_counts(mut open: Open) {
     store.put(doubt.clone()).await.unwrap();
     let wish = claimed("old", "me");
     assert_eq!(store.claim(wish.clone(), at(9)).await.unwrap(), Claimed::No(old), "it still counts");
-    assert_eq!(store.claim(wish.clone(), at(10)).await.unwrap(), Claimed::Yes, "at its time it no longer counts");
+    assert_eq!(
+        store.claim(wish.clone(), at(10)).await.unwrap(),
+        Claimed::Yes,
+        "at its time it no longer counts"
+    );
     assert_eq!(store.claim(claimed("old", "you"), at(11)).await.unwrap(), Claimed::No(wish), "claimed anew");
     let kept = recorded("kept", "send", None);
-    assert_eq!(store.claim(claimed("kept", "me"), at(1_000_000)).await.unwrap(), Claimed::No(kept), "for ever");
-    assert_eq!(store.claim(claimed("doubt", "me"), at(1_000_000)).await.unwrap(), Claimed::No(doubt), "never expires");
+    assert_eq!(
+        store.claim(claimed("kept", "me"), at(1_000_000)).await.unwrap(),
+        Claimed::No(kept),
+        "for ever"
+    );
+    assert_eq!(
+        store.claim(claimed("doubt", "me"), at(1_000_000)).await.unwrap(),
+        Claimed::No(doubt),
+        "never expires"
+    );
 }
 
 async fn rows_are_put_listed_and_removed(mut open: Open) {
@@ -261,5 +282,9 @@ fn in_doubt(key: &str, tool: &str) -> LedgerRow {
 
 fn recorded(key: &str, tool: &str, expires_at: Option<Timestamp>) -> LedgerRow {
     let effect = json!({ "message": "sent", "value": { "id": 7, "big": 1.0e300, "none": null } });
-    LedgerRow { key: key.to_owned(), tool: tool.to_owned(), state: LedgerState::Recorded { effect, expires_at } }
+    LedgerRow {
+        key: key.to_owned(),
+        tool: tool.to_owned(),
+        state: LedgerState::Recorded { effect, expires_at },
+    }
 }

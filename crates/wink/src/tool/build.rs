@@ -76,7 +76,11 @@ impl<R> Publish<R> {
             kind: TypeId::of::<T>(),
             prepare: |session| session.know::<T>(),
             items: |value| {
-                value.as_ref().iter().map(|item| (TypeId::of::<T>(), Arc::new(item.clone()) as Item)).collect()
+                value
+                    .as_ref()
+                    .iter()
+                    .map(|item| (TypeId::of::<T>(), Arc::new(item.clone()) as Item))
+                    .collect()
             },
         }
     }
@@ -139,7 +143,10 @@ where
 
 fn take<P: 'static>(params: Params) -> Result<P, ToolError> {
     let typed: Box<dyn Any> = params.typed;
-    typed.downcast::<P>().map(|params| *params).map_err(|_| ToolError::new("the parameters have another type"))
+    typed
+        .downcast::<P>()
+        .map(|params| *params)
+        .map_err(|_| ToolError::new("the parameters have another type"))
 }
 
 fn erase<R: ToolData>(result: ToolResult<R>) -> ErasedResult {
@@ -201,7 +208,10 @@ impl<P: ToolData, R: ToolData> IntoTool for Tool<P, R> {
             let example = built.check_example(&description, &input, output).map_err(fault)?;
             built.contract.examples.push(example);
         }
-        if built.render.is_none() && built.contract.handler != HandlerKind::Missing && falls_back_to_json::<R>() {
+        if built.render.is_none()
+            && built.contract.handler != HandlerKind::Missing
+            && falls_back_to_json::<R>()
+        {
             tracing::debug!(
                 tool = &*built.contract.name,
                 value = std::any::type_name::<R>(),
@@ -218,11 +228,14 @@ fn falls_back_to_json<R: 'static>() -> bool {
 }
 
 fn check_fields(schema: &Value, fields: &[String]) -> Result<(), String> {
-    let known = |field: &String| schema.get("properties").is_some_and(|properties| properties.get(field).is_some());
+    let known =
+        |field: &String| schema.get("properties").is_some_and(|properties| properties.get(field).is_some());
     match fields.iter().find(|field| !known(field)) {
         None if fields.is_empty() => Err("its idempotency config names no parameter".to_owned()),
         None => Ok(()),
-        Some(field) => Err(format!("its idempotency config names parameter {field:?}, which it does not have")),
+        Some(field) => {
+            Err(format!("its idempotency config names parameter {field:?}, which it does not have"))
+        }
     }
 }
 
@@ -237,7 +250,8 @@ impl<P: ToolData, R: ToolData> Built<P, R> {
             Err(error) => return Err(fault(error.to_string())),
         };
         let text: Arc<str> = input.to_string().into();
-        self.parse(&text, &ParseLimits::default()).map_err(|rejection| fault(format!("its input: {rejection}")))?;
+        self.parse(&text, &ParseLimits::default())
+            .map_err(|rejection| fault(format!("its input: {rejection}")))?;
         let value = serde_json::to_value(&output).map_err(|error| fault(error.to_string()))?;
         if let Some(schema) = &self.contract.output_schema {
             check_output(schema, &value).map_err(|text| fault(format!("its output: {text}")))?;
@@ -252,7 +266,8 @@ impl<P: ToolData, R: ToolData> Built<P, R> {
 fn check_output(schema: &Value, value: &Value) -> Result<(), String> {
     let mut inner = schema.clone();
     let defs = inner.as_object_mut().and_then(|schema| schema.remove("$defs")).unwrap_or(json!({}));
-    let whole = json!({ "type": "object", "properties": { "value": inner }, "required": ["value"], "$defs": defs });
+    let whole =
+        json!({ "type": "object", "properties": { "value": inner }, "required": ["value"], "$defs": defs });
     // A schema that the walk does not know (a foreign type's own) is not held against the example.
     let Ok(compiled) = CompiledSchema::compile(&whole) else { return Ok(()) };
     let text = json!({ "value": value }).to_string();
@@ -302,7 +317,11 @@ impl<P: ToolData, R: ToolData> Erased for Built<P, R> {
                 if let Some(Err(error)) = failed {
                     tracing::warn!(tool = &*self.contract.name, %error, "rendered as JSON instead");
                 }
-                catch(|| value.to_json()).ok().and_then(Result::ok).map(render::value_text).unwrap_or_default()
+                catch(|| value.to_json())
+                    .ok()
+                    .and_then(Result::ok)
+                    .map(render::value_text)
+                    .unwrap_or_default()
             }
         }
     }
@@ -318,7 +337,8 @@ impl<P: ToolData, R: ToolData> Erased for Built<P, R> {
             return Ok(None);
         }
         let typed = params.typed::<P>().ok_or("the parameters have another type")?;
-        let all = secret::with_key_hashes(|| serde_json::to_value(typed)).map_err(|error| error.to_string())?;
+        let all =
+            secret::with_key_hashes(|| serde_json::to_value(typed)).map_err(|error| error.to_string())?;
         let params_hash = canonical_hash(&all);
         let text = match &config.strategy {
             KeyStrategy::Auto => params_hash.clone(),
@@ -326,9 +346,8 @@ impl<P: ToolData, R: ToolData> Erased for Built<P, R> {
                 let picked = |field: &String| (field.clone(), all.get(field).cloned().unwrap_or(Value::Null));
                 canonical_hash(&Value::Object(fields.iter().map(picked).collect()))
             }
-            KeyStrategy::Custom(make) => {
-                catch(|| make(&all)).unwrap_or_else(|panic| Err(format!("the key function panicked: {panic}")))?
-            }
+            KeyStrategy::Custom(make) => catch(|| make(&all))
+                .unwrap_or_else(|panic| Err(format!("the key function panicked: {panic}")))?,
             KeyStrategy::None => return Ok(None),
         };
         Ok(Some(KeyParts { text, params_hash }))

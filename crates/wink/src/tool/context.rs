@@ -20,7 +20,8 @@ use crate::filesystem::Filesystem;
 use crate::limits::{BudgetTracker, CancelToken, Clock, Deadline, DeadlineExceededError, Heartbeat};
 use crate::prompt::{Prompt, RenderedPrompt};
 use crate::session::{
-    Action, CallStat, DispatchResult, InvocationId, RunContext, SessionId, SliceType, SliceView, clear_where, seed,
+    Action, CallStat, DispatchResult, InvocationId, RunContext, SessionId, SliceType, SliceView, clear_where,
+    seed,
 };
 use crate::support::background::block_on;
 use crate::transaction::{AccessError, Work};
@@ -44,7 +45,13 @@ impl Invocation {
     /// A first try of a call that begins now.
     pub fn new(call_id: impl Into<Arc<str>>, clock: &dyn Clock) -> Self {
         let time = clock.now();
-        Self { id: InvocationId::fresh(time), call_id: call_id.into(), time, attempt: 1, parent_message: None }
+        Self {
+            id: InvocationId::fresh(time),
+            call_id: call_id.into(),
+            time,
+            attempt: 1,
+            parent_message: None,
+        }
     }
 }
 

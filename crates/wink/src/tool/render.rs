@@ -39,9 +39,12 @@ pub(crate) fn value_text(value: Value) -> String {
 
 fn without_nulls(value: Value) -> Value {
     match value {
-        Value::Object(map) => {
-            Value::Object(map.into_iter().filter(|(_, value)| !value.is_null()).map(|(k, v)| (k, without_nulls(v))).collect())
-        }
+        Value::Object(map) => Value::Object(
+            map.into_iter()
+                .filter(|(_, value)| !value.is_null())
+                .map(|(k, v)| (k, without_nulls(v)))
+                .collect(),
+        ),
         Value::Array(items) => Value::Array(items.into_iter().map(without_nulls).collect()),
         other => other,
     }

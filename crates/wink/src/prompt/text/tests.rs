@@ -48,7 +48,7 @@ fn values_are_shown_by_their_kind() {
 fn indentation_that_all_lines_share_goes() {
     assert_eq!(dedent("\n    one\n      two\n\n    three\n  "), "one\n  two\n\nthree");
     assert_eq!(dedent("one\n    two"), "one\n    two");
-    assert_eq!(dedent("\t\tone\n\t two"), "one\n two".replace("one", "\tone").trim_start());
+    assert_eq!(dedent("\t\tone\n\t two"), "one\n two");
     assert_eq!(dedent("  \n \t\n"), "");
 }
 
