@@ -1,5 +1,12 @@
 //! The stores of this crate keep the contract, and the one made of bytes survives what it says it survives.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test says what is broken by panicking"
+)]
+
 use std::sync::Arc;
 
 use proptest::prelude::*;

@@ -16,6 +16,8 @@ mod restore;
 mod root;
 mod slice;
 mod snapshot;
+#[cfg(test)]
+mod tests;
 mod window;
 
 use std::any::{Any, TypeId};
@@ -86,6 +88,7 @@ pub(crate) struct Core {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) store: SharedStore,
     durability: Durability,
+    hears_every_commit: bool,
     registry: ArcSwap<Registry>,
     inner: Mutex<Inner>,
     dispatcher: Dispatcher,
@@ -408,6 +411,11 @@ impl Session {
         if fork.steps.is_empty() { Vec::new() } else { fork.events(&self.registry(), committed) }
     }
 
+    /// The right to commit, if nobody else has it.
+    pub(crate) fn try_committing(&self) -> Option<Committing<'_>> {
+        Some(Committing { _guard: self.core.committing.try_lock().ok()? })
+    }
+
     /// Waits until no other commit is on its way.
     pub(crate) async fn committing(&self) -> Committing<'_> {
         Committing { _guard: self.core.committing.lock().await }
@@ -449,6 +457,23 @@ pub(crate) struct Committing<'a> {
 }
 
 /// A session that can be looked at and not changed.
+///
+/// ```compile_fail,E0599
+/// wink::session::Session::new().read_only().reset();
+/// ```
+/// ```compile_fail,E0599
+/// # let rendered: wink::session::PromptRendered = unimplemented!();
+/// wink::session::Session::new().read_only().dispatch(rendered);
+/// ```
+/// ```compile_fail,E0599
+/// wink::session::Session::new().read_only().clear::<wink::session::PromptRendered>();
+/// ```
+/// ```compile_fail,E0599
+/// wink::session::Session::new().read_only().seed::<wink::session::PromptRendered>([]);
+/// ```
+/// ```compile_fail,E0599
+/// wink::session::Session::new().read_only().restore(&wink::session::Session::new().snapshot());
+/// ```
 #[derive(Debug, Clone)]
 pub struct ReadOnlySession {
     session: Session,

@@ -82,6 +82,7 @@ impl SessionBuilder {
         let id = self.id.unwrap_or_else(|| SessionId::fresh(now));
         let core = Core {
             durability: self.store.durability(),
+            hears_every_commit: self.store.hears_every_commit(),
             family: Mutex::new(Family::new(&id, self.tags)),
             id,
             created_at: now,
@@ -249,7 +250,7 @@ impl Session {
         }
     }
 
-    fn interrupted(&self, mark: CallMark) -> ToolInvoked {
+    pub(super) fn interrupted(&self, mark: CallMark) -> ToolInvoked {
         let message: Arc<str> = format!(
             "{} was interrupted: the process ended while it ran; nothing of it was kept in this session",
             mark.tool
