@@ -56,6 +56,13 @@ impl SliceType for Heard {
 }
 
 /// Sums notes, refusing to go beyond 1000; hears every one of them.
+/// Does an action in a fork, as a call does.
+fn apply_in(session: &Session, fork: &mut Fork, action: Action) -> Vec<super::ReducerFailure> {
+    let failures = session.reduce_in(fork, &action);
+    fork.record(action, !failures.is_empty());
+    failures
+}
+
 fn prepared(session: Session) -> Session {
     session.register::<Note, Note>(append_all()).unwrap();
     session
@@ -80,7 +87,7 @@ fn contents(session: &Session) -> Contents {
 }
 
 fn put(session: &Session, fork: &mut Fork, note: u32) -> Vec<ReducerFailure> {
-    session.apply_in(fork, Action::Event(Arc::new(Note(note))))
+    apply_in(session, fork, Action::Event(Arc::new(Note(note))))
 }
 
 fn slot<T: SliceType>(session: &Session) -> Slot {
@@ -145,7 +152,7 @@ async fn a_nested_rollback_takes_back_state_and_keeps_log_and_reads() {
     let mark = fork.mark();
     put(&session, &mut fork, 2);
     put(&session, &mut fork, 4);
-    session.apply_in(&mut fork, Action::Event(Arc::new(Entry("a".into(), 1))));
+    apply_in(&session, &mut fork, Action::Event(Arc::new(Entry("a".into(), 1))));
     with_policy(&session, &mut fork, Some(json!(2)));
     session.read_in::<Entry>(&mut fork, slot::<Entry>(&session));
     fork.roll_back_to(mark);
@@ -156,7 +163,7 @@ async fn a_nested_rollback_takes_back_state_and_keeps_log_and_reads() {
 
     let mut fork = Fork::default();
     let mark = fork.mark();
-    session.apply_in(&mut fork, Action::Event(Arc::new(Entry("a".into(), 1))));
+    apply_in(&session, &mut fork, Action::Event(Arc::new(Entry("a".into(), 1))));
     session.read_in::<Entry>(&mut fork, slot::<Entry>(&session));
     fork.roll_back_to(mark);
     assert!(session.dispatch(Entry("b".into(), 1)).is_ok());
