@@ -124,8 +124,9 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    pub(crate) fn new(ending: Ending, message: impl Into<String>) -> Self {
-        Self {
+    /// Boxed: it is carried through every step, and almost always absent.
+    pub(crate) fn new(ending: Ending, message: impl Into<String>) -> Box<Self> {
+        Box::new(Self {
             ending,
             message: message.into(),
             chain: Vec::new(),
@@ -133,15 +134,15 @@ impl Failure {
             rendered_value: String::new(),
             hidden: false,
             escalation: None,
-        }
+        })
     }
 
-    pub(crate) fn because(mut self, chain: Vec<String>) -> Self {
+    pub(crate) fn because(mut self: Box<Self>, chain: Vec<String>) -> Box<Self> {
         self.chain = chain;
         self
     }
 
-    pub(crate) fn escalating(mut self, escalation: Escalation) -> Self {
+    pub(crate) fn escalating(mut self: Box<Self>, escalation: Escalation) -> Box<Self> {
         self.escalation = Some(escalation);
         self
     }

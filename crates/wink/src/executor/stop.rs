@@ -5,7 +5,7 @@
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -24,22 +24,32 @@ pub(crate) enum Stopped {
 }
 
 /// What work is held to.
-#[derive(Clone, Default)]
-pub(crate) struct StopWhen {
-    pub(crate) cancel: Vec<CancelToken>,
+#[derive(Clone, Copy, Default)]
+pub(crate) struct StopWhen<'a> {
+    pub(crate) cancel: [Option<&'a CancelToken>; 2],
     pub(crate) deadline: Option<Deadline>,
     pub(crate) timeout: Option<Duration>,
 }
 
-impl StopWhen {
+impl StopWhen<'_> {
+    /// Until a deadline, if there is one.
+    pub(crate) fn until(deadline: Option<Deadline>) -> Self {
+        Self { deadline, ..Self::default() }
+    }
+
+    /// For so long, if there is a limit.
+    pub(crate) fn within(timeout: Option<Duration>) -> Self {
+        Self { timeout, ..Self::default() }
+    }
+
     fn already(&self) -> Option<Stopped> {
-        self.cancel.iter().any(CancelToken::is_cancelled).then_some(Stopped::Cancelled)
+        self.cancel.into_iter().flatten().any(CancelToken::is_cancelled).then_some(Stopped::Cancelled)
     }
 
     /// Ends when the work must.
     fn listen(&self, clock: &Arc<dyn Clock>) -> BoxFuture<'static, Stopped> {
         let mut waits: Vec<BoxFuture<'static, Stopped>> = Vec::new();
-        for token in self.cancel.clone() {
+        for token in self.cancel.into_iter().flatten().cloned() {
             waits.push(Box::pin(async move {
                 token.cancelled().await;
                 Stopped::Cancelled
@@ -75,18 +85,22 @@ impl StopWhen {
 }
 
 /// Runs `work` until it is done or must stop. Work that is done at the same moment is done.
-pub(crate) async fn held_to<T>(
-    when: &StopWhen,
-    clock: &Arc<dyn Clock>,
-    work: impl Future<Output = T>,
-) -> Result<T, Stopped> {
-    if let Some(stopped) = when.already() {
-        return Err(stopped);
-    }
-    let mut work = pin!(work);
+///
+/// It takes the work where it is pinned: a call's work is large, and must not be moved about.
+pub(crate) fn held_to<'a, F: Future>(
+    when: &'a StopWhen<'a>,
+    clock: &'a Arc<dyn Clock>,
+    mut work: Pin<&'a mut F>,
+) -> impl Future<Output = Result<F::Output, Stopped>> + use<'a, F> {
     let mut listening: Option<BoxFuture<'static, Stopped>> = None;
+    let mut begun = false;
     poll_fn(move |cx| {
-        let polled = catch_unwind(AssertUnwindSafe(|| Pin::as_mut(&mut work).poll(cx)));
+        if !std::mem::replace(&mut begun, true)
+            && let Some(stopped) = when.already()
+        {
+            return Poll::Ready(Err(stopped));
+        }
+        let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx)));
         match polled {
             Ok(Poll::Ready(value)) => return Poll::Ready(Ok(value)),
             Ok(Poll::Pending) => {}
@@ -95,5 +109,4 @@ pub(crate) async fn held_to<T>(
         let stop = listening.get_or_insert_with(|| when.listen(clock));
         stop.as_mut().poll(cx).map(Err)
     })
-    .await
 }

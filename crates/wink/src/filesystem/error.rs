@@ -243,7 +243,7 @@ impl FsError {
 }
 
 /// What a caller sent, short enough to be shown to it again.
-pub(super) fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     const MAX: usize = 200;
     match text.char_indices().nth(MAX) {
         None => text.to_owned(),

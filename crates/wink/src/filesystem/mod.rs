@@ -24,11 +24,13 @@ use serde_json::Value;
 
 use crate::BoxFuture;
 
+pub(crate) use error::shown;
 pub use error::{FsError, FsErrorKind};
 pub use ext::FilesystemExt;
 pub use limits::FsLimits;
 pub use memory::MemoryFilesystem;
 pub use path::FsPath;
+pub(crate) use search::GlobPattern;
 pub use snapshot::{FsSnapshot, MergeReceipt, SnapshotData};
 pub use types::{
     BytesRead, DeleteMode, DirEntry, Edit, EditReceipt, EntryKind, FileVersion, GrepMatch, GrepOutcome,

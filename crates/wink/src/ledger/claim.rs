@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::flight::{Flight, take_off};
-use super::{InDoubt, IdempotencyConfig, LedgerScope, ToolEffect, doubt_of, effect_of};
+use super::{IdempotencyConfig, InDoubt, LedgerScope, ToolEffect, doubt_of, effect_of};
 use crate::session::{Session, SessionId};
 use crate::store::{Claimed, LedgerRow, LedgerState, Rows, SharedStore, StoreError};
 use crate::tool::erased::KeyParts;
@@ -23,6 +23,9 @@ pub(crate) struct Claim {
     store: SharedStore,
     ttl: Option<std::time::Duration>,
     session: SessionId,
+    /// What is still in doubt under this key. Only a success settles it: a try that came to nothing says nothing
+    /// about the one before.
+    earlier: Option<LedgerRow>,
     _flight: Flight,
 }
 
@@ -39,7 +42,12 @@ pub(crate) enum ClaimOutcome {
 }
 
 /// The whole key of a call.
-pub(crate) fn key_of(config: &IdempotencyConfig, session: &SessionId, tool: &str, parts: &KeyParts) -> Arc<str> {
+pub(crate) fn key_of(
+    config: &IdempotencyConfig,
+    session: &SessionId,
+    tool: &str,
+    parts: &KeyParts,
+) -> Arc<str> {
     let text = &parts.text;
     match &config.scope {
         LedgerScope::Session => format!("session:{session}:{tool}:{text}"),
@@ -60,13 +68,14 @@ impl Claim {
         let key = key_of(config, session.id(), tool, &parts);
         let store = Arc::clone(session.store());
         let flight = take_off(&store, &key).await;
-        let claim = Self {
+        let mut claim = Self {
             key,
             tool: Arc::clone(tool),
             params_hash: parts.params_hash,
             ttl: config.ttl,
             session: session.id().clone(),
             store,
+            earlier: None,
             _flight: flight,
         };
         let now = session.clock().now();
@@ -77,19 +86,22 @@ impl Claim {
         if let Some(effect) = effect_of(&row)? {
             return Ok(ClaimOutcome::Hit(effect));
         }
-        match row.state {
-            LedgerState::Claimed { owner, since } if owner != *OWNER => Ok(ClaimOutcome::Elsewhere(since)),
+        let doubt = match row.state {
+            LedgerState::Claimed { owner, since } if owner != *OWNER => {
+                return Ok(ClaimOutcome::Elsewhere(since));
+            }
             // Ours, and yet nobody flies: its end was never written.
             LedgerState::Claimed { since, .. } => {
                 let reason = "its end could not be recorded".to_owned();
-                let doubt = InDoubt { key: row.key, tool: row.tool, reason, since };
-                Ok(ClaimOutcome::Doubt(doubt, claim))
+                InDoubt { key: row.key, tool: row.tool, reason, since }
             }
             state => match doubt_of(LedgerRow { key: row.key, tool: row.tool, state }) {
-                Some(doubt) => Ok(ClaimOutcome::Doubt(doubt, claim)),
-                None => Ok(ClaimOutcome::Mine(claim)),
+                Some(doubt) => doubt,
+                None => return Ok(ClaimOutcome::Mine(claim)),
             },
-        }
+        };
+        claim.earlier = Some(claim.doubt(doubt.reason.clone(), doubt.since));
+        Ok(ClaimOutcome::Doubt(doubt, claim))
     }
 
     /// Takes over an entry in doubt, to run it again.
@@ -98,7 +110,13 @@ impl Claim {
     }
 
     /// The row that a committed success leaves.
-    pub(crate) fn effect(&self, message: &str, value: Option<Value>, hidden: bool, now: Timestamp) -> ToolEffect {
+    pub(crate) fn effect(
+        &self,
+        message: &str,
+        value: Option<Value>,
+        hidden: bool,
+        now: Timestamp,
+    ) -> ToolEffect {
         ToolEffect {
             idempotency_key: self.key.to_string(),
             tool_name: self.tool.to_string(),
@@ -108,7 +126,10 @@ impl Claim {
             success: true,
             exclude_value_from_context: hidden,
             created_at: now,
-            expires_at: self.ttl.and_then(|ttl| SignedDuration::try_from(ttl).ok()).and_then(|ttl| now.checked_add(ttl).ok()),
+            expires_at: self
+                .ttl
+                .and_then(|ttl| SignedDuration::try_from(ttl).ok())
+                .and_then(|ttl| now.checked_add(ttl).ok()),
             session: self.session.clone(),
             effect_id: crate::session::fresh_uuid(now).to_string(),
         }
@@ -119,10 +140,17 @@ impl Claim {
         self.row(LedgerState::InDoubt { reason, since })
     }
 
-    /// Lets the next call run.
-    pub(crate) async fn release(self) -> Result<(), StoreError> {
-        self.store.remove(Rows::Key(self.key.to_string())).await?;
-        Ok(())
+    /// Somebody knows that the earlier try had no effect.
+    pub(crate) fn no_longer_in_doubt(&mut self) {
+        self.earlier = None;
+    }
+
+    /// Leaves the key as if this call had never been: the next one runs, or finds what was in doubt before.
+    pub(crate) async fn release(mut self) -> Result<(), StoreError> {
+        match self.earlier.take() {
+            Some(doubt) => self.store.put(doubt).await,
+            None => self.store.remove(Rows::Key(self.key.to_string())).await.map(drop),
+        }
     }
 
     /// Records what a probe found.

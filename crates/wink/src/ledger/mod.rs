@@ -55,7 +55,10 @@ impl ToolEffect {
         LedgerRow {
             key: self.idempotency_key.clone(),
             tool: self.tool_name.clone(),
-            state: LedgerState::Recorded { effect: serde_json::to_value(&self).unwrap_or(Value::Null), expires_at },
+            state: LedgerState::Recorded {
+                effect: serde_json::to_value(&self).unwrap_or(Value::Null),
+                expires_at,
+            },
         }
     }
 }
@@ -179,7 +182,9 @@ impl EffectLedger {
 
 fn doubt_of(row: LedgerRow) -> Option<InDoubt> {
     match row.state {
-        LedgerState::InDoubt { reason, since } => Some(InDoubt { key: row.key, tool: row.tool, reason, since }),
+        LedgerState::InDoubt { reason, since } => {
+            Some(InDoubt { key: row.key, tool: row.tool, reason, since })
+        }
         LedgerState::Claimed { .. } | LedgerState::Recorded { .. } => None,
     }
 }

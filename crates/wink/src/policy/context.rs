@@ -24,6 +24,7 @@ pub struct PolicyContext<'a> {
 
 /// Where a policy's view of the workspace comes from: before the call from what is committed, after it from what
 /// the call did.
+#[derive(Clone, Copy)]
 pub(crate) enum PolicyFiles<'a> {
     Committed(&'a ResourceContext),
     InCall(&'a CallResources),
@@ -46,6 +47,11 @@ impl PolicyContext<'_> {
     /// How often `tool` succeeded in this session, and when last. Flat, however long the history.
     pub fn calls(&self, tool: &str) -> Option<CallStat> {
         self.session.calls(tool)
+    }
+
+    /// How many calls succeeded in this session, over all tools.
+    pub fn total_calls(&self) -> u64 {
+        self.session.total_calls()
     }
 
     /// What this policy remembered under `item`.
@@ -98,6 +104,18 @@ impl PolicyContext<'_> {
         Ok(self.stat(path).await?.map(|metadata| metadata.version))
     }
 
+    /// The same for a policy inside this one, which keeps its state under a key of its own.
+    pub(crate) fn part<'b>(&'b self, key: &'b Arc<str>) -> PolicyContext<'b> {
+        PolicyContext {
+            key,
+            session: self.session,
+            files: self.files,
+            work: self.work,
+            invocation: self.invocation,
+            deadline: self.deadline,
+        }
+    }
+
     async fn files(&self) -> Result<Option<Arc<dyn Filesystem>>, ResourceError> {
         match self.files {
             PolicyFiles::Committed(resources) => resources.get_optional::<dyn Filesystem>().await,
@@ -127,6 +145,11 @@ impl PolicyMemory<'_> {
     /// Remembers `value` under `item`.
     pub fn remember(&self, item: impl Into<Arc<str>>, value: Value) -> Result<(), AccessError> {
         self.work.policy_set(self.key, item.into(), Some(Arc::new(value)))
+    }
+
+    /// The memory of a policy inside this one.
+    pub(crate) fn part<'b>(&'b self, key: &'b Arc<str>) -> PolicyMemory<'b> {
+        PolicyMemory { key, work: self.work }
     }
 
     /// Forgets `item`.

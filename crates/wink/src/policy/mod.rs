@@ -4,18 +4,39 @@
 //! anything. What it wants to remember it writes after a success, inside that call's transaction, under its own
 //! stable key. A policy that fails, panics or does not answer in time has denied.
 
+mod approval;
+mod combine;
 mod context;
+mod covered;
+mod custom;
+mod guard;
+mod path;
+mod quota;
+mod rate_limit;
+mod read_before_write;
+mod sequential;
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::BoxFuture;
 use crate::resource::BoxError;
+use crate::tool::AnyTool;
 use crate::tool::erased::Params;
 use crate::tool::footprint::Footprint;
-use crate::tool::AnyTool;
 
-pub use context::{PolicyContext, PolicyMemory, ResultView};
+pub use approval::ApprovalPolicy;
+pub use combine::{AllOf, AnyOf, Not};
+pub use context::{PolicyContext, PolicyFilesError, PolicyMemory, ResultView};
+pub use custom::{FnPolicy, policy_fn};
+pub use path::{PathPolicy, PathPolicyBuilder, PathPolicyError};
+pub use quota::QuotaPolicy;
+pub use rate_limit::RateLimitPolicy;
+pub use read_before_write::ReadBeforeWritePolicy;
+pub use sequential::SequentialDependencyPolicy;
+
+pub(crate) use context::PolicyFiles;
+pub(crate) use guard::{PolicyPanicked, ask, declared_by, tell};
 
 /// A policy's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +71,14 @@ pub trait ToolPolicy: Send + Sync + 'static {
     /// What kind of policy this is: part of the key under which its state is kept, so never change it.
     fn kind(&self) -> &'static str;
 
+    /// Whether this policy has a say in the call at all. It is neither asked nor told of a call that it does not
+    /// cover, and a combination goes by those of its parts that do: the opposite of a rule about `deploy` says
+    /// nothing about `read_file`.
+    fn covers(&self, call: &PolicyCall<'_>) -> bool {
+        let _ = call;
+        true
+    }
+
     /// Whether the call may run. Only looks.
     fn check<'a>(
         &'a self,
@@ -83,6 +112,43 @@ pub trait ToolPolicy: Send + Sync + 'static {
     }
 }
 
+/// A shared policy is that policy.
+impl<T: ToolPolicy + ?Sized> ToolPolicy for Arc<T> {
+    fn kind(&self) -> &'static str {
+        (**self).kind()
+    }
+
+    fn covers(&self, call: &PolicyCall<'_>) -> bool {
+        (**self).covers(call)
+    }
+
+    fn check<'a>(
+        &'a self,
+        call: &'a PolicyCall<'a>,
+        cx: &'a PolicyContext<'a>,
+    ) -> BoxFuture<'a, Result<Decision, BoxError>> {
+        (**self).check(call, cx)
+    }
+
+    fn on_result<'a>(
+        &'a self,
+        call: &'a PolicyCall<'a>,
+        result: &'a ResultView<'a>,
+        cx: &'a PolicyContext<'a>,
+        memory: &'a PolicyMemory<'a>,
+    ) -> BoxFuture<'a, Result<(), BoxError>> {
+        (**self).on_result(call, result, cx, memory)
+    }
+
+    fn wants_results(&self) -> bool {
+        (**self).wants_results()
+    }
+
+    fn footprint(&self, call: &PolicyCall<'_>, key: &Arc<str>) -> Footprint {
+        (**self).footprint(call, key)
+    }
+}
+
 /// A policy in its place: its stable key is section path, kind and position.
 #[derive(Clone)]
 pub struct PlacedPolicy {
@@ -90,6 +156,13 @@ pub struct PlacedPolicy {
     pub key: Arc<str>,
     /// The policy.
     pub policy: Arc<dyn ToolPolicy>,
+}
+
+impl PlacedPolicy {
+    /// A policy under a key.
+    pub fn new(key: impl Into<Arc<str>>, policy: impl ToolPolicy) -> Self {
+        Self { key: key.into(), policy: Arc::new(policy) }
+    }
 }
 
 impl std::fmt::Debug for PlacedPolicy {

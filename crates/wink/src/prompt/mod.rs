@@ -1,17 +1,33 @@
-//! (room: prompt; stand-ins until it lands)
-use std::sync::Arc;
-use crate::policy::PlacedPolicy;
-use crate::tool::AnyTool;
-/// A prompt.
-#[derive(Clone)]
-pub struct Prompt {}
-impl Prompt {
-    /// `ns/key`.
-    pub fn name(&self) -> &Arc<str> { unimplemented!() }
-}
-/// Rendered.
-pub struct RenderedPrompt {}
-/// Tool in place.
-pub struct PlacedTool { /// t
- pub tool: AnyTool, /// p
- pub policies: Arc<[PlacedPolicy]> }
+//! Prompts: a tree of sections with everything that belongs to them, checked once, rendered as often as needed.
+//!
+//! A [`Section`] carries text, tools, policies and resources; a [`PromptTemplate`] is a checked tree of them; a
+//! [`Prompt`] is a template with params, resources and further sections bound to it; a [`RenderedPrompt`] is what
+//! the model is given. Rendering is pure: it does no I/O, reads no clock and changes nothing. Nothing here runs a
+//! tool or decides whether one may run.
+
+mod bind;
+mod disclosure;
+mod error;
+mod examples;
+mod names;
+mod params;
+mod placed;
+mod render;
+mod rendered;
+mod section;
+mod template;
+mod text;
+mod tree;
+mod view;
+mod visibility;
+
+pub use bind::{Prompt, PromptBinding};
+pub use disclosure::{OPEN_SECTIONS, READ_SECTION};
+pub use error::{PromptRenderError, PromptValidationError};
+pub use params::PromptParams;
+pub use placed::{PlacedSection, PlacedTool};
+pub use rendered::{Hidden, RenderedPrompt};
+pub use section::{Section, SectionKind};
+pub use template::{PromptTemplate, PromptTemplateBuilder};
+pub use view::SessionView;
+pub use visibility::{SectionVisibility, Visibility, record_expansion};

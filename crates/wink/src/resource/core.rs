@@ -15,6 +15,8 @@ pub(super) struct Core {
     serial: AtomicU64,
     orphaned: AtomicBool,
     state: Mutex<State>,
+    /// Held from a call's merge to its end.
+    pub(super) merging: Arc<tokio::sync::Mutex<()>>,
 }
 
 struct State {
@@ -59,6 +61,7 @@ impl Core {
             serial: AtomicU64::new(0),
             orphaned: AtomicBool::new(false),
             state: Mutex::new(state),
+            merging: Arc::default(),
         })
     }
 

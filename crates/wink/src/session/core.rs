@@ -16,7 +16,7 @@ use super::window::{Late, Window};
 use super::{Committing, ReducerFailure, Session, record};
 use crate::store::{Batch, Durability, LedgerRow, Record, StoreError};
 use crate::support::background::MustFinish;
-use crate::support::future::CatchPanic;
+use crate::support::future::{CatchPanic, catch};
 use crate::support::lock::lock;
 
 /// The part of a session that changes.
@@ -226,6 +226,36 @@ impl Session {
         stored
     }
 
+    /// Whether a commit that leaves this ledger row has to be stored.
+    pub(crate) fn must_store(&self, ledger: Option<&LedgerRow>) -> bool {
+        self.core.hears_every_commit || ledger.is_some()
+    }
+
+    /// [`Session::commit`] for what need not be stored: nothing has to be waited for.
+    pub(crate) fn commit_unstored(
+        &self,
+        _one_at_a_time: &Committing<'_>,
+        mut fork: Fork,
+        event: Option<Item>,
+    ) -> Result<(), Conflict> {
+        let registry = self.registry();
+        loop {
+            // What its reducers looked at may have grown meanwhile, so this too is decided anew.
+            let log = self.closing_log(&registry, &fork, event.clone());
+            let root = {
+                let mut inner = lock(&self.core.inner);
+                if fork.is_current(&inner.state) && log.seen.is_current(&inner.log) {
+                    let published = inner.publish(fork, &log.appends);
+                    drop(inner);
+                    drop(published);
+                    return Ok(());
+                }
+                Arc::clone(&inner.state)
+            };
+            fork.rebase(&registry, &root)?;
+        }
+    }
+
     /// Records the end of a call that did not commit: its LOG part, its event and what becomes of its claim.
     ///
     /// The event is in the log even when the store fails; that failure is the caller's to report, and the event
@@ -274,14 +304,22 @@ impl Session {
     ) -> Result<(), StoreError> {
         let mut records = before.clone();
         records.extend(own);
-        let store = self.core.store.commit(&self.core.id, Batch { records, ends, ledger });
-        let stored = CatchPanic(store).await.unwrap_or_else(|panic| {
-            Err(StoreError { doing: "commit", reason: format!("it panicked: {panic}") })
-        });
+        let stored = self.store_batch(Batch { records, ends, ledger }).await;
         if stored.is_err() {
             self.take_back(before);
         }
         stored
+    }
+
+    /// A store that panics has failed, like any other: what waits for its answer must get one.
+    async fn store_batch(&self, batch: Batch) -> Result<(), StoreError> {
+        let stored = match catch(|| self.core.store.commit(&self.core.id, batch)) {
+            Ok(storing) => CatchPanic(storing).await,
+            Err(panic) => Err(panic),
+        };
+        stored.unwrap_or_else(|panic| {
+            Err(StoreError { doing: "commit", reason: format!("it panicked: {panic}") })
+        })
     }
 
     fn take_back(&self, records: Vec<Record>) {

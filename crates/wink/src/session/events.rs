@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::ids::{InvocationId, SessionId};
 use super::slice::{SliceKind, SliceType};
 use crate::limits::TokenUsage;
+use crate::support::future::catch;
 
 /// A tool call, as it ended. Exactly one for every call that reaches the runtime.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -175,7 +176,8 @@ pub trait ErasedValue: std::any::Any + Send + Sync {
 
 impl<T: Serialize + Send + Sync + 'static> ErasedValue for T {
     fn to_json(&self) -> Result<Value, String> {
-        serde_json::to_value(self).map_err(|error| error.to_string())
+        // The value's own code; whatever it does, the event it is part of has to be recorded.
+        catch(|| serde_json::to_value(self))?.map_err(|error| error.to_string())
     }
 }
 

@@ -175,7 +175,12 @@ impl Fork {
 
     /// The fork without its STATE: what a failed commit still has to say.
     pub(crate) fn log_only(&self) -> Self {
-        Self { steps: self.steps.clone(), ..Self::default() }
+        Self::of_steps(self.steps.clone())
+    }
+
+    /// A fork that has nothing but these steps, for their LOG part.
+    pub(crate) fn of_steps(steps: Vec<Step>) -> Self {
+        Self { steps, ..Self::default() }
     }
 
     pub(crate) fn policy(&mut self, key: &Arc<str>, base: impl FnOnce() -> PolicyCell) -> &mut TouchedPolicy {

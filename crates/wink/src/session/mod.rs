@@ -47,9 +47,31 @@ pub use reducer::{
 pub use root::CallStat;
 pub use slice::{SliceKey, SliceKind, SliceOp, SliceType, SliceView};
 pub use snapshot::{SessionSnapshot, SnapshotError, SnapshotScope};
+/// Implements [`trait@SliceType`] as an attribute says.
+///
+/// `name` is required: it is what stored values are found by, whatever becomes of the type's own name. `version`,
+/// `kind` (`"state"`, `"log"`), `key` (a field whose text is the item's key) and `upgrade` (a function that reads
+/// older versions) are the trait's other items.
+///
+/// ```
+/// use wink::prelude::*;
+///
+/// #[data]
+/// #[derive(SliceType)]
+/// #[slice(name = "step", key = "id")]
+/// struct Step {
+///     id: u32,
+///     title: String,
+/// }
+///
+/// let step = Step { id: 7, title: "Write".into() };
+/// assert_eq!(step.key().unwrap().to_string(), "7");
+/// ```
+#[cfg(feature = "macros")]
+pub use wink_macros::SliceType;
 
 pub(crate) use self::core::Closing;
-pub(crate) use fork::{Action, Fork, Mark, clear_where, seed};
+pub(crate) use fork::{Action, Fork, Mark, Step, clear_where, seed};
 pub(crate) use ids::fresh_uuid;
 pub(crate) use reducer::{Registry, Slot};
 pub(crate) use slice::Item;
@@ -66,6 +88,7 @@ pub(crate) struct Core {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) store: SharedStore,
     durability: Durability,
+    hears_every_commit: bool,
     registry: ArcSwap<Registry>,
     inner: Mutex<Inner>,
     dispatcher: Dispatcher,
@@ -302,12 +325,19 @@ impl Session {
     /// Makes a slice type known, so that successful tool values of this type are dispatched to it and stored
     /// values are read.
     pub fn know<T: SliceType>(&self) -> Result<(), SessionError> {
-        self.slot_of::<T>().map(|_| ())
+        self.slot_of::<T>()?;
+        self.change_registry(|registry| registry.accept(TypeId::of::<T>()));
+        Ok(())
     }
 
     /// How often `tool` succeeded in this session, and when last.
     pub fn calls(&self, tool: &str) -> Option<CallStat> {
         lock(&self.core.inner).state.calls(tool)
+    }
+
+    /// How many calls succeeded in this session, over all tools.
+    pub fn total_calls(&self) -> u64 {
+        lock(&self.core.inner).state.total_calls()
     }
 
     /// A view that offers no change.
@@ -359,18 +389,16 @@ impl Session {
         SliceView::new(touched.cell.items.clone())
     }
 
-    /// Applies the STATE part of an action to `fork`, and remembers it.
-    pub(crate) fn apply_in(&self, fork: &mut Fork, action: Action) -> Vec<ReducerFailure> {
+    /// Applies the STATE part of an action to `fork`. It is still to be recorded there.
+    pub(crate) fn reduce_in(&self, fork: &mut Fork, action: &Action) -> Vec<ReducerFailure> {
         let registry = self.registry();
-        if let Action::Edit { slot, .. } = &action
+        if let Action::Edit { slot, .. } = action
             && let Some(def) = registry.def(*slot).filter(|def| def.kind == SliceKind::Log)
         {
             return vec![ReducerFailure { slice: def.name, reason: fork::only_grows(def.name) }];
         }
         let base = |slot, def: &slice::SliceDef| lock(&self.core.inner).state.cell(slot, def);
-        let failures = fork.apply(&registry, &action, SliceKind::State, base);
-        fork.record(action, !failures.is_empty());
-        failures
+        fork.apply(&registry, action, SliceKind::State, base)
     }
 
     /// A policy's state as `fork` sees it.
@@ -381,6 +409,11 @@ impl Session {
     /// The events of `fork` that stand.
     pub(crate) fn events_of(&self, fork: &Fork, committed: bool) -> Vec<Item> {
         if fork.steps.is_empty() { Vec::new() } else { fork.events(&self.registry(), committed) }
+    }
+
+    /// The right to commit, if nobody else has it.
+    pub(crate) fn try_committing(&self) -> Option<Committing<'_>> {
+        Some(Committing { _guard: self.core.committing.try_lock().ok()? })
     }
 
     /// Waits until no other commit is on its way.
@@ -447,6 +480,10 @@ pub struct ReadOnlySession {
 }
 
 impl ReadOnlySession {
+    pub(crate) fn inner(&self) -> &Session {
+        &self.session
+    }
+
     /// Its id.
     pub fn id(&self) -> &SessionId {
         self.session.id()

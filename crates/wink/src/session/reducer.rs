@@ -1,7 +1,7 @@
 //! Reducers: pure functions from a slice and an event to a [`SliceOp`], and the registry that finds them.
 
 use std::any::{Any, TypeId};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
@@ -154,6 +154,7 @@ pub(crate) struct Registry {
     defs: Vec<Arc<SliceDef>>,
     slots: HashMap<TypeId, Slot, ByTypeId>,
     reducers: HashMap<TypeId, Arc<[Registration]>, ByTypeId>,
+    accepted: HashSet<TypeId, ByTypeId>,
     /// Slices whose stored contents could not be read, and why.
     broken: Vec<(Slot, Arc<str>)>,
 }
@@ -240,9 +241,14 @@ impl Registry {
         self.broken.clear();
     }
 
-    /// Whether the session does anything with values of this type.
-    pub(crate) fn knows(&self, event: TypeId) -> bool {
-        self.reducers.contains_key(&event) || self.slots.contains_key(&event)
+    /// Whether tool values of this type are dispatched: a reducer takes them, or somebody said so. That a slice was
+    /// looked at is not enough.
+    pub(crate) fn accepts(&self, event: TypeId) -> bool {
+        self.reducers.contains_key(&event) || self.accepted.contains(&event)
+    }
+
+    pub(crate) fn accept(&mut self, event: TypeId) {
+        self.accepted.insert(event);
     }
 
     /// The slices that an event of this type changes.

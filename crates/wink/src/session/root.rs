@@ -30,6 +30,8 @@ pub(crate) struct Root {
     slices: Vec<Option<Cell>>,
     policies: HashMap<Arc<str>, PolicyCell>,
     calls: HashMap<Arc<str>, CallStat>,
+    /// The sum of all counts in `calls`.
+    total_calls: u64,
 }
 
 impl Root {
@@ -103,15 +105,21 @@ impl Root {
         self.calls.get(tool).copied()
     }
 
+    pub(crate) fn total_calls(&self) -> u64 {
+        self.total_calls
+    }
+
     pub(crate) fn all_calls(&self) -> &HashMap<Arc<str>, CallStat> {
         &self.calls
     }
 
     pub(crate) fn set_calls(&mut self, calls: HashMap<Arc<str>, CallStat>) {
+        self.total_calls = calls.values().fold(0, |total, stat| total.saturating_add(stat.count));
         self.calls = calls;
     }
 
     pub(crate) fn count_success(&mut self, tool: &Arc<str>, at: Timestamp) {
+        self.total_calls += 1;
         match self.calls.get_mut(tool) {
             Some(stat) => *stat = CallStat { count: stat.count.saturating_add(1), last: at },
             None => {

@@ -140,6 +140,11 @@ impl<T: SliceType> SliceView<T> {
         Self { items, of: PhantomData }
     }
 
+    /// A slice that has nothing.
+    pub(crate) fn empty() -> Self {
+        Self::new(Items::empty(T::KEYED))
+    }
+
     /// How many items there are.
     pub fn len(&self) -> usize {
         self.items.len()
@@ -163,6 +168,11 @@ impl<T: SliceType> SliceView<T> {
     /// Every item, oldest first, without copying.
     pub fn iter(&self) -> impl Iterator<Item = Arc<T>> + '_ {
         self.items.iter().filter_map(typed)
+    }
+
+    /// The items from a place on, oldest first. What is before them costs nothing.
+    pub(crate) fn iter_from(&self, start: usize) -> impl Iterator<Item = Arc<T>> + '_ {
+        self.items.iter_from(start).filter_map(typed)
     }
 
     /// Every item, oldest first.
@@ -232,6 +242,13 @@ impl Items {
             (Self::List(one), Self::List(other)) => one.ptr_eq(other),
             (Self::Keyed { order: one, .. }, Self::Keyed { order: other, .. }) => one.ptr_eq(other),
             (Self::List(_), Self::Keyed { .. }) | (Self::Keyed { .. }, Self::List(_)) => false,
+        }
+    }
+
+    fn iter_from(&self, start: usize) -> Box<dyn Iterator<Item = &Item> + '_> {
+        match self {
+            Self::List(list) => Box::new(list.focus().narrow(start.min(list.len())..).into_iter()),
+            Self::Keyed { order, .. } => Box::new(order.values().skip(start)),
         }
     }
 

@@ -1,12 +1,13 @@
 //! Work that must be finished whoever stops waiting for it.
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-use crate::BoxFuture;
+use super::future::{BoxFuture, CatchPanic, panic_text};
 
 /// A future that runs to its end even when it is dropped half-way: dropping it hands the rest to the background.
 ///
@@ -23,16 +24,13 @@ impl<T: Send + 'static> Future for MustFinish<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        match self.0.as_mut() {
-            None => Poll::Pending,
-            Some(future) => match future.as_mut().poll(cx) {
-                Poll::Pending => Poll::Pending,
-                Poll::Ready(value) => {
-                    self.0 = None;
-                    Poll::Ready(value)
-                }
-            },
+        // Taken out while it runs: one that panicked must not be polled again, in our drop least of all.
+        let Some(mut future) = self.0.take() else { return Poll::Pending };
+        let polled = future.as_mut().poll(cx);
+        if polled.is_pending() {
+            self.0 = Some(future);
         }
+        polled
     }
 }
 
@@ -47,23 +45,59 @@ impl<T: Send + 'static> Drop for MustFinish<T> {
 }
 
 /// Finishes `work` now if it can be (in memory it always can), else in the background.
+///
+/// It is called from `drop`, and so never panics.
 pub(crate) fn finish(work: impl Future<Output = ()> + Send + 'static) {
     let mut work: BoxFuture<'static, ()> = Box::pin(work);
-    if work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
-        return;
-    }
-    match tokio::runtime::Handle::try_current() {
-        Ok(runtime) => {
-            runtime.spawn(work);
-        }
-        Err(_) => {
+    let mut cx = Context::from_waker(Waker::noop());
+    match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(&mut cx))) {
+        Ok(Poll::Ready(())) => {}
+        Ok(Poll::Pending) => match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(Background(Some(work)))),
             // Without a runtime the thread that drops us may be anything; it must not be blocked.
-            let spawned = std::thread::Builder::new().name("wink-finish".into()).spawn(move || block_on(work));
-            if let Err(error) = spawned {
-                tracing::error!(%error, "no thread to finish a call's end; it is finished when the session is next opened");
-            }
+            Err(_) => finish_on_a_thread(work),
+        },
+        Err(payload) => report(&panic_text(payload.as_ref())),
+    }
+}
+
+/// Work on a runtime, which may go away before the work is done.
+struct Background(Option<BoxFuture<'static, ()>>);
+
+impl Future for Background {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(mut work) = self.0.take() else { return Poll::Ready(()) };
+        let polled = work.as_mut().poll(cx);
+        if polled.is_pending() {
+            self.0 = Some(work);
+        }
+        polled
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if let Some(work) = self.0.take() {
+            finish_on_a_thread(work);
         }
     }
+}
+
+fn finish_on_a_thread(work: BoxFuture<'static, ()>) {
+    let body = move || {
+        if let Err(panic) = block_on(CatchPanic(work)) {
+            report(&panic);
+        }
+    };
+    if let Err(error) = std::thread::Builder::new().name("wink-finish".into()).spawn(body) {
+        tracing::error!(%error, "no thread to finish a call's end; it is finished when the session is next opened");
+    }
+}
+
+fn report(panic: &str) {
+    tracing::error!(panic, "finishing a call's end panicked; what it had not stored is not stored");
 }
 
 /// Runs a future on this thread.

@@ -1,6 +1,7 @@
 //! From a typed [`Tool`] to a frozen [`AnyTool`].
 
 use std::any::{Any, TypeId};
+use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -54,6 +55,7 @@ pub(crate) enum Publish<R> {
         prepare: fn(&Session) -> Result<(), SessionError>,
     },
     Each {
+        kind: TypeId,
         prepare: fn(&Session) -> Result<(), SessionError>,
         items: fn(&R) -> Vec<(TypeId, Item)>,
     },
@@ -72,9 +74,14 @@ impl<R> Publish<R> {
         R: AsRef<[T]>,
     {
         Self::Each {
+            kind: TypeId::of::<T>(),
             prepare: |session| session.know::<T>(),
             items: |value| {
-                value.as_ref().iter().map(|item| (TypeId::of::<T>(), Arc::new(item.clone()) as Item)).collect()
+                value
+                    .as_ref()
+                    .iter()
+                    .map(|item| (TypeId::of::<T>(), Arc::new(item.clone()) as Item))
+                    .collect()
             },
         }
     }
@@ -137,7 +144,10 @@ where
 
 fn take<P: 'static>(params: Params) -> Result<P, ToolError> {
     let typed: Box<dyn Any> = params.typed;
-    typed.downcast::<P>().map(|params| *params).map_err(|_| ToolError::new("the parameters have another type"))
+    typed
+        .downcast::<P>()
+        .map(|params| *params)
+        .map_err(|_| ToolError::new("the parameters have another type"))
 }
 
 fn erase<R: ToolData>(result: ToolResult<R>) -> ErasedResult {
@@ -156,6 +166,10 @@ struct Built<P, R> {
 }
 
 impl<P: ToolData, R: ToolData> IntoTool for Tool<P, R> {
+    fn declared_name(&self) -> &str {
+        &self.name
+    }
+
     fn into_tool(self) -> Result<AnyTool, ToolValidationError> {
         check_name(&self.name)?;
         let fault = |text: String| ToolValidationError(format!("tool {}: {text}", self.name));
@@ -195,7 +209,10 @@ impl<P: ToolData, R: ToolData> IntoTool for Tool<P, R> {
             let example = built.check_example(&description, &input, output).map_err(fault)?;
             built.contract.examples.push(example);
         }
-        if built.render.is_none() && built.contract.handler != HandlerKind::Missing && falls_back_to_json::<R>() {
+        if built.render.is_none()
+            && built.contract.handler != HandlerKind::Missing
+            && falls_back_to_json::<R>()
+        {
             tracing::debug!(
                 tool = &*built.contract.name,
                 value = std::any::type_name::<R>(),
@@ -212,11 +229,14 @@ fn falls_back_to_json<R: 'static>() -> bool {
 }
 
 fn check_fields(schema: &Value, fields: &[String]) -> Result<(), String> {
-    let known = |field: &String| schema.get("properties").is_some_and(|properties| properties.get(field).is_some());
+    let known =
+        |field: &String| schema.get("properties").is_some_and(|properties| properties.get(field).is_some());
     match fields.iter().find(|field| !known(field)) {
         None if fields.is_empty() => Err("its idempotency config names no parameter".to_owned()),
         None => Ok(()),
-        Some(field) => Err(format!("its idempotency config names parameter {field:?}, which it does not have")),
+        Some(field) => {
+            Err(format!("its idempotency config names parameter {field:?}, which it does not have"))
+        }
     }
 }
 
@@ -231,12 +251,13 @@ impl<P: ToolData, R: ToolData> Built<P, R> {
             Err(error) => return Err(fault(error.to_string())),
         };
         let text: Arc<str> = input.to_string().into();
-        self.parse(&text, &ParseLimits::default()).map_err(|rejection| fault(format!("its input: {rejection}")))?;
+        self.parse(&text, &ParseLimits::default())
+            .map_err(|rejection| fault(format!("its input: {rejection}")))?;
         let value = serde_json::to_value(&output).map_err(|error| fault(error.to_string()))?;
         if let Some(schema) = &self.contract.output_schema {
             check_output(schema, &value).map_err(|text| fault(format!("its output: {text}")))?;
         }
-        let rendered = Erased::render(self, &output);
+        let rendered = Erased::render(self, &output).into_owned();
         let input = serde_json::from_str(&self.contract.compiled.mask(&text)).unwrap_or(input);
         Ok(ToolExample { description, input, output: value, rendered })
     }
@@ -246,7 +267,8 @@ impl<P: ToolData, R: ToolData> Built<P, R> {
 fn check_output(schema: &Value, value: &Value) -> Result<(), String> {
     let mut inner = schema.clone();
     let defs = inner.as_object_mut().and_then(|schema| schema.remove("$defs")).unwrap_or(json!({}));
-    let whole = json!({ "type": "object", "properties": { "value": inner }, "required": ["value"], "$defs": defs });
+    let whole =
+        json!({ "type": "object", "properties": { "value": inner }, "required": ["value"], "$defs": defs });
     // A schema that the walk does not know (a foreign type's own) is not held against the example.
     let Ok(compiled) = CompiledSchema::compile(&whole) else { return Ok(()) };
     let text = json!({ "value": value }).to_string();
@@ -284,10 +306,10 @@ impl<P: ToolData, R: ToolData> Erased for Built<P, R> {
         }
     }
 
-    fn render(&self, value: &dyn ErasedValue) -> String {
+    fn render<'a>(&self, value: &'a dyn ErasedValue) -> Cow<'a, str> {
         let any: &dyn Any = value;
         let own = any.downcast_ref::<R>().map(|typed| match &self.render {
-            Some(own) => catch(|| own(typed)).unwrap_or_else(|panic| Err(RenderError(panic))),
+            Some(own) => catch(|| own(typed).map(Cow::Owned)).unwrap_or_else(|panic| Err(RenderError(panic))),
             None => catch(|| render::default_text(typed)).unwrap_or_else(|panic| Err(RenderError(panic))),
         });
         match own {
@@ -296,7 +318,12 @@ impl<P: ToolData, R: ToolData> Erased for Built<P, R> {
                 if let Some(Err(error)) = failed {
                     tracing::warn!(tool = &*self.contract.name, %error, "rendered as JSON instead");
                 }
-                catch(|| value.to_json()).ok().and_then(Result::ok).map(render::value_text).unwrap_or_default()
+                catch(|| value.to_json())
+                    .ok()
+                    .and_then(Result::ok)
+                    .map(render::value_text)
+                    .unwrap_or_default()
+                    .into()
             }
         }
     }
@@ -312,7 +339,8 @@ impl<P: ToolData, R: ToolData> Erased for Built<P, R> {
             return Ok(None);
         }
         let typed = params.typed::<P>().ok_or("the parameters have another type")?;
-        let all = secret::with_key_hashes(|| serde_json::to_value(typed)).map_err(|error| error.to_string())?;
+        let all =
+            secret::with_key_hashes(|| serde_json::to_value(typed)).map_err(|error| error.to_string())?;
         let params_hash = canonical_hash(&all);
         let text = match &config.strategy {
             KeyStrategy::Auto => params_hash.clone(),
@@ -320,9 +348,8 @@ impl<P: ToolData, R: ToolData> Erased for Built<P, R> {
                 let picked = |field: &String| (field.clone(), all.get(field).cloned().unwrap_or(Value::Null));
                 canonical_hash(&Value::Object(fields.iter().map(picked).collect()))
             }
-            KeyStrategy::Custom(make) => {
-                catch(|| make(&all)).unwrap_or_else(|panic| Err(format!("the key function panicked: {panic}")))?
-            }
+            KeyStrategy::Custom(make) => catch(|| make(&all))
+                .unwrap_or_else(|panic| Err(format!("the key function panicked: {panic}")))?,
             KeyStrategy::None => return Ok(None),
         };
         Ok(Some(KeyParts { text, params_hash }))
@@ -333,10 +360,19 @@ impl<P: ToolData, R: ToolData> Erased for Built<P, R> {
             let any: &dyn Any = value.as_ref();
             return any.downcast_ref::<R>().map(items).unwrap_or_default();
         }
-        if session.registry().knows(TypeId::of::<R>()) {
+        if session.registry().accepts(TypeId::of::<R>()) {
             return vec![(TypeId::of::<R>(), Arc::clone(value) as Item)];
         }
         Vec::new()
+    }
+
+    fn published_kinds(&self, session: &Session) -> Vec<TypeId> {
+        match &self.publish {
+            super::Publish::Each { kind, .. } => vec![*kind],
+            super::Publish::Slice { .. } | super::Publish::IfKnown => {
+                session.registry().accepts(TypeId::of::<R>()).then(|| TypeId::of::<R>()).into_iter().collect()
+            }
+        }
     }
 
     fn prepare(&self, session: &Session) -> Result<(), SessionError> {

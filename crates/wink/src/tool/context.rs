@@ -20,7 +20,8 @@ use crate::filesystem::Filesystem;
 use crate::limits::{BudgetTracker, CancelToken, Clock, Deadline, DeadlineExceededError, Heartbeat};
 use crate::prompt::{Prompt, RenderedPrompt};
 use crate::session::{
-    Action, CallStat, DispatchResult, InvocationId, RunContext, SessionId, SliceType, SliceView, clear_where, seed,
+    Action, CallStat, DispatchResult, InvocationId, RunContext, SessionId, SliceType, SliceView, clear_where,
+    seed,
 };
 use crate::support::background::block_on;
 use crate::transaction::{AccessError, Work};
@@ -38,6 +39,20 @@ pub struct Invocation {
     pub attempt: u32,
     /// The message that the call came in.
     pub parent_message: Option<Arc<str>>,
+}
+
+impl Invocation {
+    /// A first try of a call that begins now.
+    pub fn new(call_id: impl Into<Arc<str>>, clock: &dyn Clock) -> Self {
+        let time = clock.now();
+        Self {
+            id: InvocationId::fresh(time),
+            call_id: call_id.into(),
+            time,
+            attempt: 1,
+            parent_message: None,
+        }
+    }
 }
 
 /// Whoever drives the conversation.
@@ -91,6 +106,7 @@ pub trait Progress: Send + Sync + 'static {
 }
 
 /// What all calls of an executor share.
+#[derive(Clone)]
 pub(crate) struct Surroundings {
     pub(crate) prompt: Prompt,
     pub(crate) rendered: Option<Arc<RenderedPrompt>>,
@@ -250,23 +266,28 @@ impl ReadContext {
 
     /// Says that the call is alive. Without a heartbeat nothing happens.
     pub fn beat(&self) {
-        if let Some(heartbeat) = &self.inner.around.heartbeat {
+        if let Some(heartbeat) = self.while_open(&self.inner.around.heartbeat) {
             heartbeat.beat();
         }
     }
 
     /// Says how far the call is.
     pub fn progress(&self, done: f64, total: Option<f64>, message: &str) {
-        if let Some(progress) = &self.inner.around.progress {
+        if let Some(progress) = self.while_open(&self.inner.around.progress) {
             progress.progress(self.inner.invocation.id, done, total, message);
         }
     }
 
     /// Hands on a piece of the output before the call ends.
     pub fn partial_output(&self, text: &str) {
-        if let Some(progress) = &self.inner.around.progress {
+        if let Some(progress) = self.while_open(&self.inner.around.progress) {
             progress.partial(self.inner.invocation.id, text);
         }
+    }
+
+    /// Somebody to tell, until the call is over: what a handler that did not stop says then concerns nobody.
+    fn while_open<'a, T>(&self, listener: &'a Option<T>) -> Option<&'a T> {
+        listener.as_ref().filter(|_| self.inner.work.is_open().is_ok())
     }
 
     /// The request that the call came from, where the adapter has one.
@@ -342,6 +363,10 @@ impl<'a> CallSession<'a> {
         Self { read: ReadSession { work } }
     }
 
+    pub(crate) fn into_read(self) -> ReadSession<'a> {
+        self.read
+    }
+
     /// Hands an event to the reducers of its type. Subscribers hear of it when the call is decided.
     pub fn dispatch<E: SliceType>(&self, event: E) -> Result<DispatchResult, AccessError> {
         self.read.work.dispatch(event)
@@ -370,4 +395,11 @@ impl<'a> Deref for CallSession<'a> {
     fn deref(&self) -> &ReadSession<'a> {
         &self.read
     }
+}
+
+/// Whether an extra may have this key.
+pub(crate) fn is_snake_case(key: &str) -> bool {
+    let mut characters = key.chars();
+    characters.next().is_some_and(|first| first.is_ascii_lowercase())
+        && characters.all(|next| next.is_ascii_lowercase() || next.is_ascii_digit() || next == '_')
 }

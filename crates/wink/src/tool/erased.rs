@@ -1,6 +1,7 @@
 //! Tools with their types erased: what sections hold, prompts list and the executor runs.
 
 use std::any::{Any, TypeId};
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -40,11 +41,18 @@ impl fmt::Debug for AnyTool {
 
 /// Something that becomes a tool, or says why it cannot. A section takes these and its prompt reports.
 pub trait IntoTool {
+    /// The name it was given, right or wrong: for messages.
+    fn declared_name(&self) -> &str;
+
     /// The finished tool.
     fn into_tool(self) -> Result<AnyTool, ToolValidationError>;
 }
 
 impl IntoTool for AnyTool {
+    fn declared_name(&self) -> &str {
+        self.name()
+    }
+
     fn into_tool(self) -> Result<AnyTool, ToolValidationError> {
         Ok(self)
     }
@@ -120,13 +128,15 @@ pub(crate) trait Erased: Send + Sync {
     /// Runs a blocking handler on this thread.
     fn run_blocking(&self, params: Params, cx: CallContext) -> Result<ErasedResult, ToolError>;
     /// The value as the model sees it.
-    fn render(&self, value: &dyn ErasedValue) -> String;
+    fn render<'a>(&self, value: &'a dyn ErasedValue) -> Cow<'a, str>;
     /// The value again, from its stored form.
     fn revive(&self, json: &Value) -> Result<Arc<dyn ErasedValue>, String>;
     /// The idempotency key's own part; none when the tool has no config or its strategy is none.
     fn key(&self, params: &Params) -> Result<Option<KeyParts>, String>;
     /// The values to dispatch when a call succeeds, with their types.
     fn published(&self, session: &Session, value: &Arc<dyn ErasedValue>) -> Vec<(TypeId, Item)>;
+    /// The types of those values.
+    fn published_kinds(&self, session: &Session) -> Vec<TypeId>;
     /// Makes the session know the slices that the tool's values go to.
     fn prepare(&self, session: &Session) -> Result<(), SessionError>;
 }

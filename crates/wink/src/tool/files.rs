@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::footprint::{Access, Area};
 use crate::filesystem::{
-    BytesRead, DeleteMode, DirEntry, Edit, EditReceipt, Filesystem, FilesystemExt, FsError, FsPath, GrepOutcome,
-    GrepQuery, Metadata, MkdirOptions, ReadWindow, TextRead, WriteMode, WriteOptions, WriteReceipt,
+    BytesRead, DeleteMode, DirEntry, Edit, EditReceipt, Filesystem, FilesystemExt, FsError, FsPath,
+    GrepOutcome, GrepQuery, Metadata, MkdirOptions, ReadWindow, TextRead, WriteMode, WriteOptions,
+    WriteReceipt,
 };
 use crate::transaction::{AccessError, Work};
 
@@ -89,6 +90,11 @@ impl<'a> ReadFilesView<'a> {
     pub async fn grep(&self, base: &str, query: &GrepQuery) -> Result<GrepOutcome, FilesError> {
         let base = self.path(Access::Read, base)?;
         Ok(self.files.grep(&base, query).await?)
+    }
+
+    /// How many lines a read returns unless it asks for others.
+    pub fn default_window(&self) -> usize {
+        self.files.limits().default_window
     }
 
     /// The path that `text` means here.

@@ -14,7 +14,7 @@ pub(crate) enum Area {
     /// A path and everything below it.
     Path(FsPath),
     Resource(TypeId, &'static str),
-    /// One item of a policy's state.
+    /// One item of a policy's state, and those below it (`item/…`).
     PolicyItem(Arc<str>, Arc<str>),
     History,
     /// The world outside, which no rollback reaches.
@@ -26,7 +26,12 @@ impl Area {
     fn overlaps(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Everything, _) | (_, Self::Everything) => true,
-            (Self::Path(a), Self::Path(b)) => within(a, b) || within(b, a),
+            (Self::Path(a), Self::Path(b)) => {
+                within(a.as_str(), b.as_str()) || within(b.as_str(), a.as_str())
+            }
+            (Self::PolicyItem(policy, a), Self::PolicyItem(other, b)) => {
+                policy == other && (within(a, b) || within(b, a))
+            }
             (a, b) => a == b,
         }
     }
@@ -48,8 +53,7 @@ impl std::fmt::Display for Area {
 }
 
 /// Whether `path` is `base` or below it.
-fn within(path: &FsPath, base: &FsPath) -> bool {
-    let (path, base) = (path.as_str(), base.as_str());
+fn within(path: &str, base: &str) -> bool {
     base.is_empty() || path.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
@@ -118,6 +122,16 @@ impl Footprint {
         self.reading(Area::History)
     }
 
+    /// Asks what the policy under `key` remembers under `item` and below it (`item/…`).
+    pub fn read_remembered(self, key: &Arc<str>, item: impl Into<Arc<str>>) -> Self {
+        self.reading(Area::PolicyItem(Arc::clone(key), item.into()))
+    }
+
+    /// Changes what the policy under `key` remembers under `item` or below it (`item/…`).
+    pub fn write_remembered(self, key: &Arc<str>, item: impl Into<Arc<str>>) -> Self {
+        self.writing(Area::PolicyItem(Arc::clone(key), item.into()))
+    }
+
     /// Has effects that no rollback reaches, so its place in the order counts.
     pub fn outside(self) -> Self {
         self.writing(Area::Outside)
@@ -143,15 +157,22 @@ impl Footprint {
     /// Whether calls with these footprints can overlap and nobody can tell.
     pub fn is_disjoint(&self, other: &Self) -> bool {
         let clash = |writes: &[Area], other: &Self| {
-            writes.iter().any(|area| other.reads.iter().chain(&other.writes).any(|theirs| area.overlaps(theirs)))
+            writes
+                .iter()
+                .any(|area| other.reads.iter().chain(&other.writes).any(|theirs| area.overlaps(theirs)))
         };
-        !clash(&self.writes, other) && !clash(&other.writes, self)
+        // Every call that succeeds becomes history, so whoever asks for it has to know who went before.
+        let asks = |footprint: &Self| footprint.reads.contains(&Area::History);
+        !asks(self) && !asks(other) && !clash(&self.writes, other) && !clash(&other.writes, self)
     }
 
     pub(crate) fn allows(&self, access: Access, wanted: &Area) -> bool {
         let covers = |declared: &Area| match (declared, wanted) {
             (Area::Everything, _) => true,
-            (Area::Path(base), Area::Path(path)) => within(path, base),
+            (Area::Path(base), Area::Path(path)) => within(path.as_str(), base.as_str()),
+            (Area::PolicyItem(policy, base), Area::PolicyItem(other, item)) => {
+                policy == other && within(item, base)
+            }
             (declared, wanted) => declared == wanted,
         };
         // What may be changed may be looked at.

@@ -6,6 +6,7 @@
 
 mod build;
 pub mod context;
+pub mod context_builder;
 pub mod contract;
 pub mod erased;
 pub mod error;
@@ -27,6 +28,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub use context::{AdapterInfo, Invocation, ReadContext, ToolContext};
+pub use context_builder::{OpenContext, ToolContextBuilder};
 pub use contract::{Annotations, Contract, HandlerKind, ToolExample};
 pub use erased::{AnyTool, IntoTool, Params};
 pub use error::{
@@ -62,11 +64,27 @@ pub struct Tool<P, R> {
     publish: Publish<R>,
 }
 
-/// What parameters and values must be: plain data that serde and schemars know.
+/// What parameters and values must be: plain data that serde knows.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the parameters or the value of a tool",
+    label = "not plain data that serde knows",
+    note = "put `#[data]` on it, or `#[derive(Serialize, Deserialize, JsonSchema)]`"
+)]
 pub trait ToolData: Serialize + DeserializeOwned + Send + Sync + 'static {}
+#[diagnostic::do_not_recommend]
 impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> ToolData for T {}
 
-impl<P: ToolData + JsonSchema, R: ToolData + JsonSchema> Tool<P, R> {
+/// [`ToolData`] whose schema is known from its type.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the parameters or the value of a tool",
+    label = "not plain data that serde and schemars know",
+    note = "put `#[data]` on it, or `#[derive(Serialize, Deserialize, JsonSchema)]`"
+)]
+pub trait TypedData: ToolData + JsonSchema {}
+#[diagnostic::do_not_recommend]
+impl<T: ToolData + JsonSchema> TypedData for T {}
+
+impl<P: TypedData, R: TypedData> Tool<P, R> {
     /// A tool with an asynchronous handler: a plain `async fn(P, &mut ToolContext)`, or `&mut ReadContext` for a
     /// tool that only looks.
     pub fn new<C, H>(name: impl Into<String>, description: impl Into<String>, handler: H) -> Self

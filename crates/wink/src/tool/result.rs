@@ -78,21 +78,30 @@ impl<R> ToolResult<R> {
 /// What a handler may return: a [`ToolResult`], or a `Result` of one, so that `?` works.
 #[diagnostic::on_unimplemented(
     message = "a tool handler returns `ToolResult<R>` or `Result<ToolResult<R>, ToolError>`, not `{Self}`",
-    label = "this handler returns `{Self}`",
-    note = "end the handler with `Ok(ToolResult::ok(value, \"what happened\"))`"
+    label = "expected `ToolResult<R>` or `Result<ToolResult<R>, ToolError>`",
+    note = "end the handler with `Ok(ToolResult::ok(value, \"what happened\"))`",
+    note = "a `Result`'s error is `ToolError` or any `std::error::Error`; `ToolError::new(\"text\")` makes one of a text"
 )]
-pub trait IntoToolResult<R> {
+pub trait IntoToolResult {
+    /// The typed value.
+    type Value;
+
     /// The result or the error.
-    fn into_tool_result(self) -> Result<ToolResult<R>, ToolError>;
+    fn into_tool_result(self) -> Result<ToolResult<Self::Value>, ToolError>;
 }
 
-impl<R> IntoToolResult<R> for ToolResult<R> {
+impl<R> IntoToolResult for ToolResult<R> {
+    type Value = R;
+
     fn into_tool_result(self) -> Result<ToolResult<R>, ToolError> {
         Ok(self)
     }
 }
 
-impl<R, E: Into<ToolError>> IntoToolResult<R> for Result<ToolResult<R>, E> {
+#[diagnostic::do_not_recommend]
+impl<R, E: Into<ToolError>> IntoToolResult for Result<ToolResult<R>, E> {
+    type Value = R;
+
     fn into_tool_result(self) -> Result<ToolResult<R>, ToolError> {
         self.map_err(Into::into)
     }

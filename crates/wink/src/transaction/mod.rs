@@ -2,26 +2,45 @@
 //!
 //! A transaction works on forks. Committing consumes it: resources are merged, the session's changes go to the
 //! store with the one event, and only then does anybody else see them; when any of that fails, all of it is taken
-//! back. Rolling back forgets the forks. LOG events stand either way.
+//! back. Rolling back forgets the forks. LOG events stand either way, and so does what was done to a resource that
+//! is not snapshotable.
 
+mod manual;
+mod nested;
+mod snapshot;
+mod tracker;
+mod views;
 mod work;
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use tokio::sync::OwnedMutexGuard;
 
-use crate::resource::{CallEnd, CallScope, MergeUndo, ResourceContext, ResourceError};
-use crate::session::{Closing, CommitError, Fork, InvocationId, Session};
+use crate::resource::{
+    CallEnd, CallScope, MergeUndo, MustWait, ResourceClosing, ResourceContext, ResourceError,
+};
+use crate::session::{Closing, CommitError, Delivery, Fork, InvocationId, Item, Session};
 use crate::support::background::{MustFinish, finish};
 use crate::tool::footprint::Footprint;
 
+pub use manual::{RestoreOutcome, ScopedTransaction, create_snapshot, restore_snapshot, transaction};
+pub use nested::Nested;
+pub use snapshot::{CompositeError, CompositeSnapshot, ResourcePart, SnapshotId, SnapshotPhase};
+pub use tracker::{PendingCall, PendingToolTracker, ToolEnd, TrackerError};
+pub use views::Views;
 pub use work::AccessError;
+
+use nested::Levels;
 pub(crate) use work::Work;
 
 /// The right to run calls on a session. Calls that overlap share one.
-pub(crate) type Turn = Arc<OwnedMutexGuard<()>>;
+pub(crate) enum Turn {
+    Own { _guard: OwnedMutexGuard<()> },
+    Shared { _guard: Arc<Turn> },
+}
 
-/// A transaction could not be committed. Nothing of it remains.
+/// A transaction did not go through. Nothing of it remains, unless it says so.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransactionError {
@@ -31,31 +50,65 @@ pub enum TransactionError {
     /// A resource could not be merged.
     #[error(transparent)]
     Resource(#[from] ResourceError),
+    /// An operation of the transaction was still going on, or panicked half-way, so that there was no whole to keep.
+    #[error(
+        "an operation of the transaction had not finished when it was to be kept; it was rolled back: end every operation first"
+    )]
+    Unfinished,
     /// Taking back what was merged failed.
     #[error(transparent)]
     Restore(#[from] RestoreFailedError),
+    /// The transaction was rolled back, and the store did not take its LOG events.
+    #[error("rolled back ({cause}), but its log could not be stored: {error}")]
+    NotRecorded {
+        /// Why it was rolled back.
+        cause: String,
+        /// What the store said.
+        error: CommitError,
+    },
 }
 
 /// Something could not be put back as it was. Never swallowed: what is on the ground is not what the log says.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("restoring the state before the call failed: {reason}")]
+#[error("restoring the earlier state failed: {reason}")]
 pub struct RestoreFailedError {
     /// What failed, and why.
     pub reason: String,
 }
 
-/// A transaction in progress. Dropping it rolls it back.
+/// A transaction in progress. Dropping it rolls it back: nothing it does arrives any more, what it built is closed
+/// in the background, and the next transaction of the session waits for that.
+///
+/// ```
+/// # use wink::resource::ResourceRegistry;
+/// # use wink::session::{Session, SliceType};
+/// # use wink::transaction::Transaction;
+/// # #[derive(serde::Serialize, serde::Deserialize)]
+/// # struct Note(String);
+/// # impl SliceType for Note { const NAME: &'static str = "note"; }
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// # let session = Session::new();
+/// # let resources = ResourceRegistry::default().open().await?;
+/// let tx = Transaction::begin(&session, &resources, "notes").await;
+/// let _ = tx.session().dispatch(Note("kept with everything else, or not at all".into()))?;
+/// tx.commit().await?;
+/// assert_eq!(session.slice::<Note>().len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
 #[must_use = "dropping a transaction rolls it back"]
 pub struct Transaction {
     /// Present until the transaction ends.
     parts: Option<Parts>,
-    work: Arc<Work>,
+    views: Views,
     tag: Arc<str>,
 }
 
 struct Parts {
     scope: CallScope,
     turn: Option<Turn>,
+    /// The nested transactions that have not ended, innermost last.
+    levels: Levels,
 }
 
 /// What a failed commit leaves: nothing but its LOG part and what has to be closed.
@@ -66,11 +119,41 @@ pub(crate) struct Aborted {
     _turn: Option<Turn>,
 }
 
+/// A transaction whose resources are merged, before the session's word.
+struct Merged {
+    fork: Fork,
+    rest: MergedRest,
+}
+
+struct MergedRest {
+    scope: CallScope,
+    turn: Option<Turn>,
+    undo: MergeUndo,
+    events: Vec<Item>,
+}
+
+impl Merged {
+    fn split(self) -> (Fork, MergedRest) {
+        (self.fork, self.rest)
+    }
+}
+
 impl Transaction {
-    /// Begins a transaction when nobody else has one on this session.
+    /// Begins a transaction when nobody else has one on this session. Beginning a second one before the first has
+    /// ended therefore waits; [`Transaction::nested`] is for a transaction inside another.
     pub async fn begin(session: &Session, resources: &ResourceContext, tag: impl Into<Arc<str>>) -> Self {
         let turn = take_turn(session).await;
         Self::begin_on(session, resources, Some(turn), None, tag.into(), None)
+    }
+
+    /// Begins the transaction of a call that is run outside an executor.
+    pub(crate) async fn begin_call(
+        session: &Session,
+        resources: &ResourceContext,
+        call: (Arc<str>, InvocationId),
+    ) -> Self {
+        let turn = take_turn(session).await;
+        Self::begin_on(session, resources, Some(turn), None, Arc::clone(&call.0), Some(call))
     }
 
     /// Begins a transaction whose turn was taken before, or that needs none.
@@ -84,8 +167,9 @@ impl Transaction {
     ) -> Self {
         let scope = resources.tool_scope();
         let (tool, invocation) = call.unzip();
-        let work = Arc::new(Work::new(session.clone(), scope.handle(), footprint, tool, invocation));
-        Self { parts: Some(Parts { scope, turn }), work, tag }
+        let work = Work::new(session.clone(), scope.handle(), footprint, tool, invocation);
+        let parts = Parts { scope, turn, levels: Levels::default() };
+        Self { parts: Some(parts), views: Views::new(Arc::new(work)), tag }
     }
 
     /// What the transaction is called, in diagnostics.
@@ -94,24 +178,40 @@ impl Transaction {
     }
 
     pub(crate) fn work(&self) -> &Arc<Work> {
-        &self.work
+        self.views.work()
     }
 
-    /// Keeps everything, together.
+    /// Begins a transaction inside this one, which rolls back to here and commits into this one.
+    pub fn nested(&mut self, tag: impl Into<Arc<str>>) -> Nested<'_> {
+        Nested::open(self, 0, tag.into())
+    }
+
+    /// Keeps everything, together. Once it is on its way it is finished, even if nobody waits for it any more.
+    ///
+    /// # Errors
+    /// When the session or a resource was changed by somebody else in a way that contradicts this, or the store
+    /// failed. Then everything is taken back.
     pub async fn commit(self) -> Result<(), TransactionError> {
         let committing = MustFinish::new(async move {
             match self.commit_with(Closing::default()).await {
                 Ok(()) => Ok(()),
-                Err((error, aborted)) => {
-                    aborted.close(Closing::default()).await?;
-                    Err(error)
-                }
+                Err((error, aborted)) => Err(match aborted.close(Closing::default()).await {
+                    Ok(()) => error,
+                    Err(log) if matches!(error, TransactionError::Restore(_)) => {
+                        tracing::error!(error = %log, "the LOG part of a failed commit was not stored");
+                        error
+                    }
+                    Err(log) => TransactionError::NotRecorded { cause: error.to_string(), error: log },
+                }),
             }
         });
         committing.await
     }
 
     /// Forgets everything but LOG events.
+    ///
+    /// # Errors
+    /// When the store does not take the LOG events; everything else is forgotten nevertheless.
     pub async fn rollback(self) -> Result<(), TransactionError> {
         let closing = MustFinish::new(async move { self.abort().close(Closing::default()).await });
         Ok(closing.await?)
@@ -120,39 +220,105 @@ impl Transaction {
     /// Keeps everything, with what the call leaves behind. On failure everything is taken back, and the call's end
     /// is still to be recorded.
     pub(crate) async fn commit_with(mut self, closing: Closing) -> Result<(), (TransactionError, Aborted)> {
-        let session = self.work.session.clone();
+        let session = self.work().session.clone();
         let committing = session.committing().await;
-        let fork = self.work.close();
-        let Some(Parts { scope, turn }) = self.parts.take() else { return Ok(()) };
-        let merged = match scope.merge() {
-            Ok(merged) => merged,
-            Err(error) => {
-                let error = match error.is_restore_failure() {
-                    true => RestoreFailedError { reason: error.to_string() }.into(),
-                    false => error.into(),
-                };
-                return Err((error, Aborted { session: session.clone(), fork, scope: Some(scope), _turn: turn }));
+        let merging = match &self.parts {
+            Some(parts) => parts.scope.merging().await,
+            None => None,
+        };
+        let Some(merged) = self.merge()? else { return Ok(()) };
+        let log = merged.fork.log_only();
+        let (fork, rest) = merged.split();
+        let committed = session.commit(&committing, fork, closing).await;
+        let settled = self.settle(rest, committed, log);
+        drop((merging, committing));
+        if let Some(closing) = settled? {
+            report_closing(closing.run().await);
+        }
+        Ok(())
+    }
+
+    /// [`Transaction::commit_with`] for a call that leaves nothing to be stored, when nobody else has to go first.
+    /// Gives itself back when it has to wait after all.
+    pub(crate) fn commit_now(
+        mut self,
+        event: Item,
+    ) -> Result<Result<(), (TransactionError, Aborted)>, (Self, Item)> {
+        let session = self.work().session.clone();
+        let Some(committing) = session.try_committing() else { return Err((self, event)) };
+        let merging = match self.parts.as_ref().map(|parts| parts.scope.try_merging()) {
+            Some(Ok(merging)) => merging,
+            Some(Err(MustWait)) => return Err((self, event)),
+            None => None,
+        };
+        let merged = match self.merge() {
+            Ok(Some(merged)) => merged,
+            Ok(None) => return Ok(Ok(())),
+            Err(failed) => return Ok(Err(failed)),
+        };
+        // Nothing but a conflict can stop it now, and then what was dispatched to LOG slices is still there.
+        let log = if merged.fork.steps.is_empty() { Fork::default() } else { merged.fork.log_only() };
+        let (fork, rest) = merged.split();
+        let committed = session.commit_unstored(&committing, fork, Some(event)).map_err(CommitError::from);
+        let settled = self.settle(rest, committed, log);
+        drop((merging, committing));
+        Ok(settled.map(|closing| {
+            if let Some(closing) = closing {
+                finish(async move { report_closing(closing.run().await) });
+            }
+        }))
+    }
+
+    /// Closes the gate and merges the resources; none for a transaction that has ended.
+    fn merge(&mut self) -> Result<Option<Merged>, (TransactionError, Aborted)> {
+        self.close_levels_beyond(0);
+        let closed = self.work().close_whole();
+        let Some(Parts { scope, turn, .. }) = self.parts.take() else { return Ok(None) };
+        let fork = match closed {
+            Ok(fork) => fork,
+            Err(steps) => {
+                return Err((TransactionError::Unfinished, self.aborted(Fork::of_steps(steps), scope, turn)));
             }
         };
-        let events = session.events_of(&fork, true);
-        let log = fork.log_only();
-        match session.commit(&committing, fork, closing).await {
+        match scope.merge() {
+            Ok(undo) => {
+                let events = self.work().session.events_of(&fork, true);
+                Ok(Some(Merged { fork, rest: MergedRest { scope, turn, undo, events } }))
+            }
+            Err(error) => Err((not_merged(error), self.aborted(fork, scope, turn))),
+        }
+    }
+
+    /// What follows the session's word: everything stays, or everything is taken back.
+    fn settle(
+        &self,
+        merged: MergedRest,
+        committed: Result<(), CommitError>,
+        log: Fork,
+    ) -> Result<Option<ResourceClosing>, (TransactionError, Aborted)> {
+        let MergedRest { scope, turn, undo, events } = merged;
+        match committed {
             Ok(()) => {
-                drop(committing);
-                finish_scope(scope, CallEnd::Committed(merged)).await;
-                deliver(&self.work, &events);
+                let closing = scope.end(CallEnd::Committed(undo));
+                deliver(self.work(), &events);
                 drop(turn);
-                Ok(())
+                Ok(closing)
             }
             Err(error) => {
-                let error = match undo(merged) {
+                let error = match undo.undo() {
                     Ok(()) => error.into(),
-                    Err(restore) => restore.into(),
+                    Err(errors) => {
+                        RestoreFailedError { reason: format!("{errors}; the commit had failed: {error}") }
+                            .into()
+                    }
                 };
-                drop(committing);
-                Err((error, Aborted { session, fork: log, scope: Some(scope), _turn: turn }))
+                Err((error, self.aborted(log, scope, turn)))
             }
         }
+    }
+
+    fn aborted(&self, fork: Fork, scope: CallScope, turn: Option<Turn>) -> Aborted {
+        Aborted { session: self.work().session.clone(), fork, scope: Some(scope), _turn: turn }
     }
 
     /// Closes the gate and forgets the forks. The end is still to be recorded.
@@ -161,15 +327,27 @@ impl Transaction {
     }
 
     fn abort_parts(&mut self) -> Aborted {
-        let fork = self.work.close();
+        self.close_levels_beyond(0);
+        let work = self.work();
+        let (session, fork) = (work.session.clone(), work.close());
         let (scope, turn) = self.parts.take().map(|parts| (parts.scope, parts.turn)).unzip();
-        Aborted { session: self.work.session.clone(), fork, scope, _turn: turn.flatten() }
+        Aborted { session, fork, scope, _turn: turn.flatten() }
+    }
+}
+
+/// What is done in it goes through its [`Views`].
+impl Deref for Transaction {
+    type Target = Views;
+
+    fn deref(&self) -> &Views {
+        &self.views
     }
 }
 
 impl Drop for Transaction {
     fn drop(&mut self) {
         if self.parts.is_some() {
+            // The forks are forgotten here and now; the turn goes along with what is left to do.
             let aborted = self.abort_parts();
             finish(async move {
                 if let Err(error) = aborted.close(Closing::default()).await {
@@ -181,6 +359,11 @@ impl Drop for Transaction {
 }
 
 impl Aborted {
+    /// The end of a call that never began its transaction.
+    pub(crate) fn before_begin(session: &Session, turn: Option<Turn>) -> Self {
+        Self { session: session.clone(), fork: Fork::default(), scope: None, _turn: turn }
+    }
+
     /// Records the end: LOG events, the call's event, what becomes of its claim; then closes what the call built.
     pub(crate) async fn close(mut self, closing: Closing) -> Result<(), CommitError> {
         let events = self.session.events_of(&self.fork, false);
@@ -199,26 +382,39 @@ impl Aborted {
 
 /// Waits until nobody else runs a call on this session.
 pub(crate) async fn take_turn(session: &Session) -> Turn {
-    Arc::new(Arc::clone(&session.core.turn).lock_owned().await)
+    let turn = Arc::clone(&session.core.turn);
+    let guard = match Arc::clone(&turn).try_lock_owned() {
+        Ok(guard) => guard,
+        Err(_) => turn.lock_owned().await,
+    };
+    Turn::Own { _guard: guard }
 }
 
-fn undo(merged: MergeUndo) -> Result<(), RestoreFailedError> {
-    merged.undo().map_err(|errors| RestoreFailedError { reason: errors.to_string() })
+/// A merge that failed has been taken back; if that failed too, it is another kind of error.
+fn not_merged(error: ResourceError) -> TransactionError {
+    match error.is_restore_failure() {
+        true => RestoreFailedError { reason: error.to_string() }.into(),
+        false => error.into(),
+    }
 }
 
 async fn finish_scope(scope: CallScope, end: CallEnd) {
-    for error in scope.finish(end).await {
+    report_closing(scope.finish(end).await);
+}
+
+fn report_closing(failures: Vec<ResourceError>) {
+    for error in failures {
         tracing::warn!(%error, "a resource of the call could not be closed");
     }
 }
 
-fn deliver(work: &Work, events: &[crate::session::Item]) {
+fn deliver(work: &Work, events: &[Item]) {
     for event in events {
         report(work.session.deliver(event, Some(work.source())));
     }
 }
 
-fn report(delivery: crate::session::Delivery) {
+fn report(delivery: Delivery) {
     for reason in delivery.failures {
         tracing::warn!(reason, "a subscriber failed on an event that stands");
     }

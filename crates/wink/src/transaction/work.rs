@@ -3,6 +3,9 @@
 //! Every operation of a handler passes here. Ending the call closes the gate: an operation in progress finds it
 //! closed when it is done, and what it did is dropped with the fork. Nobody waits for a handler that does not
 //! stop.
+//!
+//! Only an operation that runs reducers, which are foreign code, takes the fork away with it. What the call did
+//! before stays behind as its list of steps, so that its LOG events stand whenever the gate is closed.
 
 use std::any::{TypeId, type_name};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,8 +14,8 @@ use serde_json::Value;
 
 use crate::resource::{CallResources, ResourceError};
 use crate::session::{
-    Action, CallStat, DispatchResult, EventSource, Fork, InvocationId, Item, Mark, ReducerFailure, Session, SessionError, SliceType,
-    SliceView, Slot,
+    Action, CallStat, DispatchResult, EventSource, Fork, InvocationId, Item, Mark, ReducerFailure, Session,
+    SessionError, SliceType, SliceView, Slot, Step,
 };
 use crate::support::lock::lock;
 use crate::tool::footprint::{Access, Area, Footprint};
@@ -53,8 +56,10 @@ pub(crate) struct Work {
 
 enum State {
     Idle(Fork),
-    /// An operation has the fork.
-    Busy,
+    /// An operation has the fork, except for the steps before it.
+    Busy(Vec<Step>),
+    /// An operation panicked and took the fork with it: only the LOG part of the steps before it is left.
+    Lost(Vec<Step>),
     Closed,
 }
 
@@ -70,13 +75,20 @@ impl Work {
         Self { session, resources, footprint, tool, invocation, state, idle: Condvar::new() }
     }
 
-    /// Closes the gate and takes the fork. The fork of an operation that is still in progress is lost to it.
+    /// Closes the gate and takes the fork. When an operation still has it, only the LOG part is left.
     pub(crate) fn close(&self) -> Fork {
+        self.close_whole().unwrap_or_else(Fork::of_steps)
+    }
+
+    /// Like [`Work::close`]; the error is what there was before an operation that still has the rest, or
+    /// lost it: good for its LOG part only.
+    pub(crate) fn close_whole(&self) -> Result<Fork, Vec<Step>> {
         let was = std::mem::replace(&mut *lock(&self.state), State::Closed);
         self.idle.notify_all();
         match was {
-            State::Idle(fork) => fork,
-            State::Busy | State::Closed => Fork::default(),
+            State::Idle(fork) => Ok(fork),
+            State::Busy(steps) | State::Lost(steps) => Err(steps),
+            State::Closed => Ok(Fork::default()),
         }
     }
 
@@ -92,8 +104,8 @@ impl Work {
 
     pub(crate) fn is_open(&self) -> Result<(), AccessError> {
         match *lock(&self.state) {
-            State::Idle(_) | State::Busy => Ok(()),
-            State::Closed => Err(AccessError::Over),
+            State::Idle(_) | State::Busy(_) => Ok(()),
+            State::Lost(_) | State::Closed => Err(AccessError::Over),
         }
     }
 
@@ -114,7 +126,11 @@ impl Work {
     }
 
     /// Dispatches an event whose type the session knows.
-    pub(crate) fn dispatch_item(&self, event: TypeId, item: Item) -> Result<Vec<ReducerFailure>, AccessError> {
+    pub(crate) fn dispatch_item(
+        &self,
+        event: TypeId,
+        item: Item,
+    ) -> Result<Vec<ReducerFailure>, AccessError> {
         if self.footprint.is_some() {
             let registry = self.session.registry();
             for target in registry.targets(event) {
@@ -122,18 +138,16 @@ impl Work {
                 self.check(Access::Write, || Area::Slice(target, name))?;
             }
         }
-        self.with(|fork, session| session.apply_in(fork, Action::Event(item)))
+        self.apply(Action::Event(item))
     }
 
     pub(crate) fn edit<T: SliceType>(&self, action: impl FnOnce(Slot) -> Action) -> Result<(), AccessError> {
         self.check(Access::Write, || Area::Slice(TypeId::of::<T>(), T::NAME))?;
         let action = action(self.slot::<T>()?);
-        let failures = self.with(|fork, session| session.apply_in(fork, action))?;
+        let failures = self.apply(action)?;
         match failures.into_iter().next() {
             None => Ok(()),
-            Some(failure) => {
-                Err(SessionError::Edit { slice: failure.slice, reason: failure.reason }.into())
-            }
+            Some(failure) => Err(SessionError::Edit { slice: failure.slice, reason: failure.reason }.into()),
         }
     }
 
@@ -142,7 +156,11 @@ impl Work {
         Ok(self.session.calls(tool))
     }
 
-    pub(crate) fn policy_get(&self, policy: &Arc<str>, item: &str) -> Result<Option<Arc<Value>>, AccessError> {
+    pub(crate) fn policy_get(
+        &self,
+        policy: &Arc<str>,
+        item: &str,
+    ) -> Result<Option<Arc<Value>>, AccessError> {
         self.with(|fork, session| session.policy_in(fork, policy).get(item))
     }
 
@@ -156,15 +174,30 @@ impl Work {
     }
 
     pub(crate) async fn resource<T: ?Sized + Send + Sync + 'static>(&self) -> Result<Arc<T>, AccessError> {
+        self.resource_in(&self.resources).await
+    }
+
+    /// A resource as a scope inside this call's has it.
+    pub(crate) async fn resource_in<T: ?Sized + Send + Sync + 'static>(
+        &self,
+        resources: &CallResources,
+    ) -> Result<Arc<T>, AccessError> {
         self.check_resource::<T>()?;
-        Ok(self.resources.get::<T>().await?)
+        Ok(resources.get::<T>().await?)
     }
 
     pub(crate) async fn resource_optional<T: ?Sized + Send + Sync + 'static>(
         &self,
     ) -> Result<Option<Arc<T>>, AccessError> {
+        self.resource_optional_in(&self.resources).await
+    }
+
+    pub(crate) async fn resource_optional_in<T: ?Sized + Send + Sync + 'static>(
+        &self,
+        resources: &CallResources,
+    ) -> Result<Option<Arc<T>>, AccessError> {
         self.check_resource::<T>()?;
-        Ok(self.resources.get_optional::<T>().await?)
+        Ok(resources.get_optional::<T>().await?)
     }
 
     fn check_resource<T: ?Sized + 'static>(&self) -> Result<(), AccessError> {
@@ -193,34 +226,38 @@ impl Work {
         self.with(|fork, _| fork.roll_back_to(mark))
     }
 
-    /// Does `work` on the fork.
+    /// Does `work` on the fork, under the lock: nothing that runs foreign code.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Fork, &Session) -> T) -> Result<T, AccessError> {
-        let mut fork = self.borrow()?;
-        // The lock is not held here: reducers are foreign code, and closing must never wait for them.
-        let out = work(&mut fork, &self.session);
-        let mut state = lock(&self.state);
-        match *state {
-            State::Closed => Err(AccessError::Over),
-            State::Idle(_) | State::Busy => {
-                *state = State::Idle(fork);
-                self.idle.notify_one();
-                Ok(out)
-            }
+        let mut state = self.wait_for_fork();
+        match &mut *state {
+            State::Idle(fork) => Ok(work(fork, &self.session)),
+            State::Busy(_) | State::Lost(_) | State::Closed => Err(AccessError::Over),
         }
     }
 
-    fn borrow(&self) -> Result<Fork, AccessError> {
-        let mut state: MutexGuard<'_, State> = lock(&self.state);
-        loop {
-            match std::mem::replace(&mut *state, State::Busy) {
-                State::Idle(fork) => return Ok(fork),
-                State::Closed => {
-                    *state = State::Closed;
-                    return Err(AccessError::Over);
-                }
-                State::Busy => state = self.idle.wait(state).unwrap_or_else(PoisonError::into_inner),
-            }
+    /// Runs `action` through the reducers of the fork.
+    fn apply(&self, action: Action) -> Result<Vec<ReducerFailure>, AccessError> {
+        let mut lent = self.lend()?;
+        // The lock is not held here: reducers are foreign code, and closing must never wait for them.
+        let failures = self.session.reduce_in(&mut lent.fork, &action);
+        lent.give_back(action, !failures.is_empty())?;
+        Ok(failures)
+    }
+
+    fn lend(&self) -> Result<Lent<'_>, AccessError> {
+        let mut state = self.wait_for_fork();
+        let State::Idle(fork) = &mut *state else { return Err(AccessError::Over) };
+        let mut fork = std::mem::take(fork);
+        *state = State::Busy(std::mem::take(&mut fork.steps));
+        Ok(Lent { work: self, fork })
+    }
+
+    fn wait_for_fork(&self) -> MutexGuard<'_, State> {
+        let mut state = lock(&self.state);
+        while matches!(*state, State::Busy(_)) {
+            state = self.idle.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+        state
     }
 
     fn slot<T: SliceType>(&self) -> Result<Slot, AccessError> {
@@ -228,6 +265,37 @@ impl Work {
         match self.session.unreadable(slot) {
             None => Ok(slot),
             Some(reason) => Err(SessionError::Unreadable { slice: T::NAME.to_owned(), reason }.into()),
+        }
+    }
+}
+
+/// The fork, with an operation that may take long, or panic.
+struct Lent<'a> {
+    work: &'a Work,
+    fork: Fork,
+}
+
+impl Lent<'_> {
+    /// Puts the fork back with one more step, unless the call has ended meanwhile.
+    fn give_back(mut self, action: Action, failed: bool) -> Result<(), AccessError> {
+        let mut state = lock(&self.work.state);
+        let State::Busy(steps) = &mut *state else { return Err(AccessError::Over) };
+        let mut fork = std::mem::take(&mut self.fork);
+        fork.steps = std::mem::take(steps);
+        fork.record(action, failed);
+        *state = State::Idle(fork);
+        self.work.idle.notify_one();
+        Ok(())
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.work.state);
+        // Still busy only if the operation panicked: what it left of the fork is not to be trusted.
+        if let State::Busy(steps) = &mut *state {
+            *state = State::Lost(std::mem::take(steps));
+            self.work.idle.notify_all();
         }
     }
 }

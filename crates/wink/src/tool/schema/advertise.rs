@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::compile::is_annotation;
 use super::error::SchemaError;
 use super::pointer::definition;
-use super::tighten::tighten;
+use super::tighten::{each_schema, tighten};
 use crate::tool::secret::SENSITIVE_KEYWORD;
 
 /// The schema that models see for parameters of type `P`, and that their arguments are checked against.
@@ -39,25 +39,10 @@ fn advertise(mut schema: Value) -> Result<Value, SchemaError> {
     });
     list_optional_values(&mut schema);
     inline_definitions(&mut schema);
-    tighten(schema)
-}
-
-/// Visits every schema of a document, outer ones first.
-fn each_schema(schema: &mut Value, visit: &mut impl FnMut(&mut Map<String, Value>)) {
-    let Value::Object(fields) = schema else { return };
-    visit(fields);
-    for (keyword, value) in fields.iter_mut() {
-        match (keyword.as_str(), value) {
-            ("properties" | "patternProperties" | "$defs" | "definitions", Value::Object(schemas)) => {
-                schemas.values_mut().for_each(|schema| each_schema(schema, visit));
-            }
-            ("allOf" | "anyOf" | "oneOf" | "prefixItems", Value::Array(schemas)) => {
-                schemas.iter_mut().for_each(|schema| each_schema(schema, visit));
-            }
-            ("items" | "additionalProperties" | "propertyNames" | "not", value) => each_schema(value, visit),
-            _ => {}
-        }
-    }
+    let mut schema = tighten(schema)?;
+    // Closing parts together has put some definitions where they are used.
+    inline_definitions(&mut schema);
+    Ok(schema)
 }
 
 /// Turns the width that an integer's format names into bounds, which every reader of schemas understands.

@@ -172,7 +172,7 @@ fn by_key(objects: &[(NodeId, &Node)]) -> Option<Dispatch> {
         let rules = node.object.as_ref().filter(|rules| rules.is_closed())?;
         let own = rules.declared().filter(|property| property.required).find(|property| {
             objects.iter().filter(|(other, _)| other != id).all(|(_, other)| {
-                other.object.as_ref().is_some_and(|rules| rules.find(&property.name, 0).is_none())
+                other.object.as_ref().is_some_and(|rules| rules.find(&property.name).is_none())
             })
         })?;
         keys.push((own.name.clone(), *id));

@@ -181,6 +181,7 @@ impl<'r> Compiler<'r> {
             patterns: Vec::new(),
             additional: Additional::Allowed,
             names: None,
+            by_name_only: false,
             size: Bounds::ANY,
         };
         for (keyword, value) in fields {
@@ -189,8 +190,7 @@ impl<'r> Compiler<'r> {
                 "properties" => {
                     for (name, schema) in schemas(value, &here)? {
                         let node = self.child(schema, &here.key(name), nesting)?;
-                        let name = name.clone();
-                        rules.properties.push(Property { name, node, required: false, declared: true });
+                        rules.properties.push(Property::new(name, node));
                     }
                 }
                 "patternProperties" => {
@@ -228,13 +228,14 @@ impl<'r> Compiler<'r> {
                     None => {
                         let node = self.child(&Value::Bool(true), &here, nesting)?;
                         places.insert(name.to_owned(), rules.properties.len());
-                        let name = name.to_owned();
-                        rules.properties.push(Property { name, node, required: true, declared: false });
+                        let property = Property::new(name, node);
+                        rules.properties.push(Property { required: true, declared: false, ..property });
                     }
                 }
             }
         }
         rules.required = rules.properties.iter().filter(|property| property.required).count();
+        rules.by_name_only = rules.patterns.is_empty() && rules.names.is_none();
         rules.sorted = (0..rules.properties.len() as u32).collect();
         let properties = &rules.properties;
         rules.sorted.sort_by_key(|index| properties.get(*index as usize).map(|property| &property.name));

@@ -60,7 +60,10 @@ fn offset_of(text: &str, line: usize, column: usize) -> usize {
     before + column
 }
 
-/// The path of the innermost value that reaches up to `offset`.
+/// The path of the value that a decoder stumbled over when it stopped just before `offset`.
+///
+/// A decoder that notices at once stops at the value's end, one that notices later has passed the comma after it,
+/// and one that notices at the end of an object or list has passed its bracket: then it is that one as a whole.
 fn path_at(text: &str, offset: usize) -> Option<String> {
     fn locate(
         scan: &mut Scanner<'_>,
@@ -73,7 +76,7 @@ fn path_at(text: &str, offset: usize) -> Option<String> {
             Some(b'[') => false,
             _ => {
                 scan.skip(depth, &mut |_| ())?;
-                return Ok((scan.pos >= offset).then(|| path.to_string()));
+                return Ok((scan.pos >= offset).then(|| path.text()));
             }
         };
         let close = if object { b'}' } else { b']' };
@@ -87,8 +90,12 @@ fn path_at(text: &str, offset: usize) -> Option<String> {
             }
             index += 1;
             more = scan.more(close)?;
+            scan.peek();
+            if more && scan.pos >= offset {
+                return Ok(Some(inner.text()));
+            }
         }
-        Ok((scan.pos >= offset).then(|| path.to_string()))
+        Ok((scan.pos >= offset).then(|| path.text()))
     }
     let mut scan = Scanner::new(text, ParseLimits::MAX_DEPTH);
     locate(&mut scan, &Path::ROOT, 0, offset).ok().flatten()

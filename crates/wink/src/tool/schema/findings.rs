@@ -31,6 +31,20 @@ impl<'p> Path<'p> {
         Self { parent: Some(self), step: Step::Index(index), hidden: self.hidden }
     }
 
+    /// How much of either end of a very long path is shown.
+    const KEPT: usize = 100;
+
+    /// The path for a problem. A very long one keeps its ends.
+    pub(super) fn text(&self) -> String {
+        let text = self.to_string();
+        let count = text.chars().count();
+        if count <= 2 * Self::KEPT {
+            return text;
+        }
+        let end = text.chars().skip(count - Self::KEPT);
+        text.chars().take(Self::KEPT).chain(['…']).chain(end).collect()
+    }
+
     pub(super) fn hide(&self) -> Self {
         Self { hidden: true, ..*self }
     }
@@ -93,10 +107,20 @@ impl Findings {
         }
     }
 
+    /// Whether a problem at `path` or inside it is known already.
+    pub(super) fn concern(&self, path: &Path<'_>) -> bool {
+        let path: String = path.to_string().chars().take(Path::KEPT).collect();
+        let inside = |known: &Problem| {
+            let rest = known.path.strip_prefix(path.as_str())?;
+            (path.is_empty() || rest.is_empty() || rest.starts_with(['.', '[', '…'])).then_some(())
+        };
+        self.problems.iter().chain(&self.others).any(|known| inside(known).is_some())
+    }
+
     #[cold]
     pub(super) fn duplicate(&mut self, path: &Path<'_>, key: &str) {
         self.add(|| Problem {
-            path: path.key(key).to_string(),
+            path: path.key(key).text(),
             kind: ProblemKind::DuplicateKey,
             expected: "each key once".to_owned(),
             got: "the same key again".to_owned(),

@@ -7,9 +7,10 @@ use serde_json::{Map, Value};
 use super::CompiledSchema;
 use super::ParseLimits;
 use super::error::SchemaError;
+use super::nearest;
 use super::node::{NodeId, Types};
 use super::pointer::definition;
-use super::problem::{may_mean, nearest};
+use super::problem::may_mean;
 use super::scan::{Halt, Scanner};
 use crate::tool::secret::{MASK, SENSITIVE_KEYWORD};
 
@@ -127,7 +128,7 @@ impl Masker<'_, '_> {
         let mut inner = Vec::new();
         let mut declared = false;
         for rules in views.iter().filter_map(|id| self.schema.node(*id)?.object.as_ref()) {
-            let property = rules.find(name, 0).and_then(|index| rules.properties.get(index));
+            let property = rules.find(name).and_then(|index| rules.properties.get(index));
             if let Some(property) = property.filter(|property| property.declared) {
                 declared = true;
                 inner.push(property.node);

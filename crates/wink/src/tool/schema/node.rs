@@ -4,7 +4,6 @@
 //! branch of a union a value belongs to.
 
 use regex::Regex;
-use serde_json::Value;
 
 use super::number::Num;
 use super::problem::shorten;
@@ -50,17 +49,6 @@ impl Types {
             b't' | b'f' => Self::BOOLEAN,
             b'n' => Self::NULL,
             _ => Self::NUMBER,
-        }
-    }
-
-    pub(super) fn of(value: &Value) -> Self {
-        match value {
-            Value::Null => Self::NULL,
-            Value::Bool(_) => Self::BOOLEAN,
-            Value::Number(_) => Self::NUMBER,
-            Value::String(_) => Self::STRING,
-            Value::Array(_) => Self::ARRAY,
-            Value::Object(_) => Self::OBJECT,
         }
     }
 
@@ -187,15 +175,14 @@ pub(super) struct ObjectRules {
     pub(super) patterns: Vec<(Pattern, NodeId)>,
     pub(super) additional: Additional,
     pub(super) names: Option<NodeId>,
+    /// Nothing but its name decides how a declared property is checked.
+    pub(super) by_name_only: bool,
     pub(super) size: Bounds,
 }
 
 impl ObjectRules {
-    /// The position of the property `name`; `hint` is the one that is expected next.
-    pub(super) fn find(&self, name: &str, hint: usize) -> Option<usize> {
-        if self.properties.get(hint).is_some_and(|property| property.name == name) {
-            return Some(hint);
-        }
+    /// The position of the property `name`.
+    pub(super) fn find(&self, name: &str) -> Option<usize> {
         let name_of =
             |index: &u32| self.properties.get(*index as usize).map_or("", |property| property.name.as_str());
         let found = self.sorted.binary_search_by(|index| name_of(index).cmp(name)).ok()?;
@@ -215,10 +202,20 @@ impl ObjectRules {
 #[derive(Debug)]
 pub(super) struct Property {
     pub(super) name: String,
+    /// The name with its quotes, when JSON writes it without escapes.
+    pub(super) quoted: Option<String>,
     pub(super) node: NodeId,
     pub(super) required: bool,
     /// False for a name that is only required: its value falls under `additionalProperties`.
     pub(super) declared: bool,
+}
+
+impl Property {
+    pub(super) fn new(name: &str, node: NodeId) -> Self {
+        let quoted = format!("\"{name}\"");
+        let plain = !name.chars().any(|c| matches!(c, '"' | '\\' | '\0'..'\x20'));
+        Self { name: name.to_owned(), quoted: plain.then_some(quoted), node, required: false, declared: true }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+use super::node::Property;
+
 /// A cursor over JSON text.
 #[derive(Debug)]
 pub(super) struct Scanner<'t> {
@@ -118,6 +120,23 @@ impl<'t> Scanner<'t> {
         }
         self.pos += 1;
         Ok(key)
+    }
+
+    /// Passes a key and its colon if it is exactly this one, written plainly.
+    #[inline]
+    pub(super) fn plain_key(&mut self, property: &Property) -> bool {
+        let start = self.pos;
+        let Some(quoted) = &property.quoted else { return false };
+        self.peek();
+        if self.text.as_bytes().get(self.pos..).unwrap_or_default().starts_with(quoted.as_bytes()) {
+            self.pos += quoted.len();
+            if self.peek() == Some(b':') {
+                self.pos += 1;
+                return true;
+            }
+        }
+        self.pos = start;
+        false
     }
 
     /// Passes a string; the cursor is at its opening quote.
@@ -238,7 +257,7 @@ impl<'t> Scanner<'t> {
             return Err(Halt);
         }
         let integer = plain && !(negative && value == 0 && digits == 1);
-        let small = (integer && digits <= 18).then_some(if negative { -value } else { value });
+        let small = (integer && digits <= 18).then_some(if negative { value.wrapping_neg() } else { value });
         Ok(NumberToken { text, integer, small })
     }
 
@@ -363,7 +382,7 @@ fn unescape(raw: &str) -> String {
 #[derive(Debug, Default)]
 pub(super) struct KeySet<'t> {
     few: Vec<Cow<'t, str>>,
-    many: HashSet<Cow<'t, str>>,
+    many: Option<HashSet<Cow<'t, str>>>,
 }
 
 impl<'t> KeySet<'t> {
@@ -371,7 +390,7 @@ impl<'t> KeySet<'t> {
 
     /// False: it was there already.
     pub(super) fn insert(&mut self, key: Cow<'t, str>) -> bool {
-        if self.many.is_empty() {
+        if self.many.is_none() {
             if self.few.contains(&key) {
                 return false;
             }
@@ -379,8 +398,8 @@ impl<'t> KeySet<'t> {
                 self.few.push(key);
                 return true;
             }
-            self.many.extend(self.few.drain(..));
         }
-        self.many.insert(key)
+        let few = self.few.drain(..);
+        self.many.get_or_insert_with(|| few.collect()).insert(key)
     }
 }

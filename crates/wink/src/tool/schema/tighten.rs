@@ -19,14 +19,18 @@ use super::pointer::{Pointer, resolve};
 /// one without properties. What stands under `not` is left alone: closing it would let more pass, not less.
 /// The root must describe an object, and says so in its `type`.
 pub fn tighten(schema: Value) -> Result<Value, SchemaError> {
-    let original = schema.clone();
-    let mut closer = Closer { root: &original, visited: 0 };
     let mut schema = schema;
+    each_schema(&mut schema, &mut drop_unevaluated);
     if let Value::Object(fields) = &mut schema
+        && !fields.contains_key("type")
         && ["properties", "required"].iter().any(|keyword| fields.contains_key(*keyword))
     {
-        fields.entry("type").or_insert_with(|| "object".into());
+        fields.shift_insert(0, "type".to_owned(), "object".into());
     }
+    // Compiling first bounds everything below: no reference loops, no explosion of alternatives.
+    CompiledSchema::compile(&schema)?;
+    let original = schema.clone();
+    let mut closer = Closer { root: &original, visited: 0 };
     closer.close(&mut schema, &Names::default(), &Pointer::ROOT, 0)?;
     for keyword in ["$defs", "definitions"] {
         let here = Pointer::ROOT.key(keyword);
@@ -36,10 +40,50 @@ pub fn tighten(schema: Value) -> Result<Value, SchemaError> {
         }
     }
     CompiledSchema::compile(&schema)?;
-    if let Value::Object(fields) = &mut schema {
-        fields.entry("type").or_insert_with(|| "object".into());
+    if let Value::Object(fields) = &mut schema
+        && !fields.contains_key("type")
+    {
+        fields.shift_insert(0, "type".to_owned(), "object".into());
     }
     Ok(schema)
+}
+
+/// Visits every schema of a document, outer ones first. What is nested too deep to be used is not visited.
+pub(super) fn each_schema(schema: &mut Value, visit: &mut impl FnMut(&mut Map<String, Value>)) {
+    fn nested(schema: &mut Value, visit: &mut impl FnMut(&mut Map<String, Value>), nesting: usize) {
+        let Value::Object(fields) = schema else { return };
+        if nesting > MAX_NESTING {
+            return;
+        }
+        visit(fields);
+        for (keyword, value) in fields.iter_mut() {
+            match (keyword.as_str(), value) {
+                ("properties" | "patternProperties" | "$defs" | "definitions", Value::Object(schemas)) => {
+                    schemas.values_mut().for_each(|schema| nested(schema, visit, nesting + 1));
+                }
+                ("allOf" | "anyOf" | "oneOf" | "prefixItems", Value::Array(schemas)) => {
+                    schemas.iter_mut().for_each(|schema| nested(schema, visit, nesting + 1));
+                }
+                ("items" | "additionalProperties" | "propertyNames" | "not", value) => {
+                    nested(value, visit, nesting + 1);
+                }
+                _ => {}
+            }
+        }
+    }
+    nested(schema, visit, 0);
+}
+
+/// Rewrites `unevaluatedProperties`: closing objects as a whole is what it is for.
+fn drop_unevaluated(fields: &mut Map<String, Value>) {
+    match fields.get("unevaluatedProperties") {
+        Some(Value::Bool(true)) if !fields.contains_key("additionalProperties") => {
+            fields.insert("additionalProperties".to_owned(), Value::Bool(true));
+        }
+        Some(Value::Bool(_)) => {}
+        _ => return, // a schema here is refused when compiling
+    }
+    fields.shift_remove("unevaluatedProperties");
 }
 
 /// Names that an object may have.
@@ -92,16 +136,6 @@ impl Closer<'_> {
         }
         let Value::Object(fields) = schema else { return Ok(false) };
         self.inline_reference(fields, outside, place)?;
-        match fields.shift_remove("unevaluatedProperties") {
-            None | Some(Value::Bool(false)) => {}
-            Some(Value::Bool(true)) => {
-                fields.entry("additionalProperties").or_insert(Value::Bool(true));
-            }
-            Some(_) => {
-                return Err(place.key("unevaluatedProperties").invalid("only true and false are supported"));
-            }
-        }
-
         let own = own_names(fields);
         let parts = self.parts(fields, place)?;
         let mut closed = self.close_parts(fields, outside, &own, &parts, place, nesting)?;
@@ -111,7 +145,7 @@ impl Closer<'_> {
         let mut all = own;
         parts.iter().for_each(|(_, _, names)| all.add(names));
         all.add(outside);
-        if !closed && !all.open && declares(fields) {
+        if !closed && !all.open && declares(fields) && !fields.contains_key("additionalProperties") {
             admit(fields, &all);
             fields.insert("additionalProperties".to_owned(), Value::Bool(false));
             closed = true;
@@ -149,11 +183,7 @@ impl Closer<'_> {
         {
             all.push(target);
         }
-        // The target may be a reference itself; going round in circles ends at the limit.
-        self.visited += 1;
-        if self.visited > MAX_NODES {
-            return Err(SchemaError::Cycle { path: place.to_string() });
-        }
+        // The target may be a reference itself; loops were refused before.
         self.inline_reference(fields, outside, place)
     }
 
@@ -261,9 +291,8 @@ fn own_names(fields: &Map<String, Value>) -> Names {
         let object = fields.get(keyword).and_then(Value::as_object);
         object.map(|object| object.keys().cloned().collect()).unwrap_or_default()
     };
-    let additional = fields.get("additionalProperties").is_some_and(|value| value != &Value::Bool(false));
-    let unevaluated = fields.get("unevaluatedProperties").is_some_and(|value| value != &Value::Bool(false));
-    Names { names: keys("properties"), patterns: keys("patternProperties"), open: additional || unevaluated }
+    let open = fields.get("additionalProperties").is_some_and(|value| value != &Value::Bool(false));
+    Names { names: keys("properties"), patterns: keys("patternProperties"), open }
 }
 
 /// Whether the schema itself says that it is about objects.

@@ -4,8 +4,9 @@
 //! branch is walked directly and its problems are the ones to report. Otherwise the branches are probed.
 
 use super::findings::Path;
+use super::nearest;
 use super::node::{Combine, Dispatch, Node, NodeId, Types, Union};
-use super::problem::{ProblemKind, nearest, shorten};
+use super::problem::{ProblemKind, shorten};
 use super::walk::{Stop, Walker};
 
 impl<'s> Walker<'s, '_> {
@@ -23,6 +24,7 @@ impl<'s> Walker<'s, '_> {
         }
         self.scan.peek();
         let start = self.scan.pos;
+        let before = std::mem::replace(&mut self.rewalking, true);
         self.plain(node, path, depth)?;
         let end = self.scan.pos;
         for id in &combine.all {
@@ -41,6 +43,7 @@ impl<'s> Walker<'s, '_> {
             let refused = self.describe(not);
             self.report(ProblemKind::Forbidden, path, || (format!("anything but {refused}"), got))?;
         }
+        self.rewalking = before;
         self.scan.pos = end;
         Ok(())
     }
@@ -100,6 +103,9 @@ impl<'s> Walker<'s, '_> {
         }
         self.scan.pos = start;
         self.skip(path, depth)?;
+        if self.found.concern(path) {
+            return Ok(()); // the branches fail for a reason that has been told
+        }
         let mut forms = Vec::new();
         for id in union.branches.iter().filter(|id| self.node(**id).reach.meets(here)) {
             let form = self.describe(*id);
@@ -122,27 +128,16 @@ impl<'s> Walker<'s, '_> {
         path: &Path<'_>,
         depth: usize,
     ) -> Result<Option<usize>, Stop> {
-        let nested = self.probing;
-        let composite = matches!(self.scan.text.as_bytes().get(start), Some(b'{' | b'['));
-        if nested
-            && composite
-            && let Some(known) = self.memo.get(&(id, start))
-        {
-            return Ok(*known);
-        }
-        self.probing = true;
+        let before = (self.probing, self.rewalking);
+        (self.probing, self.rewalking) = (true, true);
         self.scan.pos = start;
         let outcome = self.value(id, path, depth);
-        self.probing = nested;
-        let end = match outcome {
-            Ok(()) => Some(self.scan.pos),
-            Err(Stop::Mismatch) => None,
-            Err(Stop::Halt) => return Err(Stop::Halt),
-        };
-        if nested && composite {
-            self.memo.insert((id, start), end);
+        (self.probing, self.rewalking) = before;
+        match outcome {
+            Ok(()) => Ok(Some(self.scan.pos)),
+            Err(Stop::Mismatch) => Ok(None),
+            Err(Stop::Halt) => Err(Stop::Halt),
         }
-        Ok(end)
     }
 
     fn by_tag(
@@ -188,10 +183,15 @@ impl<'s> Walker<'s, '_> {
 
     fn by_key(&mut self, keys: &'s [(String, NodeId)], path: &Path<'_>, depth: usize) -> Result<(), Stop> {
         let start = self.scan.pos;
-        let mut first = None;
+        let mut stray = None;
+        let rules = keys.iter().filter_map(|(_, branch)| self.node(*branch).object.as_deref());
+        let rules: Vec<_> = if self.probing { Vec::new() } else { rules.collect() };
         let found = self.look_ahead(path, depth, |key| {
-            first.get_or_insert_with(|| key.to_owned());
-            keys.iter().find(|(name, _)| name == key).map(|(_, branch)| *branch)
+            let branch = keys.iter().find(|(name, _)| name == key).map(|(_, branch)| *branch);
+            if branch.is_none() && stray.is_none() && rules.iter().all(|rules| rules.find(key).is_none()) {
+                stray = Some(key.to_owned());
+            }
+            branch
         })?;
         self.scan.pos = start;
         if let Some((branch, _)) = found {
@@ -199,15 +199,14 @@ impl<'s> Walker<'s, '_> {
         }
         self.skip(path, depth)?;
         let names: Vec<String> = keys.iter().map(|(name, _)| format!("`{}`", shorten(name))).collect();
-        let got = match &first {
-            Some(first) => format!("one with `{}`", shorten(first)),
-            None => "an empty one".to_owned(),
+        let got = match &stray {
+            Some(stray) => format!("one with `{}`", shorten(stray)),
+            None => "one with none of them".to_owned(),
         };
-        let near =
-            first.as_ref().and_then(|first| nearest(first, keys.iter().map(|(name, _)| name.as_str())));
-        let expected = format!("an object with one of the keys {}", names.join(", "));
-        let expected = near.map_or(expected.clone(), |near| format!("{expected} (nearest: `{near}`)"));
-        self.report(ProblemKind::NoMatchingForm, path, || (expected, got))
+        self.report_with(ProblemKind::NoMatchingForm, path, || {
+            let near = stray.and_then(|stray| nearest(&stray, keys.iter().map(|(name, _)| name.as_str())));
+            (format!("an object with one of the keys {}", names.join(", ")), got, near.map(str::to_owned))
+        })
     }
 
     /// Looks through the keys of the object at the cursor until `wanted` answers; leaves the cursor at the value.

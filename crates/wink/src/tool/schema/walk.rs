@@ -3,12 +3,14 @@
 //! A walk either *collects* problems and goes on, or *probes* whether a value fits and stops at the first
 //! thing that does not. Text that is no JSON ends both.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::findings::{Findings, Path};
-use super::node::{Additional, Allowed, ArrayRules, Node, NodeId, ObjectRules, Pattern, Types};
+use super::nearest;
+use super::node::{Additional, Allowed, ArrayRules, Node, NodeId, ObjectRules, Pattern, Property, Types};
 use super::number::{Num, canonical};
-use super::problem::{Problem, ProblemKind, nearest, shorten};
+use super::problem::{Problem, ProblemKind, shorten};
 use super::scan::{Halt, KeySet, NumberToken, Scanner, Str};
 
 /// Why a walk does not go on.
@@ -31,10 +33,14 @@ pub(super) struct Walker<'s, 't> {
     pub(super) scan: Scanner<'t>,
     pub(super) found: Findings,
     pub(super) probing: bool,
-    /// What nested probes found out: node and position to the end of the value, if it fits. Without it, unions
-    /// inside unions would be walked again and again.
-    pub(super) memo: HashMap<(NodeId, usize), Option<usize>>,
+    /// The same text may be walked again: results are worth remembering.
+    pub(super) rewalking: bool,
+    /// For a node at a position, probing or not, where the value ends, if it fits. Without it, schemas that look at a
+    /// value twice on every level would look at the innermost one more often than anybody can wait for.
+    memo: Option<Memo>,
 }
+
+type Memo = HashMap<(NodeId, usize, bool), Option<usize>>;
 
 static ANYTHING: Node = Node::of_types(Types::ALL);
 
@@ -45,7 +51,8 @@ impl<'s, 't> Walker<'s, 't> {
             scan: Scanner::new(text, depth_limit),
             found: Findings::default(),
             probing: false,
-            memo: HashMap::new(),
+            rewalking: false,
+            memo: None,
         }
     }
 
@@ -56,10 +63,37 @@ impl<'s, 't> Walker<'s, 't> {
     /// Checks the next value, which stands inside `depth` others.
     pub(super) fn value(&mut self, id: NodeId, path: &Path<'_>, depth: usize) -> Result<(), Stop> {
         let node = self.node(id);
-        if node.sensitive && !path.hidden {
-            return self.value_of(node, &path.hide(), depth);
+        let hidden;
+        let path = if node.sensitive && !path.hidden {
+            hidden = path.hide();
+            &hidden
+        } else {
+            path
+        };
+        if self.rewalking { self.remembered(id, node, path, depth) } else { self.value_of(node, path, depth) }
+    }
+
+    /// As [`Self::value`], once for each place.
+    fn remembered(&mut self, id: NodeId, node: &'s Node, path: &Path<'_>, depth: usize) -> Result<(), Stop> {
+        if !matches!(self.scan.peek(), Some(b'{' | b'[')) {
+            return self.value_of(node, path, depth);
         }
-        self.value_of(node, path, depth)
+        let key = (id, self.scan.pos, self.probing);
+        match self.memo.as_ref().and_then(|memo| memo.get(&key)) {
+            // Whatever there was to report has been reported.
+            Some(Some(end)) => {
+                self.scan.pos = *end;
+                return Ok(());
+            }
+            Some(None) => return Err(Stop::Mismatch),
+            None => {}
+        }
+        let outcome = self.value_of(node, path, depth);
+        if outcome != Err(Stop::Halt) {
+            let end = outcome.is_ok().then_some(self.scan.pos);
+            self.memo.get_or_insert_default().insert(key, end);
+        }
+        outcome
     }
 
     fn value_of(&mut self, node: &'s Node, path: &Path<'_>, depth: usize) -> Result<(), Stop> {
@@ -73,7 +107,7 @@ impl<'s, 't> Walker<'s, 't> {
     pub(super) fn plain(&mut self, node: &'s Node, path: &Path<'_>, depth: usize) -> Result<(), Stop> {
         let first = self.scan.peek();
         let start = self.scan.pos;
-        let problems = self.found.count();
+        let problems = if node.allowed.is_some() { self.found.count() } else { 0 };
         match first {
             Some(b'"') if node.types.meets(Types::STRING) => {
                 let string = self.scan.string()?;
@@ -115,7 +149,7 @@ impl<'s, 't> Walker<'s, 't> {
         })
     }
 
-    fn report_with(
+    pub(super) fn report_with(
         &mut self,
         kind: ProblemKind,
         path: &Path<'_>,
@@ -126,7 +160,7 @@ impl<'s, 't> Walker<'s, 't> {
         }
         self.found.add(|| {
             let (expected, got, suggestion) = details();
-            Problem { path: path.to_string(), kind, expected, got, suggestion }
+            Problem { path: path.text(), kind, expected, got, suggestion }
         });
         Ok(())
     }
@@ -252,71 +286,72 @@ impl<'s, 't> Walker<'s, 't> {
 
     fn object(&mut self, rules: &'s ObjectRules, path: &Path<'_>, depth: usize) -> Result<(), Stop> {
         let mut more = self.scan.open(depth, b'}')?;
-        let mut seen = Seen::new(rules.properties.len());
-        let mut others = KeySet::default();
-        let (mut count, mut next, mut required) = (0, 0, 0);
+        let mut fields = Fields::new(rules);
         while more {
-            let key = self.scan.key()?;
-            let name = key.text();
-            let place = path.key(&name);
-            let known = rules.find(&name, next);
-            let fresh = match known {
-                Some(index) => seen.insert(index),
-                None => others.insert(name.clone()),
-            };
-            if fresh {
-                count += 1;
-            } else {
-                self.found.duplicate(path, &name);
-            }
-            let property = known.and_then(|index| rules.properties.get(index));
-            if let Some(property) = property {
-                required += usize::from(fresh && property.required);
-            }
-            match property.filter(|property| property.declared) {
-                Some(property) if rules.patterns.is_empty() => {
-                    self.value(property.node, &place, depth + 1)?
+            // Models write fields in the order of the schema: the expected key needs no lookup.
+            let index = fields.next;
+            let expected =
+                rules.properties.get(index).filter(|property| rules.by_name_only && property.declared);
+            match expected.filter(|property| self.scan.plain_key(property)) {
+                Some(property) => {
+                    if !fields.known(index, property) {
+                        self.found.duplicate(path, &property.name);
+                    }
+                    self.value(property.node, &path.key(&property.name), depth + 1)?;
                 }
-                property => {
-                    self.field(rules, property.map(|property| property.node), &name, &place, depth)?
+                None => {
+                    let name = self.scan.key()?.text();
+                    self.field(rules, &mut fields, name, path, depth)?;
                 }
             }
-            if let Some(names) = rules.names {
-                self.name(names, &name, &place)?;
-            }
-            next = known.map_or(next, |index| index + 1);
             more = self.scan.more(b'}')?;
         }
-        if required < rules.required {
-            self.missing(rules, &seen, path)?;
+        if fields.required < rules.required {
+            self.missing(rules, &fields.seen, path)?;
         }
-        if !rules.size.admits(count) {
+        if !rules.size.admits(fields.count) {
             self.report(ProblemKind::WrongLength, path, || {
-                (rules.size.describe("field", "fields"), count.to_string())
+                (rules.size.describe("field", "fields"), fields.count.to_string())
             })?;
         }
         Ok(())
     }
 
-    /// A field that is not simply declared: patterns and additional properties decide about it.
+    /// Any field: properties, patterns and additional properties have their say.
     fn field(
         &mut self,
         rules: &'s ObjectRules,
-        declared: Option<NodeId>,
-        name: &str,
-        place: &Path<'_>,
+        fields: &mut Fields<'t>,
+        name: Cow<'t, str>,
+        path: &Path<'_>,
         depth: usize,
     ) -> Result<(), Stop> {
-        let matching = |(pattern, node): &(Pattern, NodeId)| pattern.regex.is_match(name).then_some(*node);
+        let known = rules.find(&name).and_then(|index| Some((index, rules.properties.get(index)?)));
+        let fresh = match known {
+            Some((index, property)) => fields.known(index, property),
+            None => fields.other(name.clone()),
+        };
+        if !fresh {
+            self.found.duplicate(path, &name);
+        }
+        let place = &path.key(&name);
+        if let Some(names) = rules.names {
+            self.name(names, &name, place)?;
+        }
+        let declared = known.filter(|(_, property)| property.declared).map(|(_, property)| property.node);
+        let matching = |(pattern, node): &(Pattern, NodeId)| pattern.regex.is_match(&name).then_some(*node);
         let checks = declared.into_iter().chain(rules.patterns.iter().filter_map(matching));
         self.scan.peek();
         let start = self.scan.pos;
         let mut described = false;
+        let before = self.rewalking;
+        self.rewalking |= !rules.patterns.is_empty();
         for node in checks {
             described = true;
             self.scan.pos = start;
             self.value(node, place, depth + 1)?;
         }
+        self.rewalking = before;
         if described {
             return Ok(());
         }
@@ -324,7 +359,7 @@ impl<'s, 't> Walker<'s, 't> {
             Additional::Checked(node) => self.value(node, place, depth + 1),
             Additional::Allowed => self.skip(place, depth + 1),
             Additional::Forbidden => {
-                self.report_with(ProblemKind::UnknownField, place, || unknown(rules, name))?;
+                self.report_with(ProblemKind::UnknownField, place, || unknown(rules, &name))?;
                 self.skip(place, depth + 1)
             }
         }
@@ -394,6 +429,39 @@ fn repeated(list: &str) -> Option<(usize, usize)> {
         .iter()
         .enumerate()
         .find_map(|(index, item)| seen.insert(canonical(item), index).map(|first| (first, index)))
+}
+
+/// The fields of one object so far.
+struct Fields<'t> {
+    seen: Seen,
+    others: KeySet<'t>,
+    count: usize,
+    required: usize,
+    /// Which property is expected to come next.
+    next: usize,
+}
+
+impl<'t> Fields<'t> {
+    fn new(rules: &ObjectRules) -> Self {
+        let (seen, others) = (Seen::new(rules.properties.len()), KeySet::default());
+        Self { seen, others, count: 0, required: 0, next: 0 }
+    }
+
+    /// Notes a field that the schema knows. False: it was there already.
+    fn known(&mut self, index: usize, property: &Property) -> bool {
+        let fresh = self.seen.insert(index);
+        self.count += usize::from(fresh);
+        self.required += usize::from(fresh && property.required);
+        self.next = index + 1;
+        fresh
+    }
+
+    /// Notes any other field. False: it was there already.
+    fn other(&mut self, name: Cow<'t, str>) -> bool {
+        let fresh = self.others.insert(name);
+        self.count += usize::from(fresh);
+        fresh
+    }
 }
 
 /// Which of the known properties have come.

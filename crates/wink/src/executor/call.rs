@@ -1,0 +1,358 @@
+//! One call on its way through the pipeline: what is known of it so far, and how it ends.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Shared;
+use super::batch::Place;
+use super::outcome::{Answer, Escalation, Failure, Outcome, ToolCall};
+use super::step::Step;
+use crate::ledger::{Claim, ToolEffect};
+use crate::limits::CancelToken;
+use crate::prompt::PlacedTool;
+use crate::session::{
+    Closing, Ending, InvocationId, LoggedDecision, LoggedParams, LoggedValue, Session, ToolInvoked,
+};
+use crate::store::StoreError;
+use crate::support::background::{MustFinish, finish};
+use crate::tool::context::{Invocation, Surroundings};
+use crate::tool::erased::{ErasedResult, Params};
+use crate::tool::footprint::Footprint;
+use crate::tool::render::{answer_text, bounded};
+use crate::transaction::{Aborted, Transaction, TransactionError, Turn};
+
+/// One call. Dropping it half-way rolls it back and records its end.
+pub(super) struct Call {
+    pub(super) shared: Arc<Shared>,
+    pub(super) around: Arc<Surroundings>,
+    pub(super) invocation: Invocation,
+    pub(super) name: Arc<str>,
+    pub(super) raw: Arc<str>,
+    pub(super) cancel: Option<CancelToken>,
+    pub(super) started: Duration,
+    pub(super) step: Step,
+    pub(super) placed: Option<PlacedTool>,
+    pub(super) params: Option<Params>,
+    pub(super) logged: Option<LoggedParams>,
+    pub(super) footprint: Option<Footprint>,
+    pub(super) decisions: Vec<LoggedDecision>,
+    pub(super) approver: Option<Arc<str>>,
+    /// The session's turn.
+    pub(super) turn: Option<Turn>,
+    /// Where it stands among the calls of one response.
+    pub(super) place: Option<Place>,
+    /// Whether its id was used before in the same response.
+    pub(super) repeated: bool,
+    pub(super) claim: Option<Claim>,
+    pub(super) replay: Option<ToolEffect>,
+    pub(super) tx: Option<Transaction>,
+    /// Whether the handler was entered, and whether it came back by itself.
+    pub(super) handler: HandlerState,
+    pub(super) result: Option<ErasedResult>,
+    /// The event of the success, before it is one, and what the model would see.
+    pub(super) candidate: Option<(Arc<ToolInvoked>, Arc<str>)>,
+    pub(super) failure: Option<Box<Failure>>,
+    pub(super) outcome: Option<Outcome>,
+    /// Whether the one event is in the log, or on its way there in hands that will not drop it.
+    recorded: bool,
+}
+
+/// How far the handler got: decides what becomes of a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HandlerState {
+    NotEntered,
+    Running,
+    /// It returned a failure or an error: by its own word the effect did not happen.
+    Refused,
+    Succeeded,
+}
+
+impl HandlerState {
+    /// Whether the effect may have happened although the call did not succeed.
+    fn is_doubtful(self) -> bool {
+        match self {
+            Self::Running | Self::Succeeded => true,
+            Self::NotEntered | Self::Refused => false,
+        }
+    }
+}
+
+impl Call {
+    /// Boxed, since it is handed on several times and is large.
+    pub(super) fn new(shared: &Arc<Shared>, call: ToolCall, cancel: Option<CancelToken>) -> Box<Self> {
+        let clock = shared.session.clock();
+        let now = clock.now();
+        Box::new(Self {
+            around: shared.around.load_full(),
+            invocation: Invocation {
+                id: InvocationId::fresh(now),
+                call_id: call.id,
+                time: now,
+                attempt: call.attempt,
+                parent_message: call.parent_message,
+            },
+            name: call.tool,
+            raw: call.arguments,
+            cancel,
+            started: clock.monotonic(),
+            shared: Arc::clone(shared),
+            step: Step::Lookup,
+            placed: None,
+            params: None,
+            logged: None,
+            footprint: None,
+            decisions: Vec::new(),
+            approver: None,
+            turn: None,
+            place: None,
+            repeated: false,
+            claim: None,
+            replay: None,
+            tx: None,
+            handler: HandlerState::NotEntered,
+            result: None,
+            candidate: None,
+            failure: None,
+            outcome: None,
+            recorded: false,
+        })
+    }
+
+    pub(super) fn session(&self) -> &Session {
+        &self.shared.session
+    }
+
+    /// For a call that is only asked about.
+    pub(super) fn leave_no_trace(&mut self) {
+        self.recorded = true;
+    }
+
+    /// Makes the event of a success, before anything of it is committed.
+    pub(super) fn make_candidate(&mut self) {
+        let (Some(result), Some(placed)) = (self.result.take(), &self.placed) else { return };
+        let rendered_value = match &result.value {
+            Some(value) if !result.hidden => placed.tool.inner.render(value.as_ref()),
+            Some(_) | None => Cow::Borrowed(""),
+        };
+        let (shown, logged) = self.texts(&result.message, &rendered_value);
+        // The empty text is shared, not allocated.
+        let message = if result.message.is_empty() { Arc::default() } else { result.message.into() };
+        let mut event = self.event(Ending::Succeeded, message, logged);
+        event.value = result.value.map_or(LoggedValue::None, LoggedValue::Typed);
+        event.value_hidden = result.hidden;
+        self.candidate = Some((Arc::new(event), shown));
+    }
+
+    /// Commits the success with its event. Once begun it is brought to its end, whoever stops waiting.
+    pub(super) async fn commit(&mut self) -> Result<Outcome, Box<Failure>> {
+        let (Some((event, shown)), Some(tx)) = (self.candidate.take(), self.tx.take()) else {
+            return Err(Failure::new(Ending::NotCommitted, "there is nothing to commit"));
+        };
+        // The end of the call, as its event has it.
+        let now = event.time.saturating_add(event.duration).unwrap_or(event.time);
+        if tx.work().with(|fork, _| fork.success = Some((Arc::clone(&event.tool), now))).is_err() {
+            self.candidate = Some((event, shown));
+            self.tx = Some(tx);
+            return Err(Failure::new(Ending::NotCommitted, "the call was over before it could be committed"));
+        }
+        let ledger = self.claim.as_ref().map(|claim| {
+            let value = event.value.is_some().then(|| event.value.to_json());
+            claim.effect(&event.message, value, event.value_hidden, now).into_row()
+        });
+        let stored = self.session().must_store(ledger.as_ref());
+        let end = End {
+            event,
+            shown,
+            claim: self.claim.take(),
+            doubtful: self.handler.is_doubtful(),
+            escalation: None,
+        };
+        self.recorded = true;
+        let (tx, event) = match stored {
+            true => (tx, Arc::clone(&end.event) as _),
+            // Most calls in memory end here, without anything to wait for.
+            false => match tx.commit_now(Arc::clone(&end.event) as _) {
+                Ok(Ok(())) => return Ok(end.outcome()),
+                Ok(Err((error, aborted))) => {
+                    return Ok(MustFinish::new(end.not_committed(error, aborted)).await);
+                }
+                Err(must_wait) => must_wait,
+            },
+        };
+        let closing = Closing { event: Some(event), ledger, ends: Some(end.event.id) };
+        Ok(MustFinish::new(end.commit(tx, closing)).await)
+    }
+
+    /// Rolls back, and records the end of a call that did not succeed. Brought to its end, whoever stops waiting.
+    pub(super) async fn record(&mut self, failure: Box<Failure>) -> Outcome {
+        let (end, aborted) = self.end(failure);
+        MustFinish::new(end.record(aborted)).await
+    }
+
+    fn end(&mut self, failure: Box<Failure>) -> (End, Aborted) {
+        self.recorded = true;
+        let aborted = match self.tx.take() {
+            Some(tx) => tx.abort(),
+            None => Aborted::before_begin(&self.shared.session, self.turn.take()),
+        };
+        let (shown, logged) = self.texts(&failure.message, &failure.rendered_value);
+        let message: Arc<str> = failure.message.into();
+        let mut event = match self.candidate.take() {
+            Some((candidate, _)) => ToolInvoked {
+                ending: failure.ending,
+                success: false,
+                message,
+                rendered: logged,
+                ..ToolInvoked::clone(&candidate)
+            },
+            None => self.event(failure.ending, message, logged),
+        };
+        if failure.value.is_some() {
+            event.value = failure.value;
+            event.value_hidden = failure.hidden;
+        }
+        event.error_chain = failure.chain;
+        let end = End {
+            event: Arc::new(event),
+            shown,
+            claim: self.claim.take(),
+            doubtful: self.handler.is_doubtful(),
+            escalation: failure.escalation,
+        };
+        (end, aborted)
+    }
+
+    /// The event of a call that ended like this.
+    fn event(&mut self, ending: Ending, message: Arc<str>, rendered: Arc<str>) -> ToolInvoked {
+        let params = self.logged.take().unwrap_or_else(|| LoggedParams::Rejected {
+            raw: self.shared.logged_arguments(&self.masked()),
+            problems: Arc::clone(&message),
+        });
+        let session = &self.shared.session;
+        ToolInvoked {
+            id: self.invocation.id,
+            call_id: Arc::clone(&self.invocation.call_id),
+            tool: Arc::clone(&self.name),
+            prompt: Arc::clone(self.around.prompt.name()),
+            adapter: Arc::clone(&self.around.adapter.name),
+            session: session.id().clone(),
+            run: Arc::clone(&self.around.run),
+            time: self.invocation.time,
+            duration: session.clock().monotonic().saturating_sub(self.started),
+            attempt: self.invocation.attempt,
+            params,
+            ending,
+            success: ending == Ending::Succeeded,
+            message,
+            value: LoggedValue::None,
+            value_hidden: false,
+            rendered,
+            error_chain: Vec::new(),
+            decisions: std::mem::take(&mut self.decisions),
+            approver: self.approver.take(),
+            replayed: self.replay.is_some(),
+            usage: self.around.budget.as_ref().map(|budget| budget.used()),
+        }
+    }
+
+    /// The arguments as they came, sensitive ones masked: also for a call that was never looked at, or whose tool is
+    /// not available.
+    pub(super) fn masked(&self) -> Arc<str> {
+        let declared = || self.around.prompt.placed_tools().find(|placed| **placed.name() == *self.name);
+        match self.placed.as_ref().or_else(declared).map(|placed| &placed.tool.contract().compiled) {
+            Some(schema) if schema.has_sensitive() => schema.mask(&self.raw).as_ref().into(),
+            Some(_) | None => Arc::clone(&self.raw),
+        }
+    }
+
+    /// What the model sees and what the log keeps of it.
+    fn texts(&self, message: &str, value: &str) -> (Arc<str>, Arc<str>) {
+        let limits = &self.shared.limits;
+        let whole = answer_text(message, value);
+        if whole.len() <= limits.max_answer_bytes.min(limits.max_logged_bytes) {
+            let text: Arc<str> = whole.as_ref().into();
+            return (Arc::clone(&text), text);
+        }
+        (bounded(&whole, limits.max_answer_bytes).into(), bounded(&whole, limits.max_logged_bytes).into())
+    }
+}
+
+impl Drop for Call {
+    /// Whoever waited has gone. The call still ends, and has its event.
+    fn drop(&mut self) {
+        if !self.recorded {
+            let text = format!("{} was cancelled; nothing was changed", self.name);
+            let (end, aborted) = self.end(Failure::new(Ending::Cancelled, text));
+            finish(async move {
+                // Nobody is there to hear of an escalation; a failing store is in the diagnostics.
+                let _ = end.record(aborted).await;
+            });
+        }
+    }
+}
+
+/// The end of a call, on its own: nothing it needs can be dropped from under it.
+struct End {
+    event: Arc<ToolInvoked>,
+    shown: Arc<str>,
+    claim: Option<Claim>,
+    doubtful: bool,
+    escalation: Option<Escalation>,
+}
+
+impl End {
+    async fn commit(self, tx: Transaction, closing: Closing) -> Outcome {
+        match tx.commit_with(closing).await {
+            Ok(()) => self.outcome(),
+            Err((error, aborted)) => self.not_committed(error, aborted).await,
+        }
+    }
+
+    async fn not_committed(mut self, error: TransactionError, aborted: Aborted) -> Outcome {
+        tracing::error!(%error, tool = &*self.event.tool, "a call could not be committed");
+        self.shown = format!("{} was not committed: {error}; nothing was changed", self.event.tool).into();
+        self.event = Arc::new(ToolInvoked {
+            ending: Ending::NotCommitted,
+            success: false,
+            message: Arc::clone(&self.shown),
+            rendered: Arc::clone(&self.shown),
+            error_chain: vec![error.to_string()],
+            ..ToolInvoked::clone(&self.event)
+        });
+        if let TransactionError::Restore(error) = error {
+            self.escalation = Some(Escalation::Restore(error));
+        }
+        self.record(aborted).await
+    }
+
+    async fn record(mut self, aborted: Aborted) -> Outcome {
+        let doubt = self.claim.as_ref().filter(|_| self.doubtful).map(|claim| {
+            let reason =
+                format!("an earlier call ended before its effect was certain: {}", self.event.message);
+            claim.doubt(reason, self.event.time)
+        });
+        let closing =
+            Closing { event: Some(Arc::clone(&self.event) as _), ledger: doubt, ends: Some(self.event.id) };
+        if let Err(error) = aborted.close(closing).await {
+            tracing::error!(%error, "the end of a call could not be stored");
+            self.escalation.get_or_insert(Escalation::Store(error));
+        } else if let Some(claim) = self.claim.take().filter(|_| !self.doubtful)
+            && let Err(error) = claim.release().await
+        {
+            tracing::error!(%error, "a claim could not be released; it is in doubt now");
+            self.escalation.get_or_insert(Escalation::Store(StoreError::into(error)));
+        }
+        self.outcome()
+    }
+
+    fn outcome(self) -> Outcome {
+        let answer = Answer {
+            call_id: Arc::clone(&self.event.call_id),
+            tool: Arc::clone(&self.event.tool),
+            text: self.shown,
+            success: self.event.success,
+        };
+        Outcome { answer, event: self.event, escalation: self.escalation }
+    }
+}

@@ -1,0 +1,439 @@
+//! What happens in each step up to the commit.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use super::call::{Call, HandlerState};
+use super::outcome::{Escalation, Failure};
+use super::stop::{StopWhen, Stopped, held_to};
+use crate::ledger::{Claim, ClaimOutcome, InDoubt, Probed, ToolEffect, WhenInDoubt};
+use crate::limits::{BudgetExceededError, DeadlineExceededError};
+use crate::policy::{PolicyCall, PolicyContext, PolicyFiles, PolicyMemory, ResultView};
+use crate::session::{Ending, LoggedParams, LoggedValue};
+use crate::store::{CallMark, StoreError};
+use crate::tool::context::CallContext;
+use crate::tool::erased::ErasedResult;
+use crate::tool::schema::nearest;
+use crate::tool::{HandlerKind, Phase, PromptEvaluationError, ToolError, VisibilityExpansionRequired};
+use crate::transaction::{Transaction, take_turn};
+
+impl Call {
+    pub(super) fn lookup(&mut self) -> Result<(), Box<Failure>> {
+        if self.repeated {
+            let id = super::shown_name(&self.invocation.call_id);
+            let text = format!("call id '{id}' was used twice in one response; only the first call was run");
+            return Err(Failure::new(Ending::Rejected, text));
+        }
+        let Some(rendered) = self.around.rendered.clone() else {
+            return Err(Failure::new(
+                Ending::Unavailable,
+                "no tools are available: the prompt was not rendered",
+            ));
+        };
+        let Some(placed) = rendered.find(&self.name) else {
+            let why = match rendered.hidden(&self.name) {
+                Some(hidden) => format!("Tool '{}' is not available: {hidden}", self.name),
+                None => format!("Unknown tool '{}'", super::shown_name(&self.name)),
+            };
+            let names = rendered.tools().iter().map(|placed| &**placed.tool.name());
+            let hint = match nearest(&self.name, names) {
+                Some(name) => format!("{why}. Did you mean '{name}'?"),
+                None => format!("{why}. Call one of the tools that you were given."),
+            };
+            return Err(Failure::new(Ending::Unavailable, hint));
+        };
+        self.placed = Some(placed.clone());
+        if placed.tool.contract().handler == HandlerKind::Missing {
+            let text = format!("Tool '{}' has no handler here and cannot be called.", self.name);
+            return Err(Failure::new(Ending::Unavailable, text));
+        }
+        Ok(())
+    }
+
+    pub(super) fn parse(&mut self) -> Result<(), Box<Failure>> {
+        let Some(placed) = &self.placed else { return Err(lost("the tool")) };
+        match placed.tool.inner.parse(&self.raw, &self.shared.limits.parse) {
+            Ok(params) => {
+                // A declared footprint is enforced; the tool's own value goes where it goes.
+                let declared = placed.tool.inner.footprint(&params);
+                self.footprint = declared.map(|own| own.and(self.shared.published_footprint(&placed.tool)));
+                self.logged = Some(LoggedParams::Accepted(self.masked()));
+                self.params = Some(params);
+                Ok(())
+            }
+            Err(rejection) => {
+                let problems: Arc<str> = rejection.to_string().into();
+                let raw = self.shared.logged_arguments(&self.masked());
+                self.logged = Some(LoggedParams::Rejected { raw, problems: Arc::clone(&problems) });
+                Err(Failure::new(Ending::Rejected, &*problems))
+            }
+        }
+    }
+
+    pub(super) fn deadline(&mut self) -> Result<(), Box<Failure>> {
+        if let Some(deadline) = self.around.deadline
+            && deadline.is_past(&**self.session().clock())
+        {
+            return Err(self.exhausted(&deadline.exceeded().to_string(), Some(deadline)));
+        }
+        if let Some(budget) = &self.around.budget
+            && let Err(error) = budget.check()
+        {
+            return Err(self.exhausted(&error.to_string(), None));
+        }
+        Ok(())
+    }
+
+    pub(super) async fn context(&mut self) -> Result<(), Box<Failure>> {
+        self.take_turn().await;
+        for error in self.shared.resources.drain().await {
+            tracing::warn!(%error, "a resource of an earlier call could not be closed");
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_idempotent(&self) -> bool {
+        self.placed.as_ref().is_some_and(|placed| placed.tool.contract().idempotency.is_some())
+    }
+
+    pub(super) fn has_listening_policies(&self) -> bool {
+        let mut policies = self.placed.iter().flat_map(|placed| placed.policies.iter());
+        policies.any(|placed| placed.policy.wants_results())
+    }
+
+    /// Waits for the session's turn.
+    pub(super) async fn take_turn(&mut self) {
+        let turn = match &self.place {
+            Some(place) => place.turn(self).await,
+            None => take_turn(&self.shared.session).await,
+        };
+        self.turn = Some(turn);
+    }
+
+    pub(super) async fn ledger(&mut self) -> Result<(), Box<Failure>> {
+        let (Some(placed), Some(params)) = (&self.placed, &self.params) else { return Err(lost("the call")) };
+        let Some(config) = &placed.tool.contract().idempotency else { return Ok(()) };
+        let parts = match placed.tool.inner.key(params) {
+            Ok(None) => return Ok(()),
+            Ok(Some(parts)) => parts,
+            Err(reason) => {
+                let text = format!("{} could not be called: no idempotency key: {reason}", self.name);
+                return Err(Failure::new(Ending::Errored, text).because(vec![reason]));
+            }
+        };
+        let config = config.clone();
+        let made = Claim::make(&self.shared.session, &config, &self.name, parts).await;
+        match made.map_err(|error| self.store_failed(&error))? {
+            ClaimOutcome::Mine(claim) => self.claim = Some(claim),
+            ClaimOutcome::Hit(effect) => self.replay = Some(effect),
+            ClaimOutcome::Doubt(doubt, claim) => self.in_doubt(&config.when_in_doubt, doubt, claim).await?,
+            ClaimOutcome::Elsewhere(since) => {
+                let text = format!(
+                    "{} is being run with these arguments by another process, since {since}. Try again later.",
+                    self.name
+                );
+                return Err(Failure::new(Ending::InDoubt, text));
+            }
+        }
+        Ok(())
+    }
+
+    async fn in_doubt(
+        &mut self,
+        rule: &WhenInDoubt,
+        doubt: InDoubt,
+        mut claim: Claim,
+    ) -> Result<(), Box<Failure>> {
+        let name = Arc::clone(&self.name);
+        let refuse = |why: &str| {
+            let text = format!(
+                "{name} may already have had its effect with these arguments: {}. {why}",
+                doubt.reason
+            );
+            Failure::new(Ending::InDoubt, text).because(vec![doubt.reason.clone()])
+        };
+        match rule {
+            WhenInDoubt::Fail => {
+                return Err(refuse("It was not run again; somebody has to settle the entry first."));
+            }
+            WhenInDoubt::RunAgain => {}
+            WhenInDoubt::Ask => {
+                let question = format!("{} Run it again?", refuse("").message.trim_end());
+                let asked = self.ask("ledger", question).await;
+                match asked {
+                    Ok(by) => self.approver = Some(by),
+                    Err(reason) => return Err(refuse(&reason)),
+                }
+            }
+            WhenInDoubt::Probe(probe) => {
+                let json = self.params.as_ref().map(|params| params.json().clone()).unwrap_or_default();
+                let when = StopWhen::within(Some(self.shared.limits.probe_timeout));
+                let asked = async { probe(claim.key.to_string(), json).await };
+                let probed = held_to(&when, self.session().clock(), pin!(asked)).await;
+                match probed {
+                    Ok(Ok(Probed::DidNotHappen)) => claim.no_longer_in_doubt(),
+                    Ok(Ok(Probed::Happened { message, value })) => {
+                        let effect = claim.effect(&message, value, false, self.session().clock().now());
+                        claim.settle(&effect).await.map_err(|error| self.store_failed(&error))?;
+                        self.replay = Some(effect);
+                        return Ok(());
+                    }
+                    Ok(Ok(Probed::Unknown)) => {
+                        return Err(refuse("Its probe could not tell; it was not run again."));
+                    }
+                    Ok(Err(error)) => return Err(refuse(&format!("Its probe failed: {error}"))),
+                    Err(stopped) => return Err(refuse(&format!("Its probe did not answer ({stopped:?})."))),
+                }
+            }
+        }
+        claim.take_over(self.session().clock().now()).await.map_err(|error| self.store_failed(&error))?;
+        self.claim = Some(claim);
+        Ok(())
+    }
+
+    pub(super) async fn begin(&mut self) -> Result<(), Box<Failure>> {
+        let session = &self.shared.session;
+        if session.is_durable() {
+            let mark = CallMark {
+                invocation: self.invocation.id,
+                call_id: self.invocation.call_id.to_string(),
+                tool: self.name.to_string(),
+                arguments: self.logged.as_ref().map(|logged| logged.text().to_owned()).unwrap_or_default(),
+                prompt: self.around.prompt.name().to_string(),
+                adapter: self.around.adapter.name.to_string(),
+                time: self.invocation.time,
+            };
+            session.store().begin(session.id(), mark).await.map_err(|error| self.store_failed(&error))?;
+        }
+        let turn = self.turn.take();
+        let call = Some((Arc::clone(&self.name), self.invocation.id));
+        let footprint = self.footprint.take();
+        let tag = Arc::clone(&self.name);
+        self.tx = Some(Transaction::begin_on(session, &self.shared.resources, turn, footprint, tag, call));
+        Ok(())
+    }
+
+    pub(super) async fn handler(&mut self) -> Result<(), Box<Failure>> {
+        let (Some(placed), Some(tx)) = (self.placed.clone(), &self.tx) else { return Err(lost("the call")) };
+        if let Some(effect) = &self.replay {
+            let result = revived(&placed.tool, effect).map_err(|reason| {
+                let text = format!("the recorded result of {} cannot be read: {reason}", self.name);
+                Failure::new(Ending::Errored, text).because(vec![reason])
+            })?;
+            let again = effect.session == *self.session().id();
+            self.result = Some(result);
+            return if again { Ok(()) } else { self.publish() };
+        }
+        let cx = CallContext {
+            around: Arc::clone(&self.around),
+            work: Arc::clone(tx.work()),
+            tool: placed.tool.clone(),
+            invocation: self.invocation.clone(),
+            idempotency_key: self.claim.as_ref().map(|claim| Arc::clone(&claim.key)),
+        };
+        let Some(params) = self.params.take() else { return Err(lost("the arguments")) };
+        let contract = placed.tool.contract();
+        let when = StopWhen::within(contract.timeout);
+        let clock = Arc::clone(self.session().clock());
+        // From here on the outside world may have been touched.
+        self.handler = HandlerState::Running;
+        let ran = match contract.handler {
+            HandlerKind::Blocking => {
+                let run = super::blocking::run(&self.shared, placed.tool.clone(), params, cx);
+                held_to(&when, &clock, pin!(run)).await
+            }
+            HandlerKind::Async | HandlerKind::Missing => {
+                held_to(&when, &clock, pin!(placed.tool.inner.run(params, cx))).await
+            }
+        };
+        let returned = match ran {
+            Ok(returned) => returned,
+            Err(stopped) => return Err(self.handler_stopped(stopped)),
+        };
+        match returned {
+            Ok(result) if result.success => {
+                self.handler = HandlerState::Succeeded;
+                self.result = Some(result);
+                self.publish()
+            }
+            Ok(result) => {
+                self.handler = HandlerState::Refused;
+                Err(refused(&placed.tool, result))
+            }
+            Err(error) => {
+                self.handler = HandlerState::Refused;
+                Err(self.raised(&error))
+            }
+        }
+    }
+
+    /// Dispatches a success's value to its slices.
+    fn publish(&mut self) -> Result<(), Box<Failure>> {
+        let (Some(placed), Some(tx), Some(result)) = (&self.placed, &self.tx, &self.result) else {
+            return Err(lost("the result"));
+        };
+        let Some(value) = &result.value else { return Ok(()) };
+        for (kind, item) in placed.tool.inner.published(&self.shared.session, value) {
+            match tx.work().dispatch_item(kind, item) {
+                Ok(failures) => {
+                    for failure in failures {
+                        tracing::warn!(%failure, tool = &*self.name, "a tool's value did not reach its slice");
+                    }
+                }
+                Err(error) => {
+                    let text = format!("the value of {} could not be kept: {error}", self.name);
+                    return Err(Failure::new(Ending::Errored, text));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) async fn on_result(&mut self) -> Result<(), Box<Failure>> {
+        let (Some(placed), Some(tx), Some(result)) = (&self.placed, &self.tx, &self.result) else {
+            return Err(lost("the result"));
+        };
+        // The handler took the parameters; policies get them again.
+        let params = placed.tool.inner.parse(&self.raw, &self.shared.limits.parse);
+        let params = params.map_err(|rejection| Failure::new(Ending::Errored, rejection.to_string()))?;
+        let work = tx.work();
+        let call = PolicyCall { tool: &placed.tool, params: &params };
+        let view = ResultView {
+            message: &result.message,
+            replayed: self.replay.is_some(),
+            value: result.value.as_deref(),
+        };
+        for placed in placed.policies.iter().filter(|placed| placed.policy.wants_results()) {
+            let cx = PolicyContext {
+                key: &placed.key,
+                session: &self.shared.session,
+                files: PolicyFiles::InCall(&work.resources),
+                work: Some(work),
+                invocation: &self.invocation,
+                deadline: self.around.deadline,
+            };
+            let memory = PolicyMemory { key: &placed.key, work };
+            let when = StopWhen::within(Some(self.shared.limits.policy_timeout));
+            let Ok(mark) = work.mark() else { continue };
+            let told = async {
+                match placed.policy.covers(&call) {
+                    true => placed.policy.on_result(&call, &view, &cx, &memory).await,
+                    false => Ok(()),
+                }
+            };
+            let problem = match held_to(&when, self.session().clock(), pin!(told)).await {
+                Ok(Ok(())) => continue,
+                Ok(Err(error)) => error.to_string(),
+                Err(stopped) => format!("{stopped:?}"),
+            };
+            // Half of what it wanted to remember is worse than nothing.
+            let _ = work.roll_back_to(mark);
+            tracing::error!(policy = &*placed.key, problem, "a policy failed on a result; the result stands");
+        }
+        Ok(())
+    }
+
+    pub(super) async fn subscribers(&mut self) -> Result<(), Box<Failure>> {
+        if let Some(place) = &mut self.place {
+            place.wait().await?;
+        }
+        self.make_candidate();
+        let (Some((event, _)), Some(tx)) = (&self.candidate, &self.tx) else {
+            return Err(lost("the result"));
+        };
+        let dispatcher = self.shared.session.dispatcher();
+        if !dispatcher.has_subscribers::<crate::session::ToolInvoked>() {
+            return Ok(());
+        }
+        let delivery = dispatcher.deliver(&**event, &tx.work().source());
+        if delivery.failures.is_empty() {
+            return Ok(());
+        }
+        let text =
+            format!("{} was not committed: {}; nothing was changed", self.name, delivery.failures.join("; "));
+        Err(Failure::new(Ending::NotCommitted, text).because(delivery.failures))
+    }
+
+    fn handler_stopped(&self, stopped: Stopped) -> Box<Failure> {
+        match stopped {
+            Stopped::Panicked(panic) => {
+                tracing::error!(tool = &*self.name, panic, "a handler panicked");
+                let text = format!("{} failed unexpectedly (it panicked); nothing was changed", self.name);
+                Failure::new(Ending::Panicked, text).because(vec![format!("panic: {panic}")])
+            }
+            Stopped::Timeout(limit) => {
+                let text =
+                    format!("{} took longer than {limit:?} and was stopped; nothing was changed", self.name);
+                Failure::new(Ending::TimedOut, text)
+            }
+            Stopped::Cancelled | Stopped::Deadline(_) => lost("the handler"),
+        }
+    }
+
+    /// What an error that a handler returned means.
+    fn raised(&self, error: &ToolError) -> Box<Failure> {
+        let chain = error.chain();
+        tracing::info!(tool = &*self.name, chain = chain.join(": "), "a handler returned an error");
+        if let Some(expansion) = error.find::<VisibilityExpansionRequired>() {
+            let text = format!("opened {}", expansion.keys.join(", "));
+            return Failure::new(Ending::Expanded, text)
+                .because(chain)
+                .escalating(Escalation::Visibility(expansion.clone()));
+        }
+        if let Some(raised) = error.find::<PromptEvaluationError>() {
+            let text = format!("{} was stopped: {}; nothing was changed", self.name, raised.message);
+            return Failure::new(Ending::Escalated, text)
+                .because(chain)
+                .escalating(Escalation::Evaluation(raised.clone()));
+        }
+        let exhausted = match (error.find::<DeadlineExceededError>(), error.find::<BudgetExceededError>()) {
+            (Some(passed), _) => Some((passed.to_string(), Some(passed.deadline))),
+            (None, Some(exceeded)) => Some((exceeded.to_string(), None)),
+            (None, None) => None,
+        };
+        if let Some((message, deadline)) = exhausted {
+            let text = format!("{} was stopped: {message}; nothing was changed", self.name);
+            let error = PromptEvaluationError { phase: Phase::Tool, message, deadline };
+            return Failure::new(Ending::Exhausted, text)
+                .because(chain)
+                .escalating(Escalation::Evaluation(error));
+        }
+        Failure::new(Ending::Errored, error.text()).because(chain)
+    }
+
+    pub(super) fn store_failed(&self, error: &StoreError) -> Box<Failure> {
+        let text = format!("{} was not run: {error}; nothing was changed", self.name);
+        Failure::new(Ending::NotCommitted, text)
+            .because(vec![error.to_string()])
+            .escalating(Escalation::Store(error.clone().into()))
+    }
+}
+
+/// A failed result, as it is.
+fn refused(tool: &crate::tool::AnyTool, result: ErasedResult) -> Box<Failure> {
+    let mut failure = Failure::new(Ending::Failed, result.message);
+    if let Some(value) = result.value {
+        if !result.hidden {
+            failure.rendered_value = tool.inner.render(value.as_ref()).into_owned();
+        }
+        failure.value = LoggedValue::Typed(value);
+        failure.hidden = result.hidden;
+    }
+    failure
+}
+
+/// A recorded effect as a result.
+fn revived(tool: &crate::tool::AnyTool, effect: &ToolEffect) -> Result<ErasedResult, String> {
+    let value = effect.value.as_ref().map(|value| tool.inner.revive(value)).transpose()?;
+    Ok(ErasedResult {
+        message: effect.message.clone(),
+        value,
+        success: true,
+        hidden: effect.exclude_value_from_context,
+    })
+}
+
+/// A step found that an earlier one did not do its work. It cannot happen, and if it does, only the call fails.
+fn lost(what: &str) -> Box<Failure> {
+    Failure::new(Ending::NotCommitted, format!("the runtime lost {what}; nothing was changed"))
+}

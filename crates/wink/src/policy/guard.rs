@@ -1,0 +1,71 @@
+//! Asking and telling policies, which are foreign code: a panic is an error like any other, and what a policy that
+//! failed had begun to remember is forgotten.
+
+use super::{Decision, PlacedPolicy, PolicyCall, PolicyContext, PolicyMemory, ResultView, ToolPolicy};
+use crate::resource::BoxError;
+use crate::support::future::{CatchPanic, catch};
+use crate::tool::footprint::Footprint;
+
+/// A policy panicked. It has denied.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("policy {key} panicked: {panic}")]
+pub(crate) struct PolicyPanicked {
+    key: String,
+    panic: String,
+}
+
+/// What `policy` says to the call; none if it has no say in it.
+pub(crate) async fn ask(
+    policy: &dyn ToolPolicy,
+    call: &PolicyCall<'_>,
+    cx: &PolicyContext<'_>,
+) -> Result<Option<Decision>, BoxError> {
+    let panicked = |panic| PolicyPanicked { key: cx.key().to_string(), panic };
+    let asked = catch(|| policy.covers(call).then(|| policy.check(call, cx))).map_err(panicked)?;
+    match asked {
+        None => Ok(None),
+        Some(answer) => Ok(Some(CatchPanic(answer).await.map_err(panicked)??)),
+    }
+}
+
+/// What answering for the call reads and writes. A declaration that panics declares nothing that can be relied on.
+pub(crate) fn declared_by(placed: &PlacedPolicy, call: &PolicyCall<'_>) -> Footprint {
+    catch(|| placed.policy.footprint(call, &placed.key)).unwrap_or_else(|_| Footprint::everything())
+}
+
+/// Tells `policy` of a success, if it listens. Its failing is contained.
+pub(crate) async fn tell(
+    policy: &dyn ToolPolicy,
+    call: &PolicyCall<'_>,
+    result: &ResultView<'_>,
+    cx: &PolicyContext<'_>,
+    memory: &PolicyMemory<'_>,
+) {
+    if let Err(error) = try_tell(policy, call, result, cx, memory).await {
+        tracing::warn!(policy = &**cx.key(), tool = &**call.tool.name(), %error, "a policy failed on a result, which stands");
+    }
+}
+
+async fn try_tell(
+    policy: &dyn ToolPolicy,
+    call: &PolicyCall<'_>,
+    result: &ResultView<'_>,
+    cx: &PolicyContext<'_>,
+    memory: &PolicyMemory<'_>,
+) -> Result<(), BoxError> {
+    let panicked = |panic| PolicyPanicked { key: cx.key().to_string(), panic };
+    if !catch(|| policy.wants_results() && policy.covers(call)).map_err(panicked)? {
+        return Ok(());
+    }
+    let mark = memory.work.mark()?;
+    let told = match catch(|| policy.on_result(call, result, cx, memory)) {
+        Ok(telling) => {
+            CatchPanic(telling).await.map_err(|panic| panicked(panic).into()).and_then(|told| told)
+        }
+        Err(panic) => Err(panicked(panic).into()),
+    };
+    if told.is_err() {
+        memory.work.roll_back_to(mark)?;
+    }
+    told
+}

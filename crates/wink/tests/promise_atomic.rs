@@ -1,0 +1,403 @@
+//! Promise: atomic. After a call that did not succeed, everything is exactly as it was before it; after one that did,
+//! everything it did is there. Seen through public reads, never through snapshots.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test"
+)]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use support::{Dump, EFFECTS, End, KINDS, Kind, TIMEOUT, World};
+use wink::executor::{Escalation, ExecutorBuilder, Moment, Outcome, Step, ToolCall};
+use wink::filesystem::FilesystemExt;
+use wink::limits::{CancelToken, Deadline};
+use wink::session::{Ending, ToolInvoked};
+use wink::testing::{FakeClock, Fault, FaultPoint, StoreOp};
+
+/// A world after one success of the whole tool.
+async fn after_success(kind: Kind) -> Dump {
+    let world = World::new(kind).await;
+    let outcome = world.executor.call(world.effects(EFFECTS, End::Well)).await;
+    assert!(outcome.is_success(), "{}", outcome.text());
+    world.dump().await
+}
+
+/// The call failed: the world is as it was, but for one event in the log; in the next process too.
+async fn assert_untouched(world: &mut World, before: &Dump, events: usize, what: &str) -> Arc<ToolInvoked> {
+    for process in ["this process", "the next process"] {
+        assert_eq!(&world.dump().await, before, "{what}: something changed, in {process}");
+        assert_eq!(world.log().len(), events + 1, "{what}: one event, in {process}");
+        world.reopen().await;
+    }
+    let event = world.log().pop().unwrap();
+    assert!(!event.success, "{what}");
+    event
+}
+
+/// The call of a step's fault: one that comes by there.
+fn on_the_way(step: Step, world: &World) -> ToolCall {
+    match step {
+        Step::Lookup
+        | Step::Parse
+        | Step::Deadline
+        | Step::Context
+        | Step::Policies
+        | Step::Ledger
+        | Step::Begin
+        | Step::Handler
+        | Step::OnResult
+        | Step::Subscribers
+        | Step::Commit
+        | Step::Feedback
+        | Step::Answer => world.effects(EFFECTS, End::Well),
+        Step::Record => world.effects(EFFECTS, End::Refuse),
+    }
+}
+
+/// What must come of a fault: whether the call still succeeds.
+fn still_succeeds(point: FaultPoint) -> bool {
+    match (point.step, point.moment) {
+        // The call has failed before.
+        (Step::Record, _) => false,
+        // What is committed stays.
+        (Step::Commit, Moment::After) | (Step::Feedback | Step::Answer, _) => true,
+        _ => false,
+    }
+}
+
+// case 57
+#[tokio::test]
+async fn atomic_whatever_goes_wrong_at_any_step() {
+    assert_eq!(Step::ALL.iter().collect::<BTreeSet<_>>().len(), Step::ALL.len(), "every step once");
+    for kind in KINDS {
+        let after = after_success(kind).await;
+        let mut hit = Vec::new();
+        for step in Step::ALL {
+            for moment in [Moment::Before, Moment::After] {
+                for fault in Fault::ALL {
+                    let point = FaultPoint::new(step, moment, fault);
+                    let what = format!("{kind:?}: {fault:?} {moment:?} {step:?}");
+                    let mut world = World::new(kind).await;
+                    let before = world.dump().await;
+                    let call = on_the_way(step, &world);
+                    let came = world.faults.run(&world.executor, call, point).await;
+                    assert!(came.hit, "{what}: never came by");
+                    assert_eq!(came.outcome.is_none(), fault == Fault::Drop, "{what}: answered");
+                    if let Some(outcome) = &came.outcome {
+                        assert_eq!(outcome.is_success(), still_succeeds(point), "{what}: {}", outcome.text());
+                        assert_eq!(
+                            world.log(),
+                            [Arc::clone(&outcome.event)],
+                            "{what}: the event of the answer"
+                        );
+                    }
+                    if still_succeeds(point) {
+                        assert_eq!(world.dump().await, after, "{what}");
+                        assert_eq!(world.log().len(), 1, "{what}");
+                        world.reopen().await;
+                        assert_eq!(world.dump().await, after, "{what}, in the next process");
+                        assert!(world.log()[0].success, "{what}");
+                    } else {
+                        assert_untouched(&mut world, &before, 0, &what).await;
+                    }
+                    hit.extend(world.faults.hits());
+                }
+            }
+        }
+        assert_eq!(hit.len(), Step::ALL.len() * 2 * Fault::ALL.len(), "none left unhit");
+    }
+}
+
+/// Ways for a handler to end that are no success.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Way {
+    Returns(End),
+    TimesOut,
+    IsCancelled,
+    IsDropped,
+    RunsIntoTheDeadline,
+}
+
+// cases 41, 42, 57, 73, 74, 77, 78
+#[tokio::test]
+async fn atomic_after_every_effect_of_a_handler() {
+    let ways = [
+        Way::Returns(End::Refuse),
+        Way::Returns(End::Fail),
+        Way::Returns(End::Invalid),
+        Way::Returns(End::Panic),
+        Way::TimesOut,
+        Way::IsCancelled,
+        Way::IsDropped,
+        Way::RunsIntoTheDeadline,
+    ];
+    for kind in KINDS {
+        for effects in 0..=EFFECTS {
+            for way in ways {
+                let what = format!("{kind:?}: {way:?} after {effects} effects");
+                let mut world = match way {
+                    Way::RunsIntoTheDeadline => World::with(kind, |section| section, soon).await,
+                    _ => World::new(kind).await,
+                };
+                let before = world.dump().await;
+                let outcome = end_in(&world, way, effects).await;
+                let ending = match way {
+                    Way::Returns(End::Refuse) => Ending::Failed,
+                    Way::Returns(End::Panic) => Ending::Panicked,
+                    Way::Returns(_) => Ending::Errored,
+                    Way::TimesOut => Ending::TimedOut,
+                    Way::IsCancelled | Way::IsDropped => Ending::Cancelled,
+                    Way::RunsIntoTheDeadline => Ending::Exhausted,
+                };
+                assert_eq!(outcome.is_none(), way == Way::IsDropped, "{what}");
+                let event = assert_untouched(&mut world, &before, 0, &what).await;
+                assert_eq!(event.ending, ending, "{what}");
+            }
+        }
+    }
+}
+
+/// A deadline that comes before the handler's own time limit.
+fn soon(builder: ExecutorBuilder) -> ExecutorBuilder {
+    let at = support::start().checked_add(TIMEOUT / 2).unwrap();
+    builder.deadline(Deadline::at(at, &FakeClock::new(support::start())).unwrap())
+}
+
+async fn end_in(world: &World, way: Way, effects: usize) -> Option<Outcome> {
+    let clock = &world.clock;
+    let executor = &world.executor;
+    let hangs = world.effects(effects, End::Hang);
+    // The handler's own time limit, and the deadline.
+    let advance = async |by: Duration| {
+        clock.until_sleeping(2).await;
+        clock.advance(by);
+    };
+    match way {
+        Way::Returns(end) => Some(executor.call(world.effects(effects, end)).await),
+        Way::TimesOut => Some(tokio::join!(executor.call(hangs), advance(TIMEOUT)).0),
+        Way::RunsIntoTheDeadline => Some(tokio::join!(executor.call(hangs), advance(TIMEOUT / 2)).0),
+        Way::IsCancelled => {
+            let cancel = CancelToken::new();
+            let cancelled = async {
+                clock.until_sleeping(2).await;
+                cancel.cancel();
+            };
+            Some(tokio::join!(executor.call_cancellable(hangs, cancel.clone()), cancelled).0)
+        }
+        Way::IsDropped => {
+            let mut call = pin!(executor.call(hangs));
+            tokio::select! {
+                outcome = &mut call => panic!("{}", outcome.text()),
+                () = clock.until_sleeping(2) => None,
+            }
+        }
+    }
+}
+
+// case 75
+#[tokio::test]
+async fn atomic_success_keeps_everything() {
+    for kind in KINDS {
+        let mut world = World::new(kind).await;
+        let outcome = world.executor.call(world.effects(EFFECTS, End::Well)).await;
+        assert!(outcome.is_success(), "{}", outcome.text());
+        for _ in 0..2 {
+            let dump = world.dump().await;
+            let slices = json!({
+                "note": [{ "text": "before" }, { "text": "appended" }],
+                "stock": [{ "item": "bolt", "count": 99 }, { "item": "nut", "count": 1 }],
+                "setting": [{ "on": true }],
+                "scratch": [],
+                "fresh": [{ "word": "first" }],
+                "receipt": [{ "effects": EFFECTS }],
+            });
+            assert_eq!(serde_json::to_value(&dump.slices).unwrap(), slices, "{kind:?}");
+            let files: Vec<_> =
+                dump.files.iter().map(|(path, bytes)| (path.as_str(), bytes.as_deref())).collect();
+            let expected: [(&str, Option<&[u8]>); 9] = [
+                ("edit.txt", Some(b"one 2 three")),
+                ("empty", None),
+                ("empty/dir", None),
+                ("made", None),
+                ("made/dir", None),
+                ("moved.txt", Some(b"m")),
+                ("new", None),
+                ("new/file.txt", Some(b"created")),
+                ("old.txt", Some(b"overwritten")),
+            ];
+            assert_eq!(files, expected, "{kind:?}");
+            assert_eq!((dump.counter, dump.tally), (8, Some(1)), "{kind:?}");
+            assert_eq!(dump.calls.into_iter().collect::<Vec<_>>(), [("effects", 1)], "{kind:?}");
+            world.reopen().await;
+        }
+    }
+}
+
+// cases 40, 76, 191
+#[tokio::test]
+async fn atomic_after_results_errors_and_denials() {
+    let ways = [
+        ("fail", Ending::Errored, "boom"),
+        ("refuse", Ending::Failed, "not today"),
+        ("invalid", Ending::Errored, "invalid query"),
+        ("boom", Ending::Panicked, "boom failed unexpectedly"),
+        ("denied", Ending::Denied, "not allowed"),
+        ("escalate", Ending::Escalated, "escalate was stopped: enough"),
+    ];
+    for kind in KINDS {
+        let mut world = World::new(kind).await;
+        let before = world.dump().await;
+        for (events, (tool, ending, text)) in ways.into_iter().enumerate() {
+            let outcome = world.executor.call(world.call(tool, json!({}))).await;
+            assert!(outcome.text().contains(text), "{}", outcome.text());
+            let event = assert_untouched(&mut world, &before, events, tool).await;
+            assert_eq!(event.ending, ending, "{tool}");
+        }
+    }
+}
+
+// case 52
+#[tokio::test]
+async fn atomic_when_a_subscriber_fails() {
+    for kind in KINDS {
+        for panics in [false, true] {
+            let mut world = World::new(kind).await;
+            let before = world.dump().await;
+            world.session.dispatcher().subscribe(move |_: &ToolInvoked, _| match panics {
+                false => Err("no more paper".to_owned()),
+                true => panic!("no more paper"),
+            });
+            world.session.dispatcher().subscribe(|_: &ToolInvoked, _| Err("no more ink".to_owned()));
+            let outcome = world.executor.call(world.effects(EFFECTS, End::Well)).await;
+            assert!(!outcome.answer.success && outcome.escalation.is_none());
+            assert!(outcome.text().contains("no more paper"), "{}", outcome.text());
+            assert!(outcome.text().contains("no more ink"), "{}", outcome.text());
+            let event = assert_untouched(&mut world, &before, 0, "a failing subscriber").await;
+            assert_eq!(event.ending, Ending::NotCommitted);
+        }
+    }
+}
+
+#[tokio::test]
+async fn atomic_when_the_store_fails() {
+    for kind in KINDS {
+        for op in [StoreOp::Begin, StoreOp::Commit] {
+            for panics in [false, true] {
+                if kind == Kind::Memory && op == StoreOp::Begin {
+                    // Nothing to begin in: it dies with the process anyway.
+                    continue;
+                }
+                let what = format!("{kind:?}: {op:?} fails, panics: {panics}");
+                let mut world = World::new(kind).await;
+                let before = world.dump().await;
+                match panics {
+                    true => world.store.panic(op, 1),
+                    false => world.store.fail(op, 1),
+                }
+                let outcome = world.executor.call(world.effects(EFFECTS, End::Well)).await;
+                assert!(!outcome.is_success(), "{what}");
+                assert_untouched(&mut world, &before, 0, &what).await;
+                // The runtime goes on.
+                let outcome = world.executor.call(world.effects(EFFECTS, End::Well)).await;
+                assert!(outcome.is_success(), "{what}: {}", outcome.text());
+                assert_eq!(world.dump().await, after_success(kind).await, "{what}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn atomic_when_even_the_end_cannot_be_stored() {
+    for kind in KINDS {
+        let world = World::new(kind).await;
+        let before = world.dump().await;
+        world.store.fail(StoreOp::Commit, 1);
+        world.store.fail(StoreOp::Commit, 2);
+        let outcome = world.executor.call(world.effects(EFFECTS, End::Well)).await;
+        assert!(matches!(outcome.escalation, Some(Escalation::Store(_))), "{:?}", outcome.escalation);
+        assert_eq!(world.dump().await, before);
+        assert_eq!(world.log(), [outcome.event]);
+    }
+}
+
+#[tokio::test]
+async fn atomic_when_somebody_else_changed_the_same() {
+    for kind in KINDS {
+        // Whoever writes directly, behind the call's back, wins; nothing of the call is kept.
+        let mut world = World::new(kind).await;
+        let counter = Arc::clone(&world.counter);
+        let files = Arc::clone(&world.files);
+        world.session.dispatcher().subscribe(move |event: &ToolInvoked, _| {
+            if event.success {
+                counter.set(50);
+                let mut writing = files.write_text("old.txt", "theirs");
+                let polled =
+                    writing.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
+                assert!(polled.is_ready());
+            }
+            Ok(())
+        });
+        let mut before = world.dump().await;
+        before.counter = 50;
+        before.files.insert(world.files.path("old.txt").unwrap(), Some(b"theirs".to_vec()));
+        let outcome = world.executor.call(world.effects(EFFECTS, End::Well)).await;
+        assert!(!outcome.is_success());
+        assert!(outcome.text().contains("was not committed"), "{}", outcome.text());
+        assert_untouched(&mut world, &before, 0, "a conflict").await;
+    }
+}
+
+#[tokio::test]
+async fn atomic_dispatches_from_outside_are_neither_lost_nor_undone() {
+    for kind in KINDS {
+        for end in [End::Well, End::Refuse] {
+            let mut world = World::new(kind).await;
+            let session = world.session.clone();
+            let point = FaultPoint::new(Step::Handler, Moment::After, Fault::Cancel);
+            // While the call runs, somebody outside takes a note.
+            let outside = world.session.dispatcher().subscribe(move |event: &ToolInvoked, _| {
+                if event.success {
+                    let _ = session.dispatch(support::Note { text: "outside".into() });
+                }
+                Ok(())
+            });
+            let outcome = match end {
+                End::Well => world.executor.call(world.effects(EFFECTS, End::Well)).await,
+                _ => {
+                    let _ = world.session.dispatch(support::Note { text: "outside".into() });
+                    world
+                        .faults
+                        .run(&world.executor, world.effects(EFFECTS, End::Well), point)
+                        .await
+                        .outcome
+                        .unwrap()
+                }
+            };
+            assert_eq!(outcome.is_success(), end == End::Well);
+            assert!(world.session.dispatcher().unsubscribe(outside));
+            world.session.flush().await.unwrap();
+            let mut notes = match end {
+                End::Well => vec!["appended", "before", "outside"],
+                _ => vec!["before", "outside"],
+            };
+            notes.sort_unstable();
+            for _ in 0..2 {
+                let mut found: Vec<_> =
+                    world.session.slice::<support::Note>().iter().map(|note| note.text.clone()).collect();
+                found.sort_unstable();
+                assert_eq!(found, notes, "{kind:?} {end:?}");
+                world.reopen().await;
+            }
+        }
+    }
+}

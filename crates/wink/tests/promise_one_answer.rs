@@ -1,0 +1,326 @@
+//! Promise: one answer. Every call that reaches the runtime has exactly one answer and exactly one event, whatever
+//! happens to it; the log only grows, and what it says never changes.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test"
+)]
+
+mod support;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use support::{EFFECTS, End, KINDS, Kind, World};
+use wink::executor::{Moment, Outcome, Step, ToolCall};
+use wink::limits::CancelToken;
+use wink::session::{Ending, ToolInvoked};
+use wink::testing::{Fault, FaultPoint};
+
+/// One thing that a caller does.
+#[derive(Debug, Clone)]
+enum Act {
+    Call(Made, Option<(Step, Moment, Fault)>),
+    /// Several in one response; the numbers are call ids, which may repeat.
+    Batch(Vec<(u8, Made)>),
+    /// A batch that is dropped half-way, at this step.
+    DroppedBatch(Vec<(u8, Made)>, Step),
+    CancelledBatch(Vec<(u8, Made)>, Step),
+    /// The process ends between two calls, and the next goes on.
+    Reopen,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Made {
+    Ok,
+    Everything,
+    Unknown,
+    Rejected,
+    NoJson,
+    Denied,
+    Failing,
+    Refusing,
+    Invalid,
+    Panicking,
+    TimingOut,
+    Escalating,
+    Paying(u8),
+}
+
+impl Made {
+    fn parts(self) -> (&'static str, Value) {
+        match self {
+            Self::Ok => ("note", json!({ "text": "x" })),
+            Self::Everything => ("effects", json!({ "after": EFFECTS, "end": End::Well })),
+            Self::Unknown => ("nothing_like_it", json!({})),
+            Self::Rejected => ("note", json!({ "txt": 7 })),
+            Self::NoJson => ("note", Value::Null),
+            Self::Denied => ("denied", json!({})),
+            Self::Failing => ("fail", json!({})),
+            Self::Refusing => ("refuse", json!({})),
+            Self::Invalid => ("invalid", json!({})),
+            Self::Panicking => ("boom", json!({})),
+            Self::TimingOut => ("slow", json!({})),
+            Self::Escalating => ("escalate", json!({})),
+            Self::Paying(bill) => ("pay", json!({ "text": format!("bill {bill}") })),
+        }
+    }
+
+    fn call(self, id: String) -> ToolCall {
+        let (tool, arguments) = self.parts();
+        let text = if arguments.is_null() { "{oops".to_owned() } else { arguments.to_string() };
+        ToolCall::new(id, tool, text)
+    }
+}
+
+fn made() -> impl Strategy<Value = Made> {
+    prop_oneof![
+        4 => Just(Made::Ok),
+        2 => Just(Made::Everything),
+        1 => Just(Made::Unknown),
+        1 => Just(Made::Rejected),
+        1 => Just(Made::NoJson),
+        1 => Just(Made::Denied),
+        1 => Just(Made::Failing),
+        1 => Just(Made::Refusing),
+        1 => Just(Made::Invalid),
+        1 => Just(Made::Panicking),
+        1 => Just(Made::TimingOut),
+        1 => Just(Made::Escalating),
+        3 => (0u8..3).prop_map(Made::Paying),
+    ]
+}
+
+fn fault() -> impl Strategy<Value = (Step, Moment, Fault)> {
+    (
+        proptest::sample::select(Step::ALL.to_vec()),
+        proptest::sample::select(vec![Moment::Before, Moment::After]),
+        // Hanging needs a deadline, which would end the whole sequence.
+        proptest::sample::select(vec![Fault::Error, Fault::Panic, Fault::Cancel, Fault::Drop]),
+    )
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let batch = || proptest::collection::vec((0u8..6, made()), 1..6);
+    let step = || proptest::sample::select(Step::ALL.to_vec());
+    prop_oneof![
+        6 => (made(), proptest::option::of(fault())).prop_map(|(made, fault)| Act::Call(made, fault)),
+        2 => batch().prop_map(Act::Batch),
+        1 => (batch(), step()).prop_map(|(batch, step)| Act::DroppedBatch(batch, step)),
+        1 => (batch(), step()).prop_map(|(batch, step)| Act::CancelledBatch(batch, step)),
+        1 => Just(Act::Reopen),
+    ]
+}
+
+/// What the caller knows: the calls it made, and the answers it got.
+struct Caller {
+    world: World,
+    log: Vec<Arc<ToolInvoked>>,
+    /// How often the model called with each id, and the calls whose answers nobody waited for.
+    made: HashMap<String, usize>,
+    answered: Vec<Outcome>,
+    bills: HashMap<String, usize>,
+}
+
+impl Caller {
+    async fn act(&mut self, number: usize, act: Act) {
+        match act {
+            Act::Call(made, fault) => {
+                let id = format!("{number}");
+                *self.made.entry(id.clone()).or_default() += 1;
+                let call = made.call(id);
+                let outcome = match fault {
+                    Some((step, moment, fault)) => {
+                        let cancel = CancelToken::new();
+                        self.world.faults.arm(FaultPoint::new(step, moment, fault), cancel.clone());
+                        self.drive(vec![call], Some(cancel), fault == Fault::Drop, false).await
+                    }
+                    None => self.drive(vec![call], None, false, false).await,
+                };
+                self.answered.extend(outcome);
+            }
+            Act::Batch(calls) => {
+                let calls = self.batch(number, &calls);
+                let outcomes = self.drive(calls.clone(), None, false, true).await;
+                let ids: Vec<_> = outcomes.iter().map(|outcome| &outcome.answer.call_id).collect();
+                assert_eq!(ids, calls.iter().map(|call| &call.id).collect::<Vec<_>>(), "answers in order");
+                self.answered.extend(outcomes);
+            }
+            Act::DroppedBatch(calls, step) => {
+                let calls = self.batch(number, &calls);
+                let point = FaultPoint::new(step, Moment::Before, Fault::Drop);
+                self.world.faults.arm(point, CancelToken::new());
+                let outcomes = self.drive(calls, None, true, true).await;
+                self.answered.extend(outcomes);
+            }
+            Act::CancelledBatch(calls, step) => {
+                let calls = self.batch(number, &calls);
+                let cancel = CancelToken::new();
+                self.world.faults.arm(FaultPoint::new(step, Moment::Before, Fault::Cancel), cancel.clone());
+                let outcomes = self.drive(calls, Some(cancel), false, true).await;
+                self.answered.extend(outcomes);
+            }
+            Act::Reopen => self.world.reopen().await,
+        }
+        self.world.faults.disarm();
+        self.check();
+    }
+
+    fn batch(&mut self, number: usize, calls: &[(u8, Made)]) -> Vec<ToolCall> {
+        let calls: Vec<_> = calls.iter().map(|(id, made)| made.call(format!("{number}-{id}"))).collect();
+        for call in &calls {
+            *self.made.entry(call.id.to_string()).or_default() += 1;
+        }
+        calls
+    }
+
+    /// Runs calls to their end, or until they are dropped. Handlers that never end run into their time limit.
+    async fn drive(
+        &self,
+        calls: Vec<ToolCall>,
+        cancel: Option<CancelToken>,
+        drops: bool,
+        together: bool,
+    ) -> Vec<Outcome> {
+        let world = &self.world;
+        let hits = world.faults.hits().len();
+        let running = async {
+            match (together, calls) {
+                (true, calls) => world.executor.batch_cancellable(calls, cancel).await,
+                (false, mut calls) => {
+                    let call = calls.remove(0);
+                    vec![world.executor.call_cancellable(call, cancel.unwrap_or_default()).await]
+                }
+            }
+        };
+        let mut running = std::pin::pin!(running);
+        loop {
+            tokio::select! {
+                biased;
+                outcomes = &mut running => return outcomes,
+                () = tokio::task::yield_now() => {}
+            }
+            if drops && world.faults.hits().len() > hits {
+                return Vec::new();
+            }
+            // More than any time limit in this world.
+            world.clock.advance(support::TIMEOUT);
+        }
+    }
+
+    /// The log says what the caller knows, and still says what it said.
+    fn check(&mut self) {
+        let log = self.world.log();
+        assert!(log.len() >= self.log.len(), "the log only grows");
+        assert_eq!(&log[..self.log.len()], &self.log[..], "a recorded event never changes");
+        self.log = log;
+        let ids: HashSet<_> = self.log.iter().map(|event| event.id).collect();
+        assert_eq!(ids.len(), self.log.len(), "invocation ids are unique");
+        let mut events: HashMap<String, usize> = HashMap::new();
+        for event in &self.log {
+            *events.entry(event.call_id.to_string()).or_default() += 1;
+        }
+        assert_eq!(events, self.made, "one event per call");
+        let by_id: HashMap<_, _> = self.log.iter().map(|event| (event.id, event)).collect();
+        for outcome in &self.answered {
+            let event = by_id[&outcome.event.id];
+            assert_eq!(event.call_id, outcome.answer.call_id);
+            assert_eq!(event.success, outcome.answer.success);
+            assert_eq!(**event, *outcome.event, "the answer's event is the one in the log");
+        }
+        // No bill is paid twice, whatever went wrong.
+        self.bills = self.world.bank.lock().unwrap().clone().into_iter().collect();
+        assert!(self.bills.values().all(|paid| *paid <= 1), "{:?}", self.bills);
+    }
+}
+
+fn run(kind: Kind, acts: Vec<Act>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        // Far enough for every time limit on the way.
+        let far = support::start().checked_add(jiff::SignedDuration::from_hours(24 * 365)).unwrap();
+        let clock = wink::testing::FakeClock::new(support::start());
+        let deadline = wink::limits::Deadline::at(far, &clock).unwrap();
+        let world = World::with(kind, |section| section, |builder| builder.deadline(deadline)).await;
+        let mut caller = Caller {
+            world,
+            log: Vec::new(),
+            made: HashMap::new(),
+            answered: Vec::new(),
+            bills: HashMap::new(),
+        };
+        for (number, act) in acts.into_iter().enumerate() {
+            caller.act(number, act).await;
+        }
+        // However it went, a plain call still works.
+        let outcome = caller.world.executor.call(Made::Ok.call("last".into())).await;
+        assert!(outcome.is_success(), "{}", outcome.text());
+    });
+}
+
+// case 47
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn one_answer_and_one_event_per_call(acts in proptest::collection::vec(act(), 1..24), bytes in any::<bool>()) {
+        run(if bytes { Kind::Bytes } else { Kind::Memory }, acts);
+    }
+}
+
+#[tokio::test]
+async fn one_answer_for_a_call_that_was_in_flight_when_the_process_died() {
+    let mut world = World::new(Kind::Bytes).await;
+    let call = world.call("slow", json!({}));
+    let executor = world.executor.clone();
+    let clock = world.clock.clone();
+    // The call is never dropped, so nobody in this process records its end.
+    let running = tokio::spawn(async move { executor.call(call).await });
+    clock.until_sleeping(2).await;
+    let before = world.dump().await;
+    world.reopen().await;
+    let log = world.log();
+    assert_eq!(log.len(), 1);
+    assert_eq!((log[0].ending, log[0].success, &*log[0].call_id), (Ending::Interrupted, false, "call-1"));
+    assert_eq!(world.dump().await, before);
+    world.reopen().await;
+    assert_eq!(world.log(), log, "recorded once");
+    running.abort();
+}
+
+#[tokio::test]
+async fn one_answer_although_a_value_cannot_be_written_down() {
+    use wink::prelude::*;
+
+    #[derive(Debug, Clone, Deserialize, JsonSchema)]
+    struct Cursed {}
+    impl Serialize for Cursed {
+        fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+            panic!("cursed")
+        }
+    }
+    async fn curse(_: (), cx: &mut ToolContext) -> Result<ToolResult<Cursed>, ToolError> {
+        let _ = cx.session().dispatch(support::Note { text: "cursed".into() })?;
+        Ok(ToolResult::ok(Cursed {}, "done"))
+    }
+    for kind in KINDS {
+        let mut world =
+            World::with(kind, |section| section.tool(Tool::new("curse", "Curse.", curse)), |b| b).await;
+        let outcome = world.executor.call(world.call("curse", json!({}))).await;
+        assert_eq!(world.log(), [Arc::clone(&outcome.event)]);
+        assert_eq!((outcome.text(), outcome.is_success()), ("done", true));
+        let _ = world.session.dispatch(support::Note { text: "outside".into() });
+        world.session.flush().await.unwrap();
+        let outcome = world.executor.call(world.call("note", json!({ "text": "next" }))).await;
+        assert!(outcome.is_success(), "{}", outcome.text());
+        let dump = world.dump().await;
+        world.reopen().await;
+        assert_eq!(world.dump().await.slices, dump.slices, "what came later is stored");
+        assert_eq!(world.log().len(), 2);
+    }
+}

@@ -1,0 +1,87 @@
+//! Transactions inside transactions.
+
+use wink::transaction::{Transaction, TransactionError};
+
+use crate::world::{Counter, Note, Seen, World, change_all, note};
+
+// case 93
+#[tokio::test]
+async fn an_inner_failure_restores_to_the_inner_point_only() {
+    let world = World::new().await;
+    let before = world.seen().await;
+    let mut tx = Transaction::begin(&world.session, &world.resources, "outer").await;
+    change_all(&tx, "outer").await;
+
+    let inner = tx.nested("inner");
+    assert_eq!(inner.tag(), "inner");
+    change_all(&inner, "inner").await;
+    assert_eq!(inner.session().slice::<Note>().unwrap().len(), 3);
+    inner.rollback().await;
+
+    assert_eq!(tx.session().slice::<Note>().unwrap().latest().as_deref(), Some(&note("outer")));
+    assert_eq!(*tx.resource::<Counter>().await.unwrap().read(), 1);
+    assert_eq!(tx.filesystem().await.unwrap().read_text("there.txt").await.unwrap(), "outer");
+
+    let dropped = tx.nested("dropped");
+    change_all(&dropped, "dropped").await;
+    drop(dropped);
+
+    let kept = tx.nested("kept");
+    change_all(&kept, "kept").await;
+    kept.commit().await.unwrap();
+    assert_eq!(world.seen().await, before);
+    tx.commit().await.unwrap();
+
+    let after = world.seen().await;
+    assert_eq!(after.notes, ["there", "outer", "kept"]);
+    // LOG events stand either way, in order.
+    assert_eq!(after.said, ["outer", "inner", "dropped", "kept"]);
+    assert_eq!(
+        after.files.keys().collect::<Vec<_>>(),
+        ["made", "made/kept.txt", "made/outer.txt", "there.txt"]
+    );
+    assert_eq!(after.counter, 2);
+}
+
+// case 93
+#[tokio::test]
+async fn an_inner_commit_falls_with_the_outer_one() {
+    let world = World::new().await;
+    let before = world.seen().await;
+    let mut tx = Transaction::begin(&world.session, &world.resources, "outer").await;
+    let mut inner = tx.nested("inner");
+    let innermost = inner.nested("innermost");
+    change_all(&innermost, "innermost").await;
+    innermost.commit().await.unwrap();
+    inner.commit().await.unwrap();
+    tx.rollback().await.unwrap();
+    assert_eq!(world.seen().await, Seen { said: vec!["innermost".to_owned()], ..before });
+}
+
+#[tokio::test]
+async fn a_leaked_inner_transaction_is_not_kept() {
+    let world = World::new().await;
+    let mut tx = Transaction::begin(&world.session, &world.resources, "outer").await;
+    change_all(&tx, "outer").await;
+    let inner = tx.nested("leaked");
+    change_all(&inner, "leaked").await;
+    std::mem::forget(inner);
+    tx.commit().await.unwrap();
+    let after = world.seen().await;
+    assert_eq!((after.notes, after.counter), (vec!["there".to_owned(), "outer".to_owned()], 1));
+}
+
+#[tokio::test]
+async fn what_a_rolled_back_part_read_still_counts_as_read() {
+    let world = World::new().await;
+    let mut tx = Transaction::begin(&world.session, &world.resources, "outer").await;
+    let inner = tx.nested("inner");
+    let _ = inner.session().slice::<Note>().unwrap();
+    let _ = inner.session().dispatch(note("inner")).unwrap();
+    inner.rollback().await;
+    let _ = world.session.dispatch(note("outside"));
+    tx.resource::<Counter>().await.unwrap().update(|n| *n += 1);
+    assert!(matches!(tx.commit().await, Err(TransactionError::Commit(_))));
+    let after = world.seen().await;
+    assert_eq!((after.notes, after.counter), (vec!["there".to_owned(), "outside".to_owned()], 0));
+}

@@ -1,0 +1,5 @@
+use wink::prelude::*;
+
+fn main() {
+    let _ = ToolContext::default();
+}

@@ -1,0 +1,9 @@
+use wink::prelude::*;
+
+fn copy(cx: &ToolContext) -> ToolContext {
+    ToolContext::clone(cx)
+}
+
+fn main() {
+    let _ = copy;
+}

@@ -1,0 +1,9 @@
+use wink::prelude::*;
+
+#[data]
+fn function() {}
+
+#[data(clone)]
+struct Cloned;
+
+fn main() {}

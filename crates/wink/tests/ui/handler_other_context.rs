@@ -1,0 +1,14 @@
+use wink::prelude::*;
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct Lookup {
+    id: u32,
+}
+
+async fn lookup(params: Lookup, _cx: &mut Session) -> ToolResult<u32> {
+    ToolResult::value(params.id)
+}
+
+fn main() {
+    let _ = Tool::new("lookup", "Look it up.", lookup);
+}
