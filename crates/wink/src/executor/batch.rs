@@ -25,7 +25,7 @@ use crate::transaction::{Turn, take_turn};
 /// A call's place in its batch.
 pub(super) struct Place {
     /// The turn that all calls of the batch share.
-    turn: Arc<OnceCell<Turn>>,
+    turn: Arc<OnceCell<Arc<Turn>>>,
     /// What became of the call before.
     before: watch::Receiver<Decided>,
     /// What becomes of this one.
@@ -43,7 +43,8 @@ enum Decided {
 
 impl Place {
     pub(super) async fn turn(&self, call: &Call) -> Turn {
-        Arc::clone(self.turn.get_or_init(|| take_turn(call.session())).await)
+        let turn = self.turn.get_or_init(async || Arc::new(take_turn(call.session()).await)).await;
+        Turn::Shared { _guard: Arc::clone(turn) }
     }
 
     /// Waits until everything before this call is decided.

@@ -1,5 +1,6 @@
 //! One call on its way through the pipeline: what is known of it so far, and how it ends.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -132,10 +133,12 @@ impl Call {
         let (Some(result), Some(placed)) = (self.result.take(), &self.placed) else { return };
         let rendered_value = match &result.value {
             Some(value) if !result.hidden => placed.tool.inner.render(value.as_ref()),
-            Some(_) | None => String::new(),
+            Some(_) | None => Cow::Borrowed(""),
         };
         let (shown, logged) = self.texts(&result.message, &rendered_value);
-        let mut event = self.event(Ending::Succeeded, result.message.into(), logged);
+        // The empty text is shared, not allocated.
+        let message = if result.message.is_empty() { Arc::default() } else { result.message.into() };
+        let mut event = self.event(Ending::Succeeded, message, logged);
         event.value = result.value.map_or(LoggedValue::None, LoggedValue::Typed);
         event.value_hidden = result.hidden;
         self.candidate = Some((Arc::new(event), shown));
@@ -146,7 +149,8 @@ impl Call {
         let (Some((event, shown)), Some(tx)) = (self.candidate.take(), self.tx.take()) else {
             return Err(Failure::new(Ending::NotCommitted, "there is nothing to commit"));
         };
-        let now = self.session().clock().now();
+        // The end of the call, as its event has it.
+        let now = event.time.saturating_add(event.duration).unwrap_or(event.time);
         if tx.work().with(|fork, _| fork.success = Some((Arc::clone(&event.tool), now))).is_err() {
             self.candidate = Some((event, shown));
             self.tx = Some(tx);
@@ -156,7 +160,7 @@ impl Call {
             let value = event.value.is_some().then(|| event.value.to_json());
             claim.effect(&event.message, value, event.value_hidden, now).into_row()
         });
-        let closing = Closing { event: Some(Arc::clone(&event) as _), ledger, ends: Some(event.id) };
+        let stored = self.session().must_store(ledger.as_ref());
         let end = End {
             event,
             shown,
@@ -165,6 +169,18 @@ impl Call {
             escalation: None,
         };
         self.recorded = true;
+        let (tx, event) = match stored {
+            true => (tx, Arc::clone(&end.event) as _),
+            // Most calls in memory end here, without anything to wait for.
+            false => match tx.commit_now(Arc::clone(&end.event) as _) {
+                Ok(Ok(())) => return Ok(end.outcome()),
+                Ok(Err((error, aborted))) => {
+                    return Ok(MustFinish::new(end.not_committed(error, aborted)).await);
+                }
+                Err(must_wait) => must_wait,
+            },
+        };
+        let closing = Closing { event: Some(event), ledger, ends: Some(end.event.id) };
         Ok(MustFinish::new(end.commit(tx, closing)).await)
     }
 
@@ -286,11 +302,14 @@ struct End {
 }
 
 impl End {
-    async fn commit(mut self, tx: Transaction, closing: Closing) -> Outcome {
-        let (error, aborted) = match tx.commit_with(closing).await {
-            Ok(()) => return self.outcome(),
-            Err(failed) => failed,
-        };
+    async fn commit(self, tx: Transaction, closing: Closing) -> Outcome {
+        match tx.commit_with(closing).await {
+            Ok(()) => self.outcome(),
+            Err((error, aborted)) => self.not_committed(error, aborted).await,
+        }
+    }
+
+    async fn not_committed(mut self, error: TransactionError, aborted: Aborted) -> Outcome {
         tracing::error!(%error, tool = &*self.event.tool, "a call could not be committed");
         self.shown = format!("{} was not committed: {error}; nothing was changed", self.event.tool).into();
         self.event = Arc::new(ToolInvoked {

@@ -68,10 +68,15 @@ impl Call {
     }
 
     async fn prepare(&mut self) -> Result<(), Box<Failure>> {
+        let watched = self.shared.hook.is_some();
         while self.step < Step::Commit {
-            self.hook(Moment::Before).await?;
+            if watched {
+                self.hook(Moment::Before).await?;
+            }
             if let Some(next) = self.advance().await? {
-                self.hook(Moment::After).await?;
+                if watched {
+                    self.hook(Moment::After).await?;
+                }
                 self.step = next;
             }
         }
@@ -96,10 +101,20 @@ impl Call {
             Step::Deadline => self.deadline().map(|()| Step::Context)?,
             Step::Context => self.context().await.map(|()| Step::Policies)?,
             Step::Policies => self.policies().await.map(|()| Step::Ledger)?,
-            Step::Ledger => self.ledger().await.map(|()| Step::Begin)?,
+            Step::Ledger => {
+                if self.is_idempotent() {
+                    self.ledger().await?;
+                }
+                Step::Begin
+            }
             Step::Begin => self.begin().await.map(|()| Step::Handler)?,
             Step::Handler => self.handler().await.map(|()| Step::OnResult)?,
-            Step::OnResult => self.on_result().await.map(|()| Step::Subscribers)?,
+            Step::OnResult => {
+                if self.has_listening_policies() {
+                    self.on_result().await?;
+                }
+                Step::Subscribers
+            }
             Step::Subscribers => self.subscribers().await.map(|()| Step::Commit)?,
             Step::Commit => {
                 self.outcome = Some(self.commit().await?);
@@ -124,7 +139,9 @@ impl Call {
             }
             Step::Feedback => {
                 self.late_hook(Moment::Before).await;
-                self.feedback().await;
+                if !self.shared.feedback.is_empty() {
+                    self.feedback().await;
+                }
                 self.late_hook(Moment::After).await;
                 Step::Answer
             }

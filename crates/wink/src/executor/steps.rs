@@ -92,6 +92,15 @@ impl Call {
         Ok(())
     }
 
+    pub(super) fn is_idempotent(&self) -> bool {
+        self.placed.as_ref().is_some_and(|placed| placed.tool.contract().idempotency.is_some())
+    }
+
+    pub(super) fn has_listening_policies(&self) -> bool {
+        let mut policies = self.placed.iter().flat_map(|placed| placed.policies.iter());
+        policies.any(|placed| placed.policy.wants_results())
+    }
+
     /// Waits for the session's turn.
     pub(super) async fn take_turn(&mut self) {
         let turn = match &self.place {
@@ -284,9 +293,6 @@ impl Call {
         let (Some(placed), Some(tx), Some(result)) = (&self.placed, &self.tx, &self.result) else {
             return Err(lost("the result"));
         };
-        if !placed.policies.iter().any(|placed| placed.policy.wants_results()) {
-            return Ok(());
-        }
         // The handler took the parameters; policies get them again.
         let params = placed.tool.inner.parse(&self.raw, &self.shared.limits.parse);
         let params = params.map_err(|rejection| Failure::new(Ending::Errored, rejection.to_string()))?;
@@ -408,7 +414,7 @@ fn refused(tool: &crate::tool::AnyTool, result: ErasedResult) -> Box<Failure> {
     let mut failure = Failure::new(Ending::Failed, result.message);
     if let Some(value) = result.value {
         if !result.hidden {
-            failure.rendered_value = tool.inner.render(value.as_ref());
+            failure.rendered_value = tool.inner.render(value.as_ref()).into_owned();
         }
         failure.value = LoggedValue::Typed(value);
         failure.hidden = result.hidden;

@@ -26,6 +26,8 @@ pub use error::{BoxError, Cause, ResourceError, ResourceErrors, SnapshotStep};
 pub use name::ResourceName;
 pub use registry::{MergeMode, ResourceRegistry};
 pub use resolve::Resolver;
+pub(crate) use scope::MustWait;
 pub use scope::{CallEnd, CallResources, CallScope, MergeUndo};
 pub use shared::Shared;
+pub(crate) use slot::Closing as ResourceClosing;
 pub use snapshot::{ResourceSnapshot, Snapshotable};

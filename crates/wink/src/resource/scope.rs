@@ -108,6 +108,14 @@ impl CallScope {
         Some(Arc::clone(&self.inner.core.merging).lock_owned().await)
     }
 
+    /// [`CallScope::merging`] without waiting.
+    pub(crate) fn try_merging(&self) -> Result<Option<tokio::sync::OwnedMutexGuard<()>>, MustWait> {
+        if !self.inner.has_forks() {
+            return Ok(None);
+        }
+        Arc::clone(&self.inner.core.merging).try_lock_owned().map(Some).map_err(|_| MustWait)
+    }
+
     /// Ends the call's access, and brings what it did to its copies into the originals, in order of first use.
     ///
     /// Two calls must not merge at the same time, or between one's merge and its end: whoever runs the calls
@@ -140,7 +148,18 @@ impl CallScope {
     /// of which stops the rest; given up, it leaves what remains to [`ResourceContext::drain`].
     ///
     /// [`ResourceContext::drain`]: super::ResourceContext::drain
-    pub fn finish(mut self, end: CallEnd) -> impl Future<Output = Vec<ResourceError>> + Send + use<> {
+    pub fn finish(self, end: CallEnd) -> impl Future<Output = Vec<ResourceError>> + Send + use<> {
+        let closing = self.end(end);
+        async move {
+            match closing {
+                Some(closing) => closing.run().await,
+                None => Vec::new(),
+            }
+        }
+    }
+
+    /// [`CallScope::finish`], for a call that most likely has nothing to close.
+    pub(crate) fn end(mut self, end: CallEnd) -> Option<Closing> {
         let verdict = match end {
             CallEnd::Committed(mut merged) => {
                 merged.steps.clear();
@@ -151,15 +170,13 @@ impl CallScope {
         let mut closing = Vec::new();
         self.inner.end(verdict, &mut closing);
         self.finished = true;
-        let closing = Closing::some(&self.inner.core, closing);
-        async move {
-            match closing {
-                Some(closing) => closing.run().await,
-                None => Vec::new(),
-            }
-        }
+        Closing::some(&self.inner.core, closing)
     }
 }
+
+/// Somebody else has to go first.
+#[derive(Debug)]
+pub(crate) struct MustWait;
 
 impl Drop for CallScope {
     fn drop(&mut self) {

@@ -115,7 +115,7 @@ pub(super) fn in_order(mut instances: Vec<Instance>) -> Vec<Instance> {
 /// Instances to close, the last first. One that fails does not stop the rest; when this is given up, what is left
 /// goes to the context's orphans.
 #[must_use]
-pub(super) struct Closing {
+pub(crate) struct Closing {
     core: Arc<Core>,
     instances: Vec<Instance>,
 }
@@ -131,7 +131,7 @@ impl Closing {
     }
 
     /// Boxed, since most of the time there is nothing to close.
-    pub(super) fn run(mut self) -> BoxFuture<'static, Vec<ResourceError>> {
+    pub(crate) fn run(mut self) -> BoxFuture<'static, Vec<ResourceError>> {
         Box::pin(async move {
             let mut failures = Vec::new();
             while let Some(instance) = self.instances.pop() {

@@ -224,6 +224,35 @@ impl Session {
         stored
     }
 
+    /// Whether a commit that leaves this ledger row has to be stored.
+    pub(crate) fn must_store(&self, ledger: Option<&LedgerRow>) -> bool {
+        self.core.hears_every_commit || ledger.is_some()
+    }
+
+    /// [`Session::commit`] for what need not be stored: nothing has to be waited for.
+    pub(crate) fn commit_unstored(
+        &self,
+        _one_at_a_time: &Committing<'_>,
+        mut fork: Fork,
+        event: Option<Item>,
+    ) -> Result<(), Conflict> {
+        let registry = self.registry();
+        let log = self.closing_log(&registry, &fork, event);
+        loop {
+            let root = {
+                let mut inner = lock(&self.core.inner);
+                if fork.is_current(&inner.state) && log.seen.is_current(&inner.log) {
+                    let published = inner.publish(fork, &log.appends);
+                    drop(inner);
+                    drop(published);
+                    return Ok(());
+                }
+                Arc::clone(&inner.state)
+            };
+            fork.rebase(&registry, &root)?;
+        }
+    }
+
     /// Records the end of a call that did not commit: its LOG part, its event and what becomes of its claim.
     ///
     /// The event is in the log even when the store fails; that failure is the caller's to report, and the event

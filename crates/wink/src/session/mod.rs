@@ -86,6 +86,7 @@ pub(crate) struct Core {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) store: SharedStore,
     durability: Durability,
+    hears_every_commit: bool,
     registry: ArcSwap<Registry>,
     inner: Mutex<Inner>,
     dispatcher: Dispatcher,
@@ -406,6 +407,11 @@ impl Session {
     /// The events of `fork` that stand.
     pub(crate) fn events_of(&self, fork: &Fork, committed: bool) -> Vec<Item> {
         if fork.steps.is_empty() { Vec::new() } else { fork.events(&self.registry(), committed) }
+    }
+
+    /// The right to commit, if nobody else has it.
+    pub(crate) fn try_committing(&self) -> Option<Committing<'_>> {
+        Some(Committing { _guard: self.core.committing.try_lock().ok()? })
     }
 
     /// Waits until no other commit is on its way.

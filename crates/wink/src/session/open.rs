@@ -82,6 +82,7 @@ impl SessionBuilder {
         let id = self.id.unwrap_or_else(|| SessionId::fresh(now));
         let core = Core {
             durability: self.store.durability(),
+            hears_every_commit: self.store.hears_every_commit(),
             family: Mutex::new(Family::new(&id, self.tags)),
             id,
             created_at: now,

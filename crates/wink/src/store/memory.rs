@@ -32,6 +32,10 @@ impl Store for MemoryStore {
         Durability::Process
     }
 
+    fn hears_every_commit(&self) -> bool {
+        false
+    }
+
     fn load<'a>(&'a self, _: &'a SessionId) -> BoxFuture<'a, Result<StoredSession, StoreError>> {
         ready(StoredSession::default())
     }

@@ -151,6 +151,12 @@ pub trait Store: Send + Sync + 'static {
     /// Whether commits outlive the process.
     fn durability(&self) -> Durability;
 
+    /// Whether the store has to hear of every commit. One that keeps only the ledger need not be asked when a call
+    /// leaves no row, and the call is spared the way.
+    fn hears_every_commit(&self) -> bool {
+        true
+    }
+
     /// Everything kept of a session; nothing for one that was never committed to.
     fn load<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<StoredSession, StoreError>>;
 

@@ -1,6 +1,7 @@
 //! From a typed [`Tool`] to a frozen [`AnyTool`].
 
 use std::any::{Any, TypeId};
+use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -256,7 +257,7 @@ impl<P: ToolData, R: ToolData> Built<P, R> {
         if let Some(schema) = &self.contract.output_schema {
             check_output(schema, &value).map_err(|text| fault(format!("its output: {text}")))?;
         }
-        let rendered = Erased::render(self, &output);
+        let rendered = Erased::render(self, &output).into_owned();
         let input = serde_json::from_str(&self.contract.compiled.mask(&text)).unwrap_or(input);
         Ok(ToolExample { description, input, output: value, rendered })
     }
@@ -305,10 +306,10 @@ impl<P: ToolData, R: ToolData> Erased for Built<P, R> {
         }
     }
 
-    fn render(&self, value: &dyn ErasedValue) -> String {
+    fn render<'a>(&self, value: &'a dyn ErasedValue) -> Cow<'a, str> {
         let any: &dyn Any = value;
         let own = any.downcast_ref::<R>().map(|typed| match &self.render {
-            Some(own) => catch(|| own(typed)).unwrap_or_else(|panic| Err(RenderError(panic))),
+            Some(own) => catch(|| own(typed).map(Cow::Owned)).unwrap_or_else(|panic| Err(RenderError(panic))),
             None => catch(|| render::default_text(typed)).unwrap_or_else(|panic| Err(RenderError(panic))),
         });
         match own {
@@ -322,6 +323,7 @@ impl<P: ToolData, R: ToolData> Erased for Built<P, R> {
                     .and_then(Result::ok)
                     .map(render::value_text)
                     .unwrap_or_default()
+                    .into()
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Tools with their types erased: what sections hold, prompts list and the executor runs.
 
 use std::any::{Any, TypeId};
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -127,7 +128,7 @@ pub(crate) trait Erased: Send + Sync {
     /// Runs a blocking handler on this thread.
     fn run_blocking(&self, params: Params, cx: CallContext) -> Result<ErasedResult, ToolError>;
     /// The value as the model sees it.
-    fn render(&self, value: &dyn ErasedValue) -> String;
+    fn render<'a>(&self, value: &'a dyn ErasedValue) -> Cow<'a, str>;
     /// The value again, from its stored form.
     fn revive(&self, json: &Value) -> Result<Arc<dyn ErasedValue>, String>;
     /// The idempotency key's own part; none when the tool has no config or its strategy is none.

@@ -10,15 +10,15 @@ use super::result::RenderError;
 
 /// The default rendering of a value: a string as it is, nothing as the empty string, a sequence as one item per
 /// line, a struct or map as compact JSON without nulls.
-pub(crate) fn default_text<R: Serialize + Any>(value: &R) -> Result<String, RenderError> {
+pub(crate) fn default_text<R: Serialize + Any>(value: &R) -> Result<Cow<'_, str>, RenderError> {
     let any: &dyn Any = value;
     if let Some(text) = any.downcast_ref::<String>() {
-        return Ok(text.clone());
+        return Ok(Cow::Borrowed(text));
     }
     if any.is::<()>() {
-        return Ok(String::new());
+        return Ok(Cow::Borrowed(""));
     }
-    json_text(value)
+    json_text(value).map(Cow::Owned)
 }
 
 /// Like [`default_text`], for any serialisable value.

@@ -17,7 +17,9 @@ use std::sync::Arc;
 
 use tokio::sync::OwnedMutexGuard;
 
-use crate::resource::{CallEnd, CallScope, ResourceContext, ResourceError};
+use crate::resource::{
+    CallEnd, CallScope, MergeUndo, MustWait, ResourceClosing, ResourceContext, ResourceError,
+};
 use crate::session::{Closing, CommitError, Delivery, Fork, InvocationId, Item, Session};
 use crate::support::background::{MustFinish, finish};
 use crate::tool::footprint::Footprint;
@@ -33,7 +35,10 @@ use nested::Levels;
 pub(crate) use work::Work;
 
 /// The right to run calls on a session. Calls that overlap share one.
-pub(crate) type Turn = Arc<OwnedMutexGuard<()>>;
+pub(crate) enum Turn {
+    Own { _guard: OwnedMutexGuard<()> },
+    Shared { _guard: Arc<Turn> },
+}
 
 /// A transaction did not go through. Nothing of it remains, unless it says so.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -112,6 +117,25 @@ pub(crate) struct Aborted {
     fork: Fork,
     scope: Option<CallScope>,
     _turn: Option<Turn>,
+}
+
+/// A transaction whose resources are merged, before the session's word.
+struct Merged {
+    fork: Fork,
+    rest: MergedRest,
+}
+
+struct MergedRest {
+    scope: CallScope,
+    turn: Option<Turn>,
+    undo: MergeUndo,
+    events: Vec<Item>,
+}
+
+impl Merged {
+    fn split(self) -> (Fork, MergedRest) {
+        (self.fork, self.rest)
+    }
 }
 
 impl Transaction {
@@ -202,43 +226,99 @@ impl Transaction {
             Some(parts) => parts.scope.merging().await,
             None => None,
         };
+        let Some(merged) = self.merge()? else { return Ok(()) };
+        let log = merged.fork.log_only();
+        let (fork, rest) = merged.split();
+        let committed = session.commit(&committing, fork, closing).await;
+        let settled = self.settle(rest, committed, log);
+        drop((merging, committing));
+        if let Some(closing) = settled? {
+            report_closing(closing.run().await);
+        }
+        Ok(())
+    }
+
+    /// [`Transaction::commit_with`] for a call that leaves nothing to be stored, when nobody else has to go first.
+    /// Gives itself back when it has to wait after all.
+    pub(crate) fn commit_now(
+        mut self,
+        event: Item,
+    ) -> Result<Result<(), (TransactionError, Aborted)>, (Self, Item)> {
+        let session = self.work().session.clone();
+        let Some(committing) = session.try_committing() else { return Err((self, event)) };
+        let merging = match self.parts.as_ref().map(|parts| parts.scope.try_merging()) {
+            Some(Ok(merging)) => merging,
+            Some(Err(MustWait)) => return Err((self, event)),
+            None => None,
+        };
+        let merged = match self.merge() {
+            Ok(Some(merged)) => merged,
+            Ok(None) => return Ok(Ok(())),
+            Err(failed) => return Ok(Err(failed)),
+        };
+        // Nothing but a conflict can stop it now, and then what was dispatched to LOG slices is still there.
+        let log = if merged.fork.steps.is_empty() { Fork::default() } else { merged.fork.log_only() };
+        let (fork, rest) = merged.split();
+        let committed = session.commit_unstored(&committing, fork, Some(event)).map_err(CommitError::from);
+        let settled = self.settle(rest, committed, log);
+        drop((merging, committing));
+        Ok(settled.map(|closing| {
+            if let Some(closing) = closing {
+                finish(async move { report_closing(closing.run().await) });
+            }
+        }))
+    }
+
+    /// Closes the gate and merges the resources; none for a transaction that has ended.
+    fn merge(&mut self) -> Result<Option<Merged>, (TransactionError, Aborted)> {
         self.close_levels_beyond(0);
         let closed = self.work().close_whole();
-        let Some(Parts { scope, turn, .. }) = self.parts.take() else { return Ok(()) };
-        let aborted =
-            |fork, scope, turn| Aborted { session: session.clone(), fork, scope: Some(scope), _turn: turn };
+        let Some(Parts { scope, turn, .. }) = self.parts.take() else { return Ok(None) };
         let fork = match closed {
             Ok(fork) => fork,
             Err(steps) => {
-                return Err((TransactionError::Unfinished, aborted(Fork::of_steps(steps), scope, turn)));
+                return Err((TransactionError::Unfinished, self.aborted(Fork::of_steps(steps), scope, turn)));
             }
         };
-        let merged = match scope.merge() {
-            Ok(merged) => merged,
-            Err(error) => return Err((not_merged(error), aborted(fork, scope, turn))),
-        };
-        let events = session.events_of(&fork, true);
-        let log = fork.log_only();
-        match session.commit(&committing, fork, closing).await {
+        match scope.merge() {
+            Ok(undo) => {
+                let events = self.work().session.events_of(&fork, true);
+                Ok(Some(Merged { fork, rest: MergedRest { scope, turn, undo, events } }))
+            }
+            Err(error) => Err((not_merged(error), self.aborted(fork, scope, turn))),
+        }
+    }
+
+    /// What follows the session's word: everything stays, or everything is taken back.
+    fn settle(
+        &self,
+        merged: MergedRest,
+        committed: Result<(), CommitError>,
+        log: Fork,
+    ) -> Result<Option<ResourceClosing>, (TransactionError, Aborted)> {
+        let MergedRest { scope, turn, undo, events } = merged;
+        match committed {
             Ok(()) => {
-                drop((merging, committing));
-                finish_scope(scope, CallEnd::Committed(merged)).await;
+                let closing = scope.end(CallEnd::Committed(undo));
                 deliver(self.work(), &events);
                 drop(turn);
-                Ok(())
+                Ok(closing)
             }
             Err(error) => {
-                let error = match merged.undo() {
+                let error = match undo.undo() {
                     Ok(()) => error.into(),
                     Err(errors) => {
                         RestoreFailedError { reason: format!("{errors}; the commit had failed: {error}") }
                             .into()
                     }
                 };
-                drop((merging, committing));
-                Err((error, Aborted { session: session.clone(), fork: log, scope: Some(scope), _turn: turn }))
+                Err((error, self.aborted(log, scope, turn)))
             }
         }
+    }
+
+    fn aborted(&self, fork: Fork, scope: CallScope, turn: Option<Turn>) -> Aborted {
+        Aborted { session: self.work().session.clone(), fork, scope: Some(scope), _turn: turn }
     }
 
     /// Closes the gate and forgets the forks. The end is still to be recorded.
@@ -302,7 +382,12 @@ impl Aborted {
 
 /// Waits until nobody else runs a call on this session.
 pub(crate) async fn take_turn(session: &Session) -> Turn {
-    Arc::new(Arc::clone(&session.core.turn).lock_owned().await)
+    let turn = Arc::clone(&session.core.turn);
+    let guard = match Arc::clone(&turn).try_lock_owned() {
+        Ok(guard) => guard,
+        Err(_) => turn.lock_owned().await,
+    };
+    Turn::Own { _guard: guard }
 }
 
 /// A merge that failed has been taken back; if that failed too, it is another kind of error.
@@ -314,7 +399,11 @@ fn not_merged(error: ResourceError) -> TransactionError {
 }
 
 async fn finish_scope(scope: CallScope, end: CallEnd) {
-    for error in scope.finish(end).await {
+    report_closing(scope.finish(end).await);
+}
+
+fn report_closing(failures: Vec<ResourceError>) {
+    for error in failures {
         tracing::warn!(%error, "a resource of the call could not be closed");
     }
 }
