@@ -396,7 +396,6 @@ impl Session {
     }
 
     /// The records of STATE slices, by slot, and all others.
-    #[expect(clippy::type_complexity, reason = "the two halves of one answer")]
     fn records(
         &self,
         registry: &Registry,
