@@ -24,7 +24,8 @@ async fn add_item(name: String, count: u32, cx: &mut ToolContext) -> Result<Tool
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let section = Section::markdown("shopping", "Shopping").body("Keep the list short.").tool(add_item_tool());
+    let section =
+        Section::markdown("shopping", "Shopping").body("Keep the list short.").tool(add_item_tool());
     let prompt = PromptTemplate::builder("examples", "shopping").section(section).build()?.prompt();
     let session = Session::new();
     let executor = Executor::open(&prompt, &session).await?;
