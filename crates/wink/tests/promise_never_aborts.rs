@@ -108,7 +108,7 @@ async fn world(kind: support::Kind) -> World {
     .await
 }
 
-// cases 22, 23, 24, 25, 26, 28, 29, 33, 34
+// cases 22, 23, 24, 25, 26, 28, 29, 33, 34, 48
 #[tokio::test]
 async fn never_aborts_on_arguments() {
     let bound = ExecutorLimits::default().max_answer_bytes;
@@ -126,7 +126,6 @@ async fn never_aborts_on_arguments() {
                 outcome.text().len()
             );
             match &outcome.event.params {
-                // case 48
                 LoggedParams::Rejected { raw, problems } => {
                     assert!(
                         arguments.len() > 8 << 20 || **raw == *arguments,
@@ -218,7 +217,7 @@ async fn never_aborts_and_never_logs_what_is_sensitive() {
         assert!(accepted.is_success(), "{}", accepted.text());
         let cancelled = wink::limits::CancelToken::new();
         cancelled.cancel();
-        let outcomes = vec![
+        let outcomes = [
             accepted,
             world.executor.call(call("old_login")).await,
             world.executor.call(call("no_login")).await,

@@ -1,5 +1,7 @@
 //! The stores of this crate keep the contract, and the one made of bytes survives what it says it survives.
 
+#![allow(clippy::unwrap_used, reason = "tests panic when they fail")]
+
 use std::sync::Arc;
 
 use proptest::prelude::*;

@@ -2,7 +2,7 @@
 //! everything that goes through public reads only. It exists on a store in memory and on one that keeps nothing but
 //! bytes and is opened again between calls.
 
-#![allow(dead_code, reason = "every test uses its own part")]
+#![allow(dead_code, unreachable_pub, reason = "every test uses its own part")]
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
