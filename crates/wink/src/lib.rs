@@ -96,7 +96,7 @@ pub use wink_macros::tool;
 #[cfg(feature = "macros")]
 pub use wink_macros::data;
 
-/// What a tool needs, in one line: `use wink::prelude::*;`
+/// What a tool, its prompt and its executor need, in one line: `use wink::prelude::*;`
 pub mod prelude {
     #[cfg(feature = "macros")]
     pub use wink_macros::{data, tool};
@@ -104,6 +104,7 @@ pub mod prelude {
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};
 
+    pub use crate::executor::{Executor, Outcome, ToolCall};
     pub use crate::prompt::{Prompt, PromptTemplate, Section, Visibility};
     pub use crate::session::{Session, SliceType};
     pub use crate::tool::{
@@ -115,6 +116,11 @@ pub mod prelude {
 pub use schemars;
 pub use serde;
 pub use serde_json;
+
+/// The examples of the front page, run like all others.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
 
 // Everything that is handed around can cross threads; so can a call while it runs.
 const _: () = {

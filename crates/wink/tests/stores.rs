@@ -1,6 +1,11 @@
 //! The stores of this crate keep the contract, and the one made of bytes survives what it says it survives.
 
-#![allow(clippy::unwrap_used, reason = "tests panic when they fail")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test says what is broken by panicking"
+)]
 
 use std::sync::Arc;
 

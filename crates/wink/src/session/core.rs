@@ -139,9 +139,9 @@ impl Session {
                     return failures;
                 }
             };
-            let mut inner = lock(&self.core.inner);
-            if fork.is_current(&inner.state) && log.seen.is_current(&inner.log) {
-                let inner = &mut *inner;
+            let mut guard = lock(&self.core.inner);
+            if fork.is_current(&guard.state) && log.seen.is_current(&guard.log) {
+                let inner = &mut *guard;
                 match &mut inner.window {
                     Some(window) => {
                         log.appends.iter().for_each(|append| window.count(append.slot, &append.change));
@@ -152,7 +152,9 @@ impl Session {
                     None => inner.outbox.extend(slices.into_iter().map(|(_, record)| record)),
                 }
                 inner.outbox.extend(rest);
-                let _dropped_after_the_lock = inner.publish(fork, &log.appends);
+                let gone = inner.publish(fork, &log.appends);
+                drop(guard);
+                drop(gone);
                 return failures;
             }
         }
@@ -237,8 +239,9 @@ impl Session {
         event: Option<Item>,
     ) -> Result<(), Conflict> {
         let registry = self.registry();
-        let log = self.closing_log(&registry, &fork, event);
         loop {
+            // What its reducers looked at may have grown meanwhile, so this too is decided anew.
+            let log = self.closing_log(&registry, &fork, event.clone());
             let root = {
                 let mut inner = lock(&self.core.inner);
                 if fork.is_current(&inner.state) && log.seen.is_current(&inner.log) {

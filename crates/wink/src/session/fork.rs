@@ -58,7 +58,7 @@ pub(crate) struct Fork {
     pub(crate) policies: Vec<TouchedPolicy>,
     pub(crate) steps: Vec<Step>,
     /// What the call itself looked at, and in which version. Not taken back by a nested rollback.
-    reads: Vec<(Slot, u64)>,
+    pub(crate) reads: Vec<(Slot, u64)>,
     /// The success to count in the index of calls.
     pub(crate) success: Option<(Arc<str>, Timestamp)>,
 }

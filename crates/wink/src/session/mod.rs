@@ -16,6 +16,8 @@ mod restore;
 mod root;
 mod slice;
 mod snapshot;
+#[cfg(test)]
+mod tests;
 mod window;
 
 use std::any::{Any, TypeId};
@@ -455,6 +457,23 @@ pub(crate) struct Committing<'a> {
 }
 
 /// A session that can be looked at and not changed.
+///
+/// ```compile_fail,E0599
+/// wink::session::Session::new().read_only().reset();
+/// ```
+/// ```compile_fail,E0599
+/// # let rendered: wink::session::PromptRendered = unimplemented!();
+/// wink::session::Session::new().read_only().dispatch(rendered);
+/// ```
+/// ```compile_fail,E0599
+/// wink::session::Session::new().read_only().clear::<wink::session::PromptRendered>();
+/// ```
+/// ```compile_fail,E0599
+/// wink::session::Session::new().read_only().seed::<wink::session::PromptRendered>([]);
+/// ```
+/// ```compile_fail,E0599
+/// wink::session::Session::new().read_only().restore(&wink::session::Session::new().snapshot());
+/// ```
 #[derive(Debug, Clone)]
 pub struct ReadOnlySession {
     session: Session,

@@ -250,7 +250,7 @@ impl Session {
         }
     }
 
-    fn interrupted(&self, mark: CallMark) -> ToolInvoked {
+    pub(super) fn interrupted(&self, mark: CallMark) -> ToolInvoked {
         let message: Arc<str> = format!(
             "{} was interrupted: the process ended while it ran; nothing of it was kept in this session",
             mark.tool

@@ -84,6 +84,7 @@ pub(crate) enum Origin {
     Installed,
 }
 
+type RunOn<'a> = dyn Fn(&Cell, &SliceDef) -> Result<Option<Change>, String> + 'a;
 type ErasedReducer = dyn Fn(&Cell, &SliceDef, &Item) -> Result<Option<Change>, String> + Send + Sync;
 
 /// One reducer, with its types erased.
@@ -273,7 +274,7 @@ impl Registry {
         ) -> Result<(), String>,
         failures: &mut Vec<ReducerFailure>,
     ) {
-        let mut one = |target: TypeId, run: &dyn Fn(&Cell, &SliceDef) -> Result<Option<Change>, String>| {
+        let mut one = |target: TypeId, run: &RunOn| {
             let Some(slot) = self.find(target) else { return };
             let Some(def) = self.def(slot) else { return };
             if !only(def) {

@@ -39,12 +39,15 @@ impl Session {
                 continue;
             }
             root.renew(inner.state_changes());
-            let _dropped_after_the_lock = std::mem::replace(&mut inner.state, Arc::new(root));
+            let gone = std::mem::replace(&mut inner.state, Arc::new(root));
             stored.waiting = waiting;
             match &mut inner.window {
                 Some(window) => window.late.push(Late::Restored(records)),
                 None => inner.outbox.extend(records),
             }
+            drop(inner);
+            drop(stored);
+            drop((gone, was));
             return Ok(());
         }
     }

@@ -146,8 +146,9 @@ impl SessionSnapshot {
             unread.insert(name, bodies);
         }
         let calls: BTreeMap<_, _> = self.state.all_calls().iter().collect();
-        let policies: BTreeMap<_, BTreeMap<_, _>> =
-            self.state.policies().map(|(key, cell)| (key, cell.iter().collect())).collect();
+        let policies =
+            self.state.policies().map(|(key, cell)| (key, cell.iter().collect::<BTreeMap<_, _>>()));
+        let policies: BTreeMap<_, _> = policies.filter(|(_, items)| !items.is_empty()).collect();
         Ok(json!({
             "version": VERSION,
             "session_id": self.session,

@@ -61,7 +61,9 @@ impl Session {
                 if self.is_durable() {
                     inner.outbox.extend(swaps(registry, &window, log));
                 }
-                let _dropped_after_the_lock = inner.publish(fork, log);
+                let gone = inner.publish(fork, log);
+                drop(inner);
+                drop((gone, window));
                 return;
             }
             drop(inner);

@@ -190,8 +190,10 @@ fn ready<'a, T: Send + 'a>(value: Result<T, StoreError>) -> BoxFuture<'a, Result
     Box::pin(std::future::ready(value))
 }
 
+type Split<'a> = (&'a [u8], &'a [u8]);
+
 /// The first entry's payload and what follows it; none at the end, and for an entry that is cut short.
-fn frame(bytes: &[u8]) -> Result<Option<(&[u8], &[u8])>, StoreError> {
+fn frame(bytes: &[u8]) -> Result<Option<Split<'_>>, StoreError> {
     let Some((header, rest)) = bytes.split_at_checked(HEADER) else { return Ok(None) };
     let (length, checks) = header.split_at(4);
     let (of_length, of_payload) = checks.split_at(4);

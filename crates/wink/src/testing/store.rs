@@ -7,6 +7,7 @@
     clippy::indexing_slicing,
     reason = "a contract suite says what is broken by panicking"
 )]
+#![allow(clippy::cloned_ref_to_slice_refs, reason = "whole values read better")]
 
 use std::slice;
 use std::sync::Barrier;
