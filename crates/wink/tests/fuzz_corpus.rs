@@ -1,6 +1,13 @@
 //! Every input that the fuzzer keeps, through the same functions, without a fuzzer.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, missing_docs, unreachable_pub)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    missing_docs,
+    unreachable_pub
+)]
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,9 +15,12 @@ use std::path::{Path, PathBuf};
 
 #[path = "../../../fuzz/targets/arguments.rs"]
 mod arguments;
+#[path = "../../../fuzz/targets/snapshots.rs"]
+mod snapshots;
 
 /// Each target: the name of its file and of its corpus, and what it does with an input.
-const TARGETS: [(&str, fn(&[u8])); 1] = [("arguments", |input| arguments::run(valid_prefix(input)))];
+const TARGETS: [(&str, fn(&[u8])); 2] =
+    [("arguments", |input| arguments::run(valid_prefix(input))), ("snapshots", snapshots::run)];
 
 /// What the fuzzer makes of bytes for a target that takes text.
 fn valid_prefix(input: &[u8]) -> &str {
