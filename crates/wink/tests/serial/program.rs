@@ -80,13 +80,13 @@ impl Op {
 
 pub(crate) fn program() -> impl Strategy<Value = Program> {
     let verb = prop_oneof![
-        4 => Just(Verb::Look),
-        4 => Just(Verb::Push),
-        1 => Just(Verb::Clear),
-        4 => Just(Verb::Read),
-        4 => Just(Verb::Write),
-        1 => Just(Verb::Delete),
-        1 => Just(Verb::Trail),
+        10 => Just(Verb::Look),
+        10 => Just(Verb::Push),
+        2 => Just(Verb::Clear),
+        10 => Just(Verb::Read),
+        10 => Just(Verb::Write),
+        2 => Just(Verb::Delete),
+        2 => Just(Verb::Trail),
         1 => Just(Verb::Outside),
         1 => Just(Verb::History),
         1 => Just(Verb::Log),
@@ -99,5 +99,5 @@ pub(crate) fn program() -> impl Strategy<Value = Program> {
         2 => Just(End::Refuse),
         1 => Just(End::Escalate),
     ];
-    (proptest::collection::vec(op, 0..4), end).prop_map(|(ops, end)| Program { ops, end })
+    (proptest::collection::vec(op, 0..3), end).prop_map(|(ops, end)| Program { ops, end })
 }

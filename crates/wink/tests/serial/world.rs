@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use wink::BoxFuture;
-use wink::executor::{Executor, ExecutorLimits, ToolCall};
+use wink::executor::{Executor, ExecutorLimits, Moment, Step, StepHook, ToolCall};
 use wink::filesystem::{DeleteMode, Filesystem, MemoryFilesystem};
 use wink::ledger::IdempotencyConfig;
 use wink::policy::{Decision, PolicyCall, PolicyContext, PolicyMemory, ResultView, ToolPolicy, policy_fn};
 use wink::prelude::*;
 use wink::resource::{Binding, BoxError, ResourceRegistry};
 use wink::serde_json::{self, Value, json};
-use wink::session::{SliceKind, ToolInvoked};
+use wink::session::{InvocationId, SliceKind, ToolInvoked};
 use wink::testing::filesystem_tree;
 use wink::tool::{Phase, PromptEvaluationError};
 
@@ -41,7 +41,10 @@ pub(crate) struct Outside {
 }
 
 /// Every tool, one that there is not, and the plain one more often than the others.
-pub(crate) const NAMES: [&str; 13] = [
+pub(crate) const NAMES: [&str; 16] = [
+    "declared",
+    "declared",
+    "declared",
     "declared",
     "declared",
     "declared",
@@ -283,6 +286,23 @@ pub(crate) fn prompt() -> Prompt {
     PromptTemplate::builder("tests", "serial").section(section).build().unwrap().prompt()
 }
 
+/// Holds calls up at every step, now and then.
+struct Dawdler(AtomicUsize);
+
+impl StepHook for Dawdler {
+    fn at<'a>(&'a self, _: Step, _: Moment, _: InvocationId) -> BoxFuture<'a, Result<(), String>> {
+        let mut hasher = DefaultHasher::new();
+        self.0.fetch_add(1, Ordering::Relaxed).hash(&mut hasher);
+        let dawdles = hasher.finish() % 8 == 0;
+        Box::pin(async move {
+            if dawdles {
+                tokio::task::yield_now().await;
+            }
+            Ok(())
+        })
+    }
+}
+
 pub(crate) struct World {
     pub(crate) session: Session,
     pub(crate) executor: Executor,
@@ -301,7 +321,8 @@ impl World {
         ))
         .unwrap();
         let limits = ExecutorLimits { max_calls_at_once: at_once, ..ExecutorLimits::default() };
-        let builder = Executor::builder(prompt, &session).resources(resources).limits(limits);
+        let dawdler = Arc::new(Dawdler(AtomicUsize::new(0)));
+        let builder = Executor::builder(prompt, &session).resources(resources).limits(limits).hook(dawdler);
         let executor = builder.open().await.unwrap();
         Self { session, executor, files, outside }
     }
