@@ -8,10 +8,10 @@
 
 #[path = "../tau_retail/database.rs"]
 mod database;
-#[path = "../tau_retail/direct.rs"]
-mod direct;
 #[path = "../tau_retail/domain/mod.rs"]
 mod domain;
+#[path = "../tau_retail/engine.rs"]
+mod engine;
 #[path = "../tau_retail/json.rs"]
 mod json;
 #[path = "../tau_retail/number.rs"]
@@ -22,6 +22,8 @@ mod ordered;
 mod records;
 #[path = "../tau_retail/replay.rs"]
 mod replay;
+#[path = "../tau_retail/tools.rs"]
+mod tools;
 #[path = "../tau_retail/trace.rs"]
 mod trace;
 
@@ -34,10 +36,11 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::database::Initial;
-use crate::direct::{AfterFault, Direct};
 use crate::domain::{Access, RetailTool, ToolVisitor, visit_tools};
+use crate::engine::WinkEngine;
 use crate::number::{float_text, round2};
 use crate::replay::{Engine, Fault, Faults, Reply, Report, replay};
+use crate::tools::Writes;
 
 const INITIAL_SHA256: &str = "ae10e8a7f23bedf88c90a528efa2d59d27cae24b5ce1f0d28768b39257bf9f0d";
 
@@ -52,11 +55,11 @@ fn sha256(text: &str) -> String {
 }
 
 /// The tools over a fresh database.
-struct Shop(Direct);
+struct Shop(WinkEngine);
 
 impl Shop {
     fn new() -> Self {
-        Self(Direct::new(Arc::clone(&INITIAL), AfterFault::RolledBack))
+        Self(WinkEngine::new(Arc::clone(&INITIAL), Writes::InTheCall).unwrap())
     }
 
     /// A shop whose data was edited first.
@@ -65,7 +68,7 @@ impl Shop {
         let mut database = serde_json::from_str(&text).unwrap();
         edit(&mut database);
         let initial = Initial::parse(&database.to_string()).unwrap();
-        Self(Direct::new(Arc::new(initial), AfterFault::RolledBack))
+        Self(WinkEngine::new(Arc::new(initial), Writes::InTheCall).unwrap())
     }
 
     fn call(&mut self, name: &str, args: Value) -> String {
@@ -115,7 +118,7 @@ fn every_trace_gives_the_published_hashes() {
 #[test]
 fn retries_after_rolled_back_faults_change_nothing() {
     let tasks = trace::load(data()).unwrap();
-    let mut engine = Direct::new(Arc::clone(&INITIAL), AfterFault::RolledBack);
+    let mut engine = WinkEngine::new(Arc::clone(&INITIAL), Writes::InTheCall).unwrap();
     let report =
         replay(&tasks, &mut engine, Faults::new(1.0, 0), |task, _| panic!("{} {}", task.split, task.task))
             .unwrap();
@@ -126,7 +129,7 @@ fn retries_after_rolled_back_faults_change_nothing() {
 #[test]
 fn without_rollback_about_one_call_in_five_reports_a_wrong_result() {
     let tasks = trace::load(data()).unwrap();
-    let mut engine = Direct::new(Arc::clone(&INITIAL), AfterFault::Kept);
+    let mut engine = WinkEngine::new(Arc::clone(&INITIAL), Writes::Unprotected).unwrap();
     let mut heard = 0;
     let report = replay(&tasks, &mut engine, Faults::new(0.3, 1), |_, _| heard += 1).unwrap();
     assert!((350..=475).contains(&report.faults), "{report:?}");
@@ -164,7 +167,7 @@ fn the_tools_are_the_published_ones() {
     #[derive(Default)]
     struct Listed(BTreeMap<&'static str, (Value, Access)>);
     impl ToolVisitor for Listed {
-        fn visit<T: RetailTool>(&mut self) {
+        fn visit<T: RetailTool>(mut self) -> Self {
             assert!((1..=200).contains(&T::DESCRIPTION.chars().count()), "{}: {}", T::NAME, T::DESCRIPTION);
             let schema = schemars::schema_for!(T).to_value();
             let properties = schema["properties"].as_object().cloned().unwrap_or_default();
@@ -174,10 +177,10 @@ fn the_tools_are_the_published_ones() {
             let required = schema.get("required").cloned().unwrap_or(json!([]));
             let shape = json!({ "types": types, "required": required });
             assert_eq!(self.0.insert(T::NAME, (shape, T::ACCESS)), None);
+            self
         }
     }
-    let mut listed = Listed::default();
-    visit_tools(&mut listed);
+    let listed = visit_tools(Listed::default());
 
     let published: Value =
         serde_json::from_str(&fs::read_to_string(data().join("tools.json")).unwrap()).unwrap();

@@ -108,7 +108,7 @@ async fn world(kind: support::Kind) -> World {
     .await
 }
 
-// cases 22, 23, 24, 25, 26, 28, 29, 33, 34
+// cases 22, 23, 24, 25, 26, 28, 29, 33, 34, 48
 #[tokio::test]
 async fn never_aborts_on_arguments() {
     let bound = ExecutorLimits::default().max_answer_bytes;
@@ -131,7 +131,6 @@ async fn never_aborts_on_arguments() {
                 outcome.text().len()
             );
             match &outcome.event.params {
-                // case 48
                 LoggedParams::Rejected { raw, problems } => {
                     assert!(
                         arguments.len() > 8 << 20 || **raw == *arguments,

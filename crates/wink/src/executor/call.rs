@@ -186,16 +186,22 @@ impl Call {
 
     /// Rolls back, and records the end of a call that did not succeed. Brought to its end, whoever stops waiting.
     pub(super) async fn record(&mut self, failure: Box<Failure>) -> Outcome {
-        let (end, aborted) = self.end(failure);
+        let (end, aborted) = self.end(*failure);
         MustFinish::new(end.record(aborted)).await
     }
 
-    fn end(&mut self, failure: Box<Failure>) -> (End, Aborted) {
+    fn end(&mut self, failure: Failure) -> (End, Aborted) {
         self.recorded = true;
-        let aborted = match self.tx.take() {
+        let mut aborted = match self.tx.take() {
             Some(tx) => tx.abort(),
             None => Aborted::before_begin(&self.shared.session, self.turn.take()),
         };
+        if failure.ending == Ending::NotRun {
+            // It may have overlapped with the call that ended the turn; nobody is to know.
+            aborted = aborted.without_log();
+            (self.logged, self.candidate, self.replay, self.approver) = (None, None, None, None);
+            self.decisions.clear();
+        }
         let (shown, logged) = self.texts(&failure.message, &failure.rendered_value);
         let message: Arc<str> = failure.message.into();
         let mut event = match self.candidate.take() {
@@ -283,7 +289,7 @@ impl Drop for Call {
     fn drop(&mut self) {
         if !self.recorded {
             let text = format!("{} was cancelled; nothing was changed", self.name);
-            let (end, aborted) = self.end(Failure::new(Ending::Cancelled, text));
+            let (end, aborted) = self.end(*Failure::new(Ending::Cancelled, text));
             finish(async move {
                 // Nobody is there to hear of an escalation; a failing store is in the diagnostics.
                 let _ = end.record(aborted).await;

@@ -14,8 +14,23 @@ use crate::session::Ending;
 use crate::tool::{Phase, PromptEvaluationError};
 
 impl Call {
-    /// Runs the call to its end.
-    pub(super) async fn run(mut self: Box<Self>) -> Outcome {
+    /// Runs the call to its end, in its span.
+    pub(super) async fn run(self: Box<Self>) -> Outcome {
+        let span = tracing::debug_span!(
+            "wink.call",
+            tool = &*self.name,
+            call_id = &*self.invocation.call_id,
+            invocation = %self.invocation.id,
+            session = %self.session().id(),
+        );
+        match span.is_disabled() {
+            true => self.go().await,
+            // Boxed, so that calls nobody traces do not carry the room for it.
+            false => Box::pin(self.go()).instrument(span).await,
+        }
+    }
+
+    async fn go(mut self: Box<Self>) -> Outcome {
         self.beat();
         let (shared, around, cancel) =
             (Arc::clone(&self.shared), Arc::clone(&self.around), self.cancel.clone());
@@ -88,7 +103,6 @@ impl Call {
         let span = tracing::trace_span!("wink.step", step = self.step.name());
         match span.is_disabled() {
             true => self.take_step().await,
-            // Boxed, so that calls nobody traces do not carry the room for it.
             false => Box::pin(self.take_step()).instrument(span).await,
         }
     }

@@ -239,8 +239,9 @@ impl Session {
         event: Option<Item>,
     ) -> Result<(), Conflict> {
         let registry = self.registry();
-        let log = self.closing_log(&registry, &fork, event);
         loop {
+            // What its reducers looked at may have grown meanwhile, so this too is decided anew.
+            let log = self.closing_log(&registry, &fork, event.clone());
             let root = {
                 let mut inner = lock(&self.core.inner);
                 if fork.is_current(&inner.state) && log.seen.is_current(&inner.log) {
@@ -395,7 +396,6 @@ impl Session {
     }
 
     /// The records of STATE slices, by slot, and all others.
-    #[expect(clippy::type_complexity, reason = "the two halves of one answer")]
     fn records(
         &self,
         registry: &Registry,

@@ -79,8 +79,15 @@ fn contents(session: &Session) -> Contents {
     (notes, sums, heard, session.slice::<Entry>().iter().map(|entry| Entry::clone(&entry)).collect())
 }
 
+fn dispatch_in<E: SliceType>(session: &Session, fork: &mut Fork, event: E) -> Vec<ReducerFailure> {
+    let action = Action::Event(Arc::new(event));
+    let failures = session.reduce_in(fork, &action);
+    fork.record(action, !failures.is_empty());
+    failures
+}
+
 fn put(session: &Session, fork: &mut Fork, note: u32) -> Vec<ReducerFailure> {
-    session.apply_in(fork, Action::Event(Arc::new(Note(note))))
+    dispatch_in(session, fork, Note(note))
 }
 
 fn slot<T: SliceType>(session: &Session) -> Slot {
@@ -121,6 +128,31 @@ async fn a_forgotten_fork_leaves_its_log_part_and_what_came_from_outside() {
     assert_eq!(contents(&session), (vec![2], vec![2], vec![2, 10], Vec::new()));
 }
 
+// A commit without a store to wait for decides its LOG part anew when the log has grown meanwhile.
+#[test]
+fn commits_and_dispatches_at_once_lose_nothing() {
+    const EACH: u32 = 300;
+    let session = prepared(Session::new());
+    session.register::<Entry, Heard>(|heard, _| Ok(SliceOp::Append(Heard(heard.len() as u32)))).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..EACH).for_each(|_| assert!(session.dispatch(Entry("out".into(), 1)).is_ok())));
+            scope.spawn(|| {
+                for _ in 0..EACH {
+                    let mut fork =
+                        Fork { success: Some(("tool".into(), Timestamp::UNIX_EPOCH)), ..Fork::default() };
+                    dispatch_in(&session, &mut fork, Entry("in".into(), 1));
+                    let turn = block_on(session.committing());
+                    session.commit_unstored(&turn, fork, None).unwrap();
+                }
+            });
+        }
+    });
+    let heard: Vec<u32> = session.slice::<Heard>().iter().map(|heard| heard.0).collect();
+    assert_eq!(heard, (0..8 * EACH).collect::<Vec<_>>(), "each reducer saw all that came before");
+    assert_eq!(session.calls("tool").map(|stat| stat.count), Some(u64::from(4 * EACH)));
+}
+
 #[tokio::test]
 async fn a_slice_that_was_read_and_changed_is_a_conflict() {
     let session = prepared(Session::new());
@@ -145,7 +177,7 @@ async fn a_nested_rollback_takes_back_state_and_keeps_log_and_reads() {
     let mark = fork.mark();
     put(&session, &mut fork, 2);
     put(&session, &mut fork, 4);
-    session.apply_in(&mut fork, Action::Event(Arc::new(Entry("a".into(), 1))));
+    dispatch_in(&session, &mut fork, Entry("a".into(), 1));
     with_policy(&session, &mut fork, Some(json!(2)));
     session.read_in::<Entry>(&mut fork, slot::<Entry>(&session));
     fork.roll_back_to(mark);
@@ -156,7 +188,7 @@ async fn a_nested_rollback_takes_back_state_and_keeps_log_and_reads() {
 
     let mut fork = Fork::default();
     let mark = fork.mark();
-    session.apply_in(&mut fork, Action::Event(Arc::new(Entry("a".into(), 1))));
+    dispatch_in(&session, &mut fork, Entry("a".into(), 1));
     session.read_in::<Entry>(&mut fork, slot::<Entry>(&session));
     fork.roll_back_to(mark);
     assert!(session.dispatch(Entry("b".into(), 1)).is_ok());
