@@ -1,5 +1,12 @@
 //! What the documents point at is there: every file and every test that `ARCHITECTURE.md` names, every link.
 
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "the lints exempt tests, not their helpers"
+)]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,12 @@
 //! The example programs run, and print what they are meant to print.
 
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "the lints exempt tests, not their helpers"
+)]
+
 use std::process::Command;
 
 fn printed(example: &str) -> String {
