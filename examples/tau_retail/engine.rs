@@ -61,7 +61,7 @@ pub(crate) enum EngineError {
 
 impl WinkEngine {
     pub(crate) fn new(initial: Arc<Initial>, writes: Writes) -> Result<Self, EngineError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let prompt =
             PromptTemplate::builder("examples", "tau-retail").section(section(writes)).build()?.prompt();
 

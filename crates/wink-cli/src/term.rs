@@ -72,20 +72,25 @@ impl Screen {
         self.labelled(&[], span(text, style))
     }
 
-    /// A label, and a text that hangs beside it; a text with line breaks keeps them.
+    /// A label, and a text after it. Further lines hang beside the label's first part; line breaks are kept.
     pub(crate) fn labelled(&mut self, label: &[Span], body: Span) -> io::Result<()> {
-        let hang = MARGIN + label.iter().map(Span::width).sum::<usize>();
-        let body_style = body.style;
-        let mut lines = body.text.lines().flat_map(|line| wrapped(line, WIDTH.saturating_sub(hang)));
+        let whole = label.iter().map(Span::width).sum::<usize>();
+        let hang = label.first().map_or(0, Span::width);
+        let room = WIDTH.saturating_sub(MARGIN + hang);
         let mut first = vec![span(" ".repeat(MARGIN), PLAIN)];
         first.extend_from_slice(label);
-        first.extend(lines.next().map(|line| span(line, body_style)));
-        self.spans(&first)?;
-        for line in lines {
-            let margin = if line.is_empty() { 0 } else { hang };
-            self.spans(&[span(" ".repeat(margin), PLAIN), span(line, body_style)])?;
+        for (number, text) in body.text.lines().enumerate() {
+            let taken = if number == 0 { whole - hang } else { 0 };
+            for line in wrapped(text, room, taken) {
+                let mut begin = std::mem::take(&mut first);
+                if begin.is_empty() && !line.is_empty() {
+                    begin.push(span(" ".repeat(MARGIN + hang), PLAIN));
+                }
+                begin.push(span(line, body.style));
+                self.spans(&begin)?;
+            }
         }
-        Ok(())
+        if first.is_empty() { Ok(()) } else { self.spans(&first) }
     }
 
     /// A label, and parts beside it if they fit; else below it, each on a line of its own.
@@ -131,29 +136,36 @@ impl Screen {
     }
 }
 
-/// The lines that `text` takes. Breaks between words; a word that is longer than a line is broken where it must.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
+/// The lines that `text` takes, when `taken` columns of the first are used already. Breaks between words; a word that
+/// is longer than a line is broken where it must.
+fn wrapped(text: &str, width: usize, taken: usize) -> Vec<String> {
     let width = width.max(1);
-    if text.chars().count() <= width {
+    if taken + text.chars().count() <= width {
         return vec![text.to_owned()];
     }
     let mut lines = Vec::new();
     let mut line = String::new();
-    for word in text.split(' ') {
-        let room = width.saturating_sub(line.chars().count());
-        match word.chars().count() {
-            length if !line.is_empty() && length < room => line.extend([" ", word]),
-            _ => {
-                if !line.is_empty() {
-                    lines.push(std::mem::take(&mut line));
-                }
-                for letter in word.chars() {
-                    if line.chars().count() == width {
-                        lines.push(std::mem::take(&mut line));
-                    }
-                    line.push(letter);
-                }
+    let mut used = taken;
+    for (number, word) in text.split(' ').enumerate() {
+        let length = word.chars().count();
+        let gap = usize::from(number > 0);
+        if used + gap + length <= width {
+            line.push_str(if gap > 0 { " " } else { "" });
+            line.push_str(word);
+            used += gap + length;
+            continue;
+        }
+        if used > 0 {
+            lines.push(std::mem::take(&mut line));
+            used = 0;
+        }
+        for letter in word.chars() {
+            if used == width {
+                lines.push(std::mem::take(&mut line));
+                used = 0;
             }
+            line.push(letter);
+            used += 1;
         }
     }
     lines.push(line);

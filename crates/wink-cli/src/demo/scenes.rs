@@ -1,6 +1,7 @@
 //! The story, scene by scene. Each makes calls, then says what is true now.
 
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use wink::ledger::Settlement;
 use wink::serde_json::{self, json};
@@ -11,7 +12,7 @@ use super::bank::Receipt;
 use super::stage::{Stage, head, row_name, verdict};
 use super::tools::Sight;
 use super::{DemoError, Doing};
-use crate::term::{BOLD, DIM, GOOD, ODD, PLAIN, cut, span};
+use crate::term::{BOLD, DIM, GOOD, ODD, PLAIN, Span, cut, span};
 
 /// Plays everything.
 pub(super) async fn play(stage: &mut Stage) -> Result<(), DemoError> {
@@ -37,8 +38,8 @@ pub(super) async fn play(stage: &mut Stage) -> Result<(), DemoError> {
 async fn plan(stage: &mut Stage) -> Result<(), DemoError> {
     stage.scene("1", "A plan", "The model says what it is going to do. The plan is state of the session.")?;
     let arguments = json!({
-        "objective": "Raise the price of lamps, then serve order 17",
-        "initial_steps": ["Raise the price", "Ship order 17", "Charge orders 17 and 18"],
+        "objective": "Raise the price of lamps; serve orders 17 and 18",
+        "initial_steps": ["Raise the price", "Ship order 17", "Charge both orders"],
     });
     stage.call("planning_setup_plan", arguments).await?;
     let plan = stage.plan();
@@ -107,7 +108,7 @@ async fn undone(stage: &mut Stage) -> Result<(), DemoError> {
 }
 
 /// What there was to see before a call, in it, and after it.
-fn sights(before: &Sight, middle: &Sight, after: &Sight) -> Vec<Vec<crate::term::Span>> {
+fn sights(before: &Sight, middle: &Sight, after: &Sight) -> Vec<Vec<Span>> {
     let row = |name: &str, show: fn(&Sight) -> String| {
         let [before, middle, after] = [before, middle, after].map(show);
         let style = if middle == before { PLAIN } else { ODD };
@@ -144,24 +145,27 @@ async fn in_doubt(stage: &mut Stage) -> Result<(), DemoError> {
     stage.scene(
         "5",
         "In doubt",
-        "The line to the bank is cut after the money was taken. The call is cancelled while it waits: nobody on \
-         this side can know what happened.",
+        "The line to the bank is cut after the money was taken, and the call is cancelled while it waits. On this \
+         side everything is rolled back; whether the bank charged, nobody here can know.",
     )?;
     let arguments = json!({ "order": 18, "cents": 2400 });
-    let bank = std::sync::Arc::clone(&stage.bank);
+    let bank = Arc::clone(&stage.bank);
     bank.cut_line();
     let stopped = stage.call_until(bank.answer_lost(), "charge_card", arguments.clone()).await?;
     bank.mend_line();
     stage.check("the call was stopped half-way", stopped.ending, Ending::Cancelled)?;
+    let charges = bank.charges();
+    let claim = format!("the bank counts {}, and could not say so", counted(charges.len(), "charge"));
+    stage.check(claim, charges.len(), 2)?;
 
     stage.screen.blank()?;
     let again = stage.call("charge_card", arguments.clone()).await?;
-    stage.check("it was not run again", again.ending, Ending::InDoubt)?;
-    let charges = bank.charges();
-    stage.check(format!("the bank counts {}", counted(charges.len(), "charge")), charges.len(), 2)?;
+    stage.check("the retry was refused", again.ending, Ending::InDoubt)?;
+    let count = bank.charges().len();
+    stage.check(format!("the bank still counts {}", counted(count, "charge")), count, 2)?;
     let doubts = stage.ledger().in_doubt().await.doing("read the ledger")?;
     let key = cut(doubts.first().map_or("nothing", |doubt| &doubt.key), 34);
-    stage.check(format!("the ledger holds it for somebody to settle: {key}"), doubts.len(), 1)?;
+    stage.check(format!("the ledger has it in doubt: {key}"), doubts.len(), 1)?;
 
     stage.screen.blank()?;
     stage
@@ -192,14 +196,14 @@ async fn log(stage: &mut Stage) -> Result<(), DemoError> {
         "Every call has exactly one entry, whatever became of it. Nothing here was rolled back.",
     )?;
     let events = stage.log();
-    let mut rows = vec![["", "tool", "ended", "     took", "answer"].map(head).to_vec()];
+    let mut rows = vec![["", "tool", "ended", "   took", "answer"].map(head).to_vec()];
     for (number, event) in (1..).zip(&events) {
         let (word, style) = verdict(event);
         rows.push(vec![
             span(format!("{number:>2}"), DIM),
             span(&*event.tool, BOLD),
             span(word, style),
-            span(format!("{:>6} µs", event.duration.as_micros()), DIM),
+            span(short(event.duration), DIM),
             span(&*event.rendered, PLAIN),
         ]);
     }
@@ -226,4 +230,14 @@ async fn step_done(stage: &mut Stage, step: usize) -> Result<(), DemoError> {
 /// `1 charge`, `2 charges`.
 fn counted(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+/// A duration in seven columns.
+fn short(duration: Duration) -> String {
+    let (micros, millis) = (duration.as_micros(), duration.as_millis());
+    match millis {
+        0..10 => format!("{micros:>4} µs"),
+        10..10_000 => format!("{millis:>4} ms"),
+        _ => format!("{:>4} s ", duration.as_secs()),
+    }
 }

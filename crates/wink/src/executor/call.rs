@@ -192,10 +192,16 @@ impl Call {
 
     fn end(&mut self, failure: Failure) -> (End, Aborted) {
         self.recorded = true;
-        let aborted = match self.tx.take() {
+        let mut aborted = match self.tx.take() {
             Some(tx) => tx.abort(),
             None => Aborted::before_begin(&self.shared.session, self.turn.take()),
         };
+        if failure.ending == Ending::NotRun {
+            // It may have overlapped with the call that ended the turn; nobody is to know.
+            aborted = aborted.without_log();
+            (self.logged, self.candidate, self.replay, self.approver) = (None, None, None, None);
+            self.decisions.clear();
+        }
         let (shown, logged) = self.texts(&failure.message, &failure.rendered_value);
         let message: Arc<str> = failure.message.into();
         let mut event = match self.candidate.take() {

@@ -372,6 +372,12 @@ impl Aborted {
         Self { session: session.clone(), fork: Fork::default(), scope: None, work: None, _turn: turn }
     }
 
+    /// For a call that is to have done nothing at all: not even its LOG events stand.
+    pub(crate) fn without_log(mut self) -> Self {
+        self.fork = Fork::default();
+        self
+    }
+
     /// Records the end: LOG events, the call's event, what becomes of its claim; then closes what the call built.
     pub(crate) async fn close(mut self, closing: Closing) -> Result<(), CommitError> {
         let events = self.session.events_of(&self.fork, false);
