@@ -18,14 +18,14 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 use wink::BoxFuture;
-use wink::executor::{Approval, ApprovalRequest, Approver, OpenError};
+use wink::executor::{Approval, ApprovalRequest, Approver, DryRun, OpenError, PolicyOpinion};
 use wink::limits::Clock;
-use wink::policy::ApprovalPolicy;
+use wink::policy::{ApprovalPolicy, Decision, QuotaPolicy, SequentialDependencyPolicy};
 use wink::prelude::*;
 use wink::resource::BoxError;
-use wink::session::EventSource;
-use wink::testing::FakeClock;
-use wink::tool::IntoTool;
+use wink::session::{EventSource, ToolInvoked};
+use wink::testing::{FakeClock, TestContext, call_handler};
+use wink::tool::{IntoTool, Invocation};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 struct Note {
@@ -98,6 +98,57 @@ fn listing_never_rebuilds_a_contract() {
             assert!(std::ptr::eq(contract.schema_text(), tool.contract().schema_text()));
         }
     }
+}
+
+#[tokio::test]
+async fn a_handler_can_be_called_alone() {
+    let bench = TestContext::new().unwrap();
+    let mut cx = bench.open().await.unwrap();
+    let result = call_handler(&note, (), &mut *cx).await.unwrap();
+    assert_eq!(result, ToolResult::done("noted"));
+    assert!(bench.session().slice::<Note>().is_empty(), "not before it is committed");
+    cx.commit().await.unwrap();
+    assert_eq!(bench.session().slice::<Note>().len(), 1);
+
+    let tool = Tool::new("note", "Note.", note).into_tool().unwrap();
+    let prompt = prompt(Section::tools("tools", "Tools").tool(tool.clone()));
+    let session = Session::new();
+    let invocation = Invocation::new("call-1", &**session.clock());
+    let mut cx = prompt.build_tool_context(&session, &tool, invocation).open().await.unwrap();
+    assert_eq!(call_handler(&note, (), &mut *cx).await.unwrap(), ToolResult::done("noted"));
+    drop(cx);
+    assert!(session.slice::<Note>().is_empty());
+    assert!(session.slice::<ToolInvoked>().is_empty(), "no executor, no event");
+}
+
+#[tokio::test]
+async fn a_dry_run_says_what_every_policy_would_answer() {
+    let section = Section::tools("tools", "Tools")
+        .tool(Tool::new("note", "Note.", note))
+        .policy(SequentialDependencyPolicy::new().require("note", ["think"]))
+        .policy(QuotaPolicy::new().tool("note", 1))
+        .policy(ApprovalPolicy::new(["note"]));
+    let prompt = prompt(section);
+    let session = Session::new();
+    let executor = Executor::open(&prompt, &session).await.unwrap();
+    let opinion = |policy: &str, kind, decision| PolicyOpinion { policy: policy.into(), kind, decision };
+    let missing =
+        "Cannot call 'note' - missing required tools: think\nCall these tools first, then retry note.";
+    let dry = executor.dry_run(ToolCall::new("1", "note", "")).await;
+    let keys: Vec<&str> = dry.opinions.iter().map(|opinion| &*opinion.policy).collect();
+    let expected = DryRun {
+        refused: None,
+        opinions: vec![
+            opinion(keys[0], "sequential_dependency", Decision::deny(missing)),
+            opinion(keys[1], "quota", Decision::Allow),
+            opinion(keys[2], "approval", Decision::Ask("Allow 'note'?".into())),
+        ],
+    };
+    assert_eq!(dry, expected);
+    assert_eq!(dry.decisive(), expected.opinions.first());
+    let refused = executor.dry_run(ToolCall::new("2", "note", "[1]")).await;
+    assert!(refused.refused.is_some() && refused.opinions.is_empty() && !refused.would_run());
+    assert!(session.slice::<ToolInvoked>().is_empty() && session.slice::<Note>().is_empty());
 }
 
 /// A clock that counts how often it is read.
