@@ -191,7 +191,12 @@ impl Call {
 
     /// Rolls back, and records the end of a call that did not succeed. Brought to its end, whoever stops waiting.
     pub(super) async fn record(&mut self, failure: Box<Failure>) -> Outcome {
+        let on_its_way = self.recorded;
         let (end, aborted) = self.end(*failure);
+        if on_its_way {
+            // A panic on the way back from recording: the event is there already, and there is only one.
+            return end.outcome();
+        }
         MustFinish::new(end.record(aborted)).await
     }
 

@@ -55,13 +55,12 @@ impl Call {
             }
         }
         loop {
-            let advanced = {
-                let advancing = pin!(self.advance());
-                held_to(&StopWhen::default(), clock, advancing).await
+            let concluded = {
+                let concluding = pin!(self.conclude());
+                held_to(&StopWhen::default(), clock, concluding).await
             };
-            match advanced {
-                Ok(Ok(Some(next))) => self.step = next,
-                Ok(Ok(None)) => {
+            match concluded {
+                Ok(Ok(())) => {
                     if let Some(outcome) = self.outcome.take() {
                         self.beat();
                         return outcome;
@@ -96,6 +95,13 @@ impl Call {
             }
         }
         self.hook(Moment::Before).await
+    }
+
+    async fn conclude(&mut self) -> Result<(), Box<Failure>> {
+        while let Some(next) = self.advance().await? {
+            self.step = next;
+        }
+        Ok(())
     }
 
     /// Does the present step in its span, and says which is next.
