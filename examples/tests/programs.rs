@@ -1,5 +1,7 @@
 //! The example programs run, and print what they are meant to print.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
+
 use std::process::Command;
 
 fn printed(example: &str) -> String {
