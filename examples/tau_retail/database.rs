@@ -1,11 +1,11 @@
-//! The database: the initial records, parsed once and shared, and a task's own changes on top of them.
+//! The database: what the tools read and change, and the records that every task starts from.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use crate::json::{canonical, hex};
@@ -22,7 +22,7 @@ pub(crate) trait Shop {
 }
 
 /// What a tool did: the record as it is afterwards, to be put in the place of the one with the same id.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Change {
     Order(Order),
     Account(Account),
@@ -46,14 +46,6 @@ struct Row<T> {
     record: Arc<T>,
     /// `"id":{…}`. Kept because a task changes a handful of the 1,550 records and hashes them all.
     canonical: String,
-}
-
-/// One task's database: the initial one and the records that changed since.
-#[derive(Clone)]
-pub(crate) struct Database {
-    initial: Arc<Initial>,
-    orders: HashMap<String, Arc<Order>>,
-    accounts: HashMap<String, Arc<Account>>,
 }
 
 /// A data file that cannot be used.
@@ -127,12 +119,9 @@ impl<T: PartialEq> Table<T> {
         Ok(table)
     }
 
-    pub(crate) fn get(&self, id: &str) -> Option<Arc<T>> {
-        self.rows.get(id).map(|row| Arc::clone(&row.record))
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Arc<T>> {
-        self.records.iter().map(Arc::clone)
+    /// The records, in stored order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.records.iter().map(Arc::as_ref)
     }
 
     fn hash(
@@ -159,55 +148,4 @@ impl<T: PartialEq> Table<T> {
 
 fn row_text(id: &str, record: &str) -> serde_json::Result<String> {
     Ok(format!("{}:{record}", canonical(&id)?))
-}
-
-impl Database {
-    /// A fresh copy; costs the same whatever the size of the database.
-    pub(crate) fn new(initial: Arc<Initial>) -> Self {
-        Self { initial, orders: HashMap::new(), accounts: HashMap::new() }
-    }
-
-    pub(crate) fn apply(&mut self, changes: Vec<Change>) {
-        for change in changes {
-            match change {
-                Change::Order(order) => {
-                    self.orders.insert(order.order_id.clone(), Arc::new(order));
-                }
-                Change::Account(account) => {
-                    self.accounts.insert(account.user_id.clone(), Arc::new(account));
-                }
-            }
-        }
-    }
-
-    pub(crate) fn sha256(&self) -> serde_json::Result<String> {
-        self.initial.sha256(self)
-    }
-}
-
-impl Shop for Database {
-    fn order(&self, order_id: &str) -> Option<Arc<Order>> {
-        self.orders.get(order_id).cloned().or_else(|| self.initial.orders.get(order_id))
-    }
-
-    fn product(&self, product_id: &str) -> Option<Arc<Product>> {
-        self.initial.products.get(product_id)
-    }
-
-    fn account(&self, user_id: &str) -> Option<Arc<Account>> {
-        self.accounts.get(user_id).cloned().or_else(|| self.initial.accounts.get(user_id))
-    }
-
-    fn products(&self) -> Box<dyn Iterator<Item = Arc<Product>> + '_> {
-        Box::new(self.initial.products.iter())
-    }
-
-    fn accounts(&self) -> Box<dyn Iterator<Item = Arc<Account>> + '_> {
-        Box::new(
-            self.initial
-                .accounts
-                .iter()
-                .map(|account| self.accounts.get(&account.user_id).cloned().unwrap_or(account)),
-        )
-    }
 }

@@ -1,13 +1,16 @@
-//! The records of the shop, field by field in the order in which the data writes them.
+//! The records of the shop, field by field in the order in which the data writes them. Orders, products and accounts
+//! are kept in a slice each, found by their key.
 
 use serde::{Deserialize, Serialize};
+use wink::session::SliceType;
 
 use crate::number::Number;
 use crate::ordered::Ordered;
 
 /// An order. The last seven fields appear when a tool first writes them; a status change that writes one group
 /// bars the tools that would write another, so they need no order among the groups.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, SliceType)]
+#[slice(name = "order", key = "order_id")]
 pub(crate) struct Order {
     pub(crate) order_id: String,
     pub(crate) user_id: String,
@@ -97,7 +100,8 @@ impl Address {
 }
 
 /// A kind of thing for sale.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, SliceType)]
+#[slice(name = "product", key = "product_id")]
 pub(crate) struct Product {
     pub(crate) name: String,
     pub(crate) product_id: String,
@@ -114,7 +118,8 @@ pub(crate) struct Variant {
 }
 
 /// A user with the id it is stored under, which the record itself does not hold.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, SliceType)]
+#[slice(name = "account", key = "user_id")]
 pub(crate) struct Account {
     pub(crate) user_id: String,
     pub(crate) user: User,

@@ -9,7 +9,6 @@
 )]
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -180,16 +179,11 @@ mod shapes {
     /// A handler with state of its own.
     struct Counter(Arc<AtomicU32>);
 
+    #[allow(refining_impl_trait, reason = "what it returns is plain to see")]
     impl Handler<ToolContext, Text, u32> for Counter {
-        fn call<'a>(
-            &'a self,
-            params: Text,
-            _cx: &'a mut ToolContext,
-        ) -> impl Future<Output = Result<ToolResult<u32>, ToolError>> + Send + 'a {
-            async move {
-                let before = self.0.fetch_add(1, Ordering::SeqCst);
-                Ok(ToolResult::ok(before + 1, params.text))
-            }
+        async fn call(&self, params: Text, _cx: &mut ToolContext) -> Result<ToolResult<u32>, ToolError> {
+            let before = self.0.fetch_add(1, Ordering::SeqCst);
+            Ok(ToolResult::ok(before + 1, params.text))
         }
     }
 

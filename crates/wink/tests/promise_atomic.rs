@@ -401,3 +401,95 @@ async fn atomic_dispatches_from_outside_are_neither_lost_nor_undone() {
         }
     }
 }
+
+#[tokio::test]
+async fn atomic_when_it_is_dropped_while_the_commit_is_on_its_way() {
+    for kind in KINDS {
+        for refused in [false, true] {
+            let what = format!("{kind:?}, refused: {refused}");
+            let mut world = World::new(kind).await;
+            let before = world.dump().await;
+            let gate = world.store.hold(StoreOp::Commit, 1);
+            tokio::select! {
+                outcome = world.executor.call(world.effects(EFFECTS, End::Well)) => panic!("{}", outcome.text()),
+                () = gate.reached() => {}
+            }
+            match refused {
+                true => gate.refuse(),
+                false => gate.release(),
+            }
+            // The next call waits until the one before has come to its end.
+            let next = world.executor.call(world.call("right", json!({ "text": "next" }))).await;
+            assert!(next.is_success(), "{what}: {}", next.text());
+            for _ in 0..2 {
+                let mut dump = world.dump().await;
+                assert_eq!(dump.calls.remove("right"), Some(1), "{what}");
+                dump.files.remove(&world.files.path("right.txt").unwrap());
+                let expected = if refused { before.clone() } else { after_success(kind).await };
+                assert_eq!(dump, expected, "{what}");
+                let ended: Vec<_> = world.log().iter().map(|event| event.success).collect();
+                assert_eq!(ended, [!refused, true], "{what}");
+                world.reopen().await;
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn atomic_with_many_callers_and_others_outside() {
+    const CALLERS: usize = 8;
+    const EACH: usize = 25;
+    for kind in KINDS {
+        let mut world = World::new(kind).await;
+        let mut tasks = Vec::new();
+        for caller in 0..CALLERS {
+            let executor = world.executor.clone();
+            tasks.push(tokio::spawn(async move {
+                for number in 0..EACH {
+                    let arguments = json!({ "text": format!("{caller}.{number}") }).to_string();
+                    let tool = if number % 2 == 0 { "left" } else { "right" };
+                    let outcome =
+                        executor.call(ToolCall::new(format!("{caller}.{number}"), tool, arguments)).await;
+                    assert!(outcome.is_success(), "{}", outcome.text());
+                    let failed =
+                        executor.call(ToolCall::new(format!("f{caller}.{number}"), "fail", "")).await;
+                    assert!(!failed.is_success());
+                }
+            }));
+        }
+        let session = world.session.clone();
+        let outside = std::thread::spawn(move || {
+            for number in 0..200 {
+                assert!(session.dispatch(support::Note { text: format!("outside {number}") }).is_ok());
+                assert!(session.dispatch(support::Stock { item: "bolt".into(), count: number }).is_ok());
+            }
+        });
+        for task in tasks {
+            task.await.unwrap();
+        }
+        outside.join().unwrap();
+        world.session.flush().await.unwrap();
+        let lefts = CALLERS * EACH.div_ceil(2);
+        let rights = CALLERS * (EACH / 2);
+        for process in ["this process", "the next process"] {
+            let what = format!("{kind:?}, in {process}");
+            let dump = world.dump().await;
+            assert_eq!(dump.slices["note"].len(), 1 + 200 + lefts, "{what}: no note is lost");
+            let theirs: Vec<_> =
+                world.session.slice::<support::Note>().iter().map(|note| note.text.clone()).collect();
+            let outside: Vec<_> = theirs.iter().filter_map(|text| text.strip_prefix("outside ")).collect();
+            assert_eq!(
+                outside,
+                (0..200).map(|number| number.to_string()).collect::<Vec<_>>(),
+                "{what}: in order"
+            );
+            assert_eq!(dump.slices["stock"], [json!({ "item": "bolt", "count": 199 })], "{what}");
+            let lines = |name: &'static str| world.files.read_text(name);
+            assert_eq!(lines("left.txt").await.unwrap().lines().count(), lefts, "{what}: no line is lost");
+            assert_eq!(lines("right.txt").await.unwrap().lines().count(), rights, "{what}: no line is lost");
+            assert_eq!(dump.counter, 7, "{what}");
+            assert_eq!(world.log().len(), 2 * CALLERS * EACH, "{what}");
+            world.reopen().await;
+        }
+    }
+}

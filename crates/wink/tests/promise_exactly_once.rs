@@ -468,3 +468,54 @@ async fn exactly_once_in_doubt_probe() {
         assert_eq!(post.sent(), 3);
     }
 }
+
+/// Approves when it is let, so that others can come meanwhile.
+struct Slow {
+    asked: tokio::sync::Semaphore,
+    answer: tokio::sync::Semaphore,
+}
+
+impl Approver for Slow {
+    fn ask<'a>(&'a self, _: &'a ApprovalRequest) -> BoxFuture<'a, Result<Approval, BoxError>> {
+        Box::pin(async move {
+            self.asked.add_permits(1);
+            self.answer.acquire().await?.forget();
+            Ok(Approval::Approved { by: "ada".into() })
+        })
+    }
+}
+
+#[tokio::test]
+async fn exactly_once_while_somebody_is_asked_others_can_call() {
+    for kind in KINDS {
+        let slow =
+            Arc::new(Slow { asked: tokio::sync::Semaphore::new(0), answer: tokio::sync::Semaphore::new(0) });
+        let mut post = Post::new(kind).await;
+        post.stopped("send_ask", Stop::Panic).await;
+        post.world.executor = Executor::builder(&post.world.prompt, &post.world.session)
+            .opened(post.world.resources.clone())
+            .approver(Arc::clone(&slow) as Arc<dyn Approver>)
+            .open()
+            .await
+            .unwrap();
+        let calls =
+            async { tokio::join!(post.send("send_ask", End::Well), post.send("send_ask", End::Well)) };
+        let others = async {
+            // Both wait for an answer, and the session is free.
+            slow.asked.acquire_many(2).await.unwrap().forget();
+            let note =
+                post.world.executor.call(post.world.call("note", json!({ "text": "meanwhile" }))).await;
+            assert!(note.is_success(), "{}", note.text());
+            slow.answer.add_permits(2);
+        };
+        let both = async { tokio::join!(calls, others).0 };
+        let (one, other) =
+            tokio::time::timeout(std::time::Duration::from_secs(60), both).await.expect("a deadlock");
+        assert!(one.is_success() && other.is_success(), "{} {}", one.text(), other.text());
+        assert_eq!(
+            [one.event.replayed, other.event.replayed].iter().filter(|replayed| **replayed).count(),
+            1
+        );
+        assert_eq!(post.sent(), 2, "{kind:?}: once before, once approved");
+    }
+}

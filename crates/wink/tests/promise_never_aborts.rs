@@ -108,14 +108,19 @@ async fn world(kind: support::Kind) -> World {
     .await
 }
 
-// cases 22, 23, 24, 25, 26, 28, 29, 33, 34
+// cases 22, 23, 24, 25, 26, 28, 29, 33, 34, 48
 #[tokio::test]
 async fn never_aborts_on_arguments() {
     let bound = ExecutorLimits::default().max_answer_bytes;
     for kind in KINDS {
         let mut world = world(kind).await;
         let before = world.dump().await;
-        for (events, (what, arguments, says)) in hostile_arguments().into_iter().enumerate() {
+        // Megabytes are parsed the same on every store, and slow to write into one of bytes.
+        let fits = |arguments: &String| kind == support::Kind::Memory || arguments.len() < 1 << 20;
+        let all: Vec<_> =
+            hostile_arguments().into_iter().filter(|(_, arguments, _)| fits(arguments)).collect();
+        let count = all.len();
+        for (events, (what, arguments, says)) in all.into_iter().enumerate() {
             let outcome = world.executor.call(ToolCall::new("id", "typed", arguments.as_str())).await;
             assert!(!outcome.is_success() && outcome.escalation.is_none(), "{what}");
             assert_eq!(outcome.event.ending, Ending::Rejected, "{what}: {}", outcome.text());
@@ -126,7 +131,6 @@ async fn never_aborts_on_arguments() {
                 outcome.text().len()
             );
             match &outcome.event.params {
-                // case 48
                 LoggedParams::Rejected { raw, problems } => {
                     assert!(
                         arguments.len() > 8 << 20 || **raw == *arguments,
@@ -140,7 +144,7 @@ async fn never_aborts_on_arguments() {
         }
         assert_eq!(world.dump().await, before);
         world.reopen().await;
-        assert_eq!(world.log().len(), hostile_arguments().len());
+        assert_eq!(world.log().len(), count);
     }
 }
 
@@ -218,7 +222,7 @@ async fn never_aborts_and_never_logs_what_is_sensitive() {
         assert!(accepted.is_success(), "{}", accepted.text());
         let cancelled = wink::limits::CancelToken::new();
         cancelled.cancel();
-        let outcomes = vec![
+        let outcomes = [
             accepted,
             world.executor.call(call("old_login")).await,
             world.executor.call(call("no_login")).await,

@@ -18,6 +18,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use support::{EFFECTS, End, KINDS, Kind, World};
 use wink::executor::{Moment, Outcome, Step, ToolCall};
+use wink::filesystem::FilesystemExt;
 use wink::limits::CancelToken;
 use wink::session::{Ending, ToolInvoked};
 use wink::testing::{Fault, FaultPoint};
@@ -38,6 +39,8 @@ enum Act {
 #[derive(Debug, Clone, Copy)]
 enum Made {
     Ok,
+    Left,
+    Right,
     Everything,
     Unknown,
     Rejected,
@@ -56,6 +59,8 @@ impl Made {
     fn parts(self) -> (&'static str, Value) {
         match self {
             Self::Ok => ("note", json!({ "text": "x" })),
+            Self::Left => ("left", json!({ "text": "l" })),
+            Self::Right => ("right", json!({ "text": "r" })),
             Self::Everything => ("effects", json!({ "after": EFFECTS, "end": End::Well })),
             Self::Unknown => ("nothing_like_it", json!({})),
             Self::Rejected => ("note", json!({ "txt": 7 })),
@@ -81,6 +86,8 @@ impl Made {
 fn made() -> impl Strategy<Value = Made> {
     prop_oneof![
         4 => Just(Made::Ok),
+        3 => Just(Made::Left),
+        3 => Just(Made::Right),
         2 => Just(Made::Everything),
         1 => Just(Made::Unknown),
         1 => Just(Made::Rejected),
@@ -169,6 +176,7 @@ impl Caller {
         }
         self.world.faults.disarm();
         self.check();
+        self.check_state().await;
     }
 
     fn batch(&mut self, number: usize, calls: &[(u8, Made)]) -> Vec<ToolCall> {
@@ -237,6 +245,29 @@ impl Caller {
         self.bills = self.world.bank.lock().unwrap().clone().into_iter().collect();
         assert!(self.bills.values().all(|paid| *paid <= 1), "{:?}", self.bills);
     }
+
+    /// Exactly the successes of the log have left their traces.
+    async fn check_state(&self) {
+        let dump = self.world.dump().await;
+        let count = |tool: &str| {
+            self.log.iter().filter(|event| event.success && *event.tool == *tool && !event.replayed).count()
+        };
+        let noted = 1 + count("note") + count("left") + count("effects") + count("pay");
+        assert_eq!(dump.slices["note"].len(), noted, "the notes of all successes");
+        for (tool, file) in [("left", "left.txt"), ("right", "right.txt")] {
+            let path = self.world.files.path(file).unwrap();
+            let lines = dump
+                .files
+                .get(&path)
+                .map_or(0, |text| text.iter().flatten().filter(|b| **b == b'\n').count());
+            assert_eq!(lines, count(tool), "{file}");
+        }
+        for (tool, calls) in &dump.calls {
+            let succeeded = self.log.iter().filter(|event| event.success && *event.tool == **tool).count();
+            assert_eq!(*calls, succeeded as u64, "the index of {tool}");
+        }
+        assert_eq!(usize::try_from(dump.counter).unwrap(), 7 + count("effects"));
+    }
 }
 
 fn run(kind: Kind, acts: Vec<Act>) {
@@ -265,8 +296,6 @@ fn run(kind: Kind, acts: Vec<Act>) {
 
 // case 47
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
-
     #[test]
     fn one_answer_and_one_event_per_call(acts in proptest::collection::vec(act(), 1..24), bytes in any::<bool>()) {
         run(if bytes { Kind::Bytes } else { Kind::Memory }, acts);

@@ -24,16 +24,13 @@ pub(crate) trait RetailTool:
     Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static
 {
     const NAME: &'static str;
-    #[allow(dead_code, reason = "for whoever lists the tools")]
     const DESCRIPTION: &'static str;
-    #[allow(dead_code, reason = "for whoever lists the tools")]
     const ACCESS: Access;
 
     fn run(&self, shop: &dyn Shop) -> Answer;
 }
 
 /// Whether a tool may change records.
-#[allow(dead_code, reason = "for whoever lists the tools")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     Reads,
@@ -121,26 +118,28 @@ pub(crate) enum Refusal {
 }
 
 /// Something to be done once for each of the sixteen types.
-pub(crate) trait ToolVisitor {
-    fn visit<T: RetailTool>(&mut self);
+pub(crate) trait ToolVisitor: Sized {
+    #[must_use]
+    fn visit<T: RetailTool>(self) -> Self;
 }
 
 /// Shows every tool to `visitor`, by name.
-pub(crate) fn visit_tools(visitor: &mut impl ToolVisitor) {
-    visitor.visit::<Calculate>();
-    visitor.visit::<CancelPendingOrder>();
-    visitor.visit::<ExchangeDeliveredOrderItems>();
-    visitor.visit::<FindUserIdByEmail>();
-    visitor.visit::<FindUserIdByNameZip>();
-    visitor.visit::<GetOrderDetails>();
-    visitor.visit::<GetProductDetails>();
-    visitor.visit::<GetUserDetails>();
-    visitor.visit::<ListAllProductTypes>();
-    visitor.visit::<ModifyPendingOrderAddress>();
-    visitor.visit::<ModifyPendingOrderItems>();
-    visitor.visit::<ModifyPendingOrderPayment>();
-    visitor.visit::<ModifyUserAddress>();
-    visitor.visit::<ReturnDeliveredOrderItems>();
-    visitor.visit::<Think>();
-    visitor.visit::<TransferToHumanAgents>();
+pub(crate) fn visit_tools<V: ToolVisitor>(visitor: V) -> V {
+    visitor
+        .visit::<Calculate>()
+        .visit::<CancelPendingOrder>()
+        .visit::<ExchangeDeliveredOrderItems>()
+        .visit::<FindUserIdByEmail>()
+        .visit::<FindUserIdByNameZip>()
+        .visit::<GetOrderDetails>()
+        .visit::<GetProductDetails>()
+        .visit::<GetUserDetails>()
+        .visit::<ListAllProductTypes>()
+        .visit::<ModifyPendingOrderAddress>()
+        .visit::<ModifyPendingOrderItems>()
+        .visit::<ModifyPendingOrderPayment>()
+        .visit::<ModifyUserAddress>()
+        .visit::<ReturnDeliveredOrderItems>()
+        .visit::<Think>()
+        .visit::<TransferToHumanAgents>()
 }

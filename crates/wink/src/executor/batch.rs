@@ -1,9 +1,9 @@
 //! Several calls in one turn: they look as if run in order, and overlap where nobody can tell.
 //!
 //! A call starts when every earlier call that is not decided yet has a footprint disjoint from its own, what its
-//! policies look at included; without a footprint it waits for all of them. Each works on its own fork. From the
-//! moment subscribers hear of a call, everything happens in request order: a call waits there until the one before
-//! it is decided, and is not run after all when that one escalated.
+//! policies look at included; without a footprint, or with effects that no rollback reaches, it waits for all of
+//! them. Each works on its own fork. From the moment subscribers hear of a call, everything happens in request order:
+//! a call waits there until the one before it is decided, and is not run after all when that one escalated.
 
 use std::collections::HashSet;
 use std::future::poll_fn;
@@ -83,6 +83,12 @@ fn not_run(by: &str) -> Box<Failure> {
     Failure::new(Ending::NotRun, format!("not run: {by} ended the turn before it"))
 }
 
+/// A call of the batch, and everything that it may touch.
+struct Member {
+    footprint: Footprint,
+    progress: Progress,
+}
+
 enum Progress {
     Waiting(Box<Call>),
     Running(BoxFuture<'static, Outcome>),
@@ -102,28 +108,27 @@ impl Executor {
         let turn = Arc::new(OnceCell::new());
         let (_first, mut before) = watch::channel(Decided::Clear);
         let mut seen: HashSet<Arc<str>> = HashSet::new();
-        let mut footprints = Vec::with_capacity(calls.len());
-        let mut progress = Vec::with_capacity(calls.len());
+        let mut members = Vec::with_capacity(calls.len());
         for call in calls {
             let repeated = !seen.insert(Arc::clone(&call.id));
-            footprints.push(if repeated { Footprint::nothing() } else { footprint(&self.shared, &call) });
+            let footprint = if repeated { Footprint::nothing() } else { footprint(&self.shared, &call) };
             let (decided, next) = watch::channel(Decided::NotYet);
             let mut call = Call::new(&self.shared, call, cancel.clone());
             call.place = Some(Place { turn: Arc::clone(&turn), before, decided });
             call.repeated = repeated;
             before = next;
-            progress.push(Progress::Waiting(call));
+            members.push(Member { footprint, progress: Progress::Waiting(call) });
         }
         let most = self.shared.limits.max_calls_at_once.max(1);
         poll_fn(|cx| {
             loop {
-                start(&mut progress, &footprints, most);
+                start(&mut members, most);
                 let mut moved = false;
-                for call in &mut progress {
-                    if let Progress::Running(running) = call
+                for member in &mut members {
+                    if let Progress::Running(running) = &mut member.progress
                         && let Poll::Ready(outcome) = running.as_mut().poll(cx)
                     {
-                        *call = Progress::Done(outcome);
+                        member.progress = Progress::Done(outcome);
                         moved = true;
                     }
                 }
@@ -131,36 +136,45 @@ impl Executor {
                     break;
                 }
             }
-            match progress.iter().all(|call| matches!(call, Progress::Done(_))) {
+            match members.iter().all(|member| matches!(member.progress, Progress::Done(_))) {
                 true => Poll::Ready(()),
                 false => Poll::Pending,
             }
         })
         .await;
-        let done = |call| match call {
+        let done = |member: Member| match member.progress {
             Progress::Done(outcome) => Some(outcome),
             Progress::Waiting(_) | Progress::Running(_) | Progress::Moving => None,
         };
-        progress.into_iter().filter_map(done).collect()
+        members.into_iter().filter_map(done).collect()
     }
 }
 
-/// Starts what may start.
-fn start(progress: &mut [Progress], footprints: &[Footprint], most: usize) {
-    let mut running = progress.iter().filter(|call| matches!(call, Progress::Running(_))).count();
-    for at in 0..progress.len() {
-        let (earlier, rest) = progress.split_at_mut(at);
-        let (Some(call), Some(own)) = (rest.first_mut(), footprints.get(at)) else { return };
-        if running >= most || !matches!(call, Progress::Waiting(_)) {
-            continue;
+/// Starts what may start. The first call that has not ended always may.
+fn start(members: &mut [Member], most: usize) {
+    let open = |member: &Member| !matches!(member.progress, Progress::Done(_));
+    let Some(first) = members.iter().position(open) else { return };
+    let running = |member: &&Member| matches!(member.progress, Progress::Running(_));
+    let mut running = members.iter().filter(running).count();
+    for at in first..members.len() {
+        let (earlier, rest) = members.split_at_mut(at);
+        let Some(member) = rest.first_mut().filter(|member| open(member)) else { continue };
+        if matches!(member.progress, Progress::Waiting(_)) {
+            if running >= most {
+                return;
+            }
+            let own = &member.footprint;
+            let beside = |other: &Member| !own.is_lasting() && other.footprint.is_disjoint(own);
+            let free = earlier.iter().skip(first).filter(|earlier| open(earlier)).all(beside);
+            if free && let Progress::Waiting(call) = std::mem::replace(&mut member.progress, Progress::Moving)
+            {
+                member.progress = Progress::Running(Box::pin(call.run()));
+                running += 1;
+            }
         }
-        let free = earlier.iter().zip(footprints).all(|(call, footprint)| match call {
-            Progress::Done(_) => true,
-            Progress::Waiting(_) | Progress::Running(_) | Progress::Moving => footprint.is_disjoint(own),
-        });
-        if free && let Progress::Waiting(waiting) = std::mem::replace(call, Progress::Moving) {
-            *call = Progress::Running(Box::pin(waiting.run()));
-            running += 1;
+        if member.footprint.is_alone() {
+            // Nothing after it starts before it has ended.
+            return;
         }
     }
 }
@@ -183,5 +197,10 @@ fn footprint(shared: &Shared, call: &ToolCall) -> Footprint {
         whole = whole.writing(Area::Outside);
     }
     let call = PolicyCall { tool: &placed.tool, params: &params };
-    placed.policies.iter().fold(whole, |whole, placed| whole.and(declared_by(placed, &call)))
+    let whole = placed.policies.iter().fold(whole, |whole, placed| whole.and(declared_by(placed, &call)));
+    let copied = whole.used_resources().all(|resource| shared.resources.is_copied(resource));
+    match copied {
+        true => whole,
+        false => whole.writing(Area::Outside),
+    }
 }

@@ -11,7 +11,7 @@ use crate::policy::{Decision, PlacedPolicy, PolicyCall, PolicyContext, PolicyFil
 use crate::session::{Ending, LoggedAnswer, LoggedDecision};
 
 /// How often a call may come back to the approver because the state moved meanwhile.
-const MOST_QUESTIONS: usize = 4;
+pub(super) const MOST_QUESTIONS: usize = 4;
 
 /// Somebody's word, and what it counts for.
 struct Given {

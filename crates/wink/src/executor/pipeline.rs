@@ -14,8 +14,23 @@ use crate::session::Ending;
 use crate::tool::{Phase, PromptEvaluationError};
 
 impl Call {
-    /// Runs the call to its end.
-    pub(super) async fn run(mut self: Box<Self>) -> Outcome {
+    /// Runs the call to its end, in its span.
+    pub(super) async fn run(self: Box<Self>) -> Outcome {
+        let span = tracing::debug_span!(
+            "wink.call",
+            tool = &*self.name,
+            call_id = &*self.invocation.call_id,
+            invocation = %self.invocation.id,
+            session = %self.session().id(),
+        );
+        match span.is_disabled() {
+            true => self.go().await,
+            // Boxed, so that calls nobody traces do not carry the room for it.
+            false => Box::pin(self.go()).instrument(span).await,
+        }
+    }
+
+    async fn go(mut self: Box<Self>) -> Outcome {
         self.beat();
         let (shared, around, cancel) =
             (Arc::clone(&self.shared), Arc::clone(&self.around), self.cancel.clone());
@@ -40,13 +55,12 @@ impl Call {
             }
         }
         loop {
-            let advanced = {
-                let advancing = pin!(self.advance());
-                held_to(&StopWhen::default(), clock, advancing).await
+            let concluded = {
+                let concluding = pin!(self.conclude());
+                held_to(&StopWhen::default(), clock, concluding).await
             };
-            match advanced {
-                Ok(Ok(Some(next))) => self.step = next,
-                Ok(Ok(None)) => {
+            match concluded {
+                Ok(Ok(())) => {
                     if let Some(outcome) = self.outcome.take() {
                         self.beat();
                         return outcome;
@@ -83,12 +97,18 @@ impl Call {
         self.hook(Moment::Before).await
     }
 
+    async fn conclude(&mut self) -> Result<(), Box<Failure>> {
+        while let Some(next) = self.advance().await? {
+            self.step = next;
+        }
+        Ok(())
+    }
+
     /// Does the present step in its span, and says which is next.
     async fn advance(&mut self) -> Result<Option<Step>, Box<Failure>> {
         let span = tracing::trace_span!("wink.step", step = self.step.name());
         match span.is_disabled() {
             true => self.take_step().await,
-            // Boxed, so that calls nobody traces do not carry the room for it.
             false => Box::pin(self.take_step()).instrument(span).await,
         }
     }
@@ -166,20 +186,18 @@ impl Call {
 
     /// What it means that the call was stopped where it was.
     fn stopped(&self, stopped: Stopped) -> Box<Failure> {
-        let name = &self.name;
+        let (name, remains) = (&self.name, self.what_remains());
         match stopped {
-            Stopped::Cancelled => {
-                Failure::new(Ending::Cancelled, format!("{name} was cancelled; nothing was changed"))
-                    .escalating(Escalation::Cancelled)
-            }
+            Stopped::Cancelled => Failure::new(Ending::Cancelled, format!("{name} was cancelled; {remains}"))
+                .escalating(Escalation::Cancelled),
             Stopped::Deadline(deadline) => self.exhausted(&deadline.exceeded().to_string(), Some(deadline)),
             Stopped::Timeout(limit) => {
-                let text = format!("{name} took longer than {limit:?} and was stopped; nothing was changed");
+                let text = format!("{name} took longer than {limit:?} and was stopped; {remains}");
                 Failure::new(Ending::TimedOut, text)
             }
             Stopped::Panicked(panic) => {
                 tracing::error!(tool = &**name, step = self.step.name(), panic, "a call panicked");
-                let text = format!("{name} failed unexpectedly; nothing was changed");
+                let text = format!("{name} failed unexpectedly; {remains}");
                 let chain = vec![format!("panic in step {}: {panic}", self.step.name())];
                 Failure::new(Ending::Panicked, text).because(chain)
             }
@@ -193,7 +211,7 @@ impl Call {
             message: reason.to_owned(),
             deadline: deadline.map(crate::limits::Deadline::timestamp),
         };
-        let text = format!("{} was stopped: {reason}; nothing was changed", self.name);
+        let text = format!("{} was stopped: {reason}; {}", self.name, self.what_remains());
         Failure::new(Ending::Exhausted, text).escalating(Escalation::Evaluation(error))
     }
 
@@ -207,8 +225,12 @@ impl Call {
         let Some(hook) = &self.shared.hook else { return Ok(()) };
         let watched = hook.at(self.step, moment, self.invocation.id).await;
         watched.map_err(|reason| {
-            let text =
-                format!("{} failed in step {}: {reason}; nothing was changed", self.name, self.step.name());
+            let text = format!(
+                "{} failed in step {}: {reason}; {}",
+                self.name,
+                self.step.name(),
+                self.what_remains()
+            );
             Failure::new(Ending::NotCommitted, text).because(vec![reason])
         })
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::call::{Call, HandlerState};
 use super::outcome::{Escalation, Failure};
 use super::stop::{StopWhen, Stopped, held_to};
-use crate::ledger::{Claim, ClaimOutcome, InDoubt, Probed, ToolEffect, WhenInDoubt};
+use crate::ledger::ToolEffect;
 use crate::limits::{BudgetExceededError, DeadlineExceededError};
 use crate::policy::{PolicyCall, PolicyContext, PolicyFiles, PolicyMemory, ResultView};
 use crate::session::{Ending, LoggedParams, LoggedValue};
@@ -108,87 +108,6 @@ impl Call {
             None => take_turn(&self.shared.session).await,
         };
         self.turn = Some(turn);
-    }
-
-    pub(super) async fn ledger(&mut self) -> Result<(), Box<Failure>> {
-        let (Some(placed), Some(params)) = (&self.placed, &self.params) else { return Err(lost("the call")) };
-        let Some(config) = &placed.tool.contract().idempotency else { return Ok(()) };
-        let parts = match placed.tool.inner.key(params) {
-            Ok(None) => return Ok(()),
-            Ok(Some(parts)) => parts,
-            Err(reason) => {
-                let text = format!("{} could not be called: no idempotency key: {reason}", self.name);
-                return Err(Failure::new(Ending::Errored, text).because(vec![reason]));
-            }
-        };
-        let config = config.clone();
-        let made = Claim::make(&self.shared.session, &config, &self.name, parts).await;
-        match made.map_err(|error| self.store_failed(&error))? {
-            ClaimOutcome::Mine(claim) => self.claim = Some(claim),
-            ClaimOutcome::Hit(effect) => self.replay = Some(effect),
-            ClaimOutcome::Doubt(doubt, claim) => self.in_doubt(&config.when_in_doubt, doubt, claim).await?,
-            ClaimOutcome::Elsewhere(since) => {
-                let text = format!(
-                    "{} is being run with these arguments by another process, since {since}. Try again later.",
-                    self.name
-                );
-                return Err(Failure::new(Ending::InDoubt, text));
-            }
-        }
-        Ok(())
-    }
-
-    async fn in_doubt(
-        &mut self,
-        rule: &WhenInDoubt,
-        doubt: InDoubt,
-        mut claim: Claim,
-    ) -> Result<(), Box<Failure>> {
-        let name = Arc::clone(&self.name);
-        let refuse = |why: &str| {
-            let text = format!(
-                "{name} may already have had its effect with these arguments: {}. {why}",
-                doubt.reason
-            );
-            Failure::new(Ending::InDoubt, text).because(vec![doubt.reason.clone()])
-        };
-        match rule {
-            WhenInDoubt::Fail => {
-                return Err(refuse("It was not run again; somebody has to settle the entry first."));
-            }
-            WhenInDoubt::RunAgain => {}
-            WhenInDoubt::Ask => {
-                let question = format!("{} Run it again?", refuse("").message.trim_end());
-                let asked = self.ask("ledger", question).await;
-                match asked {
-                    Ok(by) => self.approver = Some(by),
-                    Err(reason) => return Err(refuse(&reason)),
-                }
-            }
-            WhenInDoubt::Probe(probe) => {
-                let json = self.params.as_ref().map(|params| params.json().clone()).unwrap_or_default();
-                let when = StopWhen::within(Some(self.shared.limits.probe_timeout));
-                let asked = async { probe(claim.key.to_string(), json).await };
-                let probed = held_to(&when, self.session().clock(), pin!(asked)).await;
-                match probed {
-                    Ok(Ok(Probed::DidNotHappen)) => claim.no_longer_in_doubt(),
-                    Ok(Ok(Probed::Happened { message, value })) => {
-                        let effect = claim.effect(&message, value, false, self.session().clock().now());
-                        claim.settle(&effect).await.map_err(|error| self.store_failed(&error))?;
-                        self.replay = Some(effect);
-                        return Ok(());
-                    }
-                    Ok(Ok(Probed::Unknown)) => {
-                        return Err(refuse("Its probe could not tell; it was not run again."));
-                    }
-                    Ok(Err(error)) => return Err(refuse(&format!("Its probe failed: {error}"))),
-                    Err(stopped) => return Err(refuse(&format!("Its probe did not answer ({stopped:?})."))),
-                }
-            }
-        }
-        claim.take_over(self.session().clock().now()).await.map_err(|error| self.store_failed(&error))?;
-        self.claim = Some(claim);
-        Ok(())
     }
 
     pub(super) async fn begin(&mut self) -> Result<(), Box<Failure>> {
@@ -349,8 +268,12 @@ impl Call {
         if delivery.failures.is_empty() {
             return Ok(());
         }
-        let text =
-            format!("{} was not committed: {}; nothing was changed", self.name, delivery.failures.join("; "));
+        let text = format!(
+            "{} was not committed: {}; {}",
+            self.name,
+            delivery.failures.join("; "),
+            self.what_remains()
+        );
         Err(Failure::new(Ending::NotCommitted, text).because(delivery.failures))
     }
 
@@ -358,12 +281,16 @@ impl Call {
         match stopped {
             Stopped::Panicked(panic) => {
                 tracing::error!(tool = &*self.name, panic, "a handler panicked");
-                let text = format!("{} failed unexpectedly (it panicked); nothing was changed", self.name);
+                let text =
+                    format!("{} failed unexpectedly (it panicked); {}", self.name, self.what_remains());
                 Failure::new(Ending::Panicked, text).because(vec![format!("panic: {panic}")])
             }
             Stopped::Timeout(limit) => {
-                let text =
-                    format!("{} took longer than {limit:?} and was stopped; nothing was changed", self.name);
+                let text = format!(
+                    "{} took longer than {limit:?} and was stopped; {}",
+                    self.name,
+                    self.what_remains()
+                );
                 Failure::new(Ending::TimedOut, text)
             }
             Stopped::Cancelled | Stopped::Deadline(_) => lost("the handler"),
@@ -434,6 +361,6 @@ fn revived(tool: &crate::tool::AnyTool, effect: &ToolEffect) -> Result<ErasedRes
 }
 
 /// A step found that an earlier one did not do its work. It cannot happen, and if it does, only the call fails.
-fn lost(what: &str) -> Box<Failure> {
+pub(super) fn lost(what: &str) -> Box<Failure> {
     Failure::new(Ending::NotCommitted, format!("the runtime lost {what}; nothing was changed"))
 }

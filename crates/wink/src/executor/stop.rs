@@ -49,7 +49,8 @@ impl StopWhen<'_> {
     /// Ends when the work must.
     fn listen(&self, clock: &Arc<dyn Clock>) -> BoxFuture<'static, Stopped> {
         let mut waits: Vec<BoxFuture<'static, Stopped>> = Vec::new();
-        for token in self.cancel.into_iter().flatten().cloned() {
+        for token in self.cancel.into_iter().flatten() {
+            let token = token.clone();
             waits.push(Box::pin(async move {
                 token.cancelled().await;
                 Stopped::Cancelled

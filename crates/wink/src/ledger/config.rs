@@ -123,6 +123,11 @@ impl IdempotencyConfig {
     }
 
     /// A key of your own.
+    ///
+    /// ```compile_fail
+    /// // Without a function there is no key.
+    /// let config = wink::ledger::IdempotencyConfig::custom();
+    /// ```
     pub fn custom(key: impl Fn(&Value) -> Result<String, String> + Send + Sync + 'static) -> Self {
         Self::new(KeyStrategy::Custom(Arc::new(key)))
     }

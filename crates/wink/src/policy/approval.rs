@@ -81,8 +81,9 @@ impl ToolPolicy for ApprovalPolicy {
         Box::pin(async move { Ok(self.decide(call)) })
     }
 
-    fn footprint(&self, _: &PolicyCall<'_>, _: &Arc<str>) -> Footprint {
-        Footprint::nothing()
+    fn footprint(&self, call: &PolicyCall<'_>, _: &Arc<str>) -> Footprint {
+        // Nobody is asked about a call that is not run after all, or twice because an earlier one ended meanwhile.
+        if self.covers(call) { Footprint::nothing().outside() } else { Footprint::nothing() }
     }
 }
 

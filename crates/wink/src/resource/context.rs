@@ -171,6 +171,11 @@ impl ResourceContext {
         View { core: &self.core, scope: None, frame: None, access: Access::Transacted }
     }
 
+    /// Whether a call works on a copy of the resource, which is forgotten if the call fails.
+    pub(crate) fn is_copied(&self, resource: std::any::TypeId) -> bool {
+        self.core.registry.find(resource).is_some_and(|(_, binding)| binding.0.snapshot.is_some())
+    }
+
     fn snapshotables(&self) -> impl Iterator<Item = (&AnyBinding, &dyn ErasedSnapshot, Erased)> {
         self.core.registry.bindings().iter().enumerate().filter_map(|(at, binding)| {
             let operations = binding.0.snapshot.as_deref()?;

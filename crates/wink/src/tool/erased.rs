@@ -113,6 +113,7 @@ pub(crate) struct ErasedResult {
 }
 
 /// The key under which a call's effect counts, and the hash of what it was made from.
+#[derive(Clone)]
 pub(crate) struct KeyParts {
     pub(crate) text: String,
     pub(crate) params_hash: String,

@@ -45,6 +45,12 @@ impl<'a> ReadFilesView<'a> {
         Ok(path)
     }
 
+    /// What an operation did counts only if the call was not over meanwhile.
+    fn stands<T>(&self, done: T) -> Result<T, FilesError> {
+        self.work.is_open()?;
+        Ok(done)
+    }
+
     /// Reads lines of a text file.
     pub async fn read(&self, path: &str, window: ReadWindow) -> Result<TextRead, FilesError> {
         let path = self.path(Access::Read, path)?;
@@ -116,7 +122,7 @@ impl<'a> FilesView<'a> {
         options: WriteOptions,
     ) -> Result<WriteReceipt, FilesError> {
         let path = self.read.path(Access::Write, path)?;
-        Ok(self.read.files.write(&path, content, options).await?)
+        self.read.stands(self.read.files.write(&path, content, options).await?)
     }
 
     /// Writes a text file, new or in place of the old one, making missing parents.
@@ -127,26 +133,26 @@ impl<'a> FilesView<'a> {
     /// Replaces an exact text in a file.
     pub async fn edit(&self, path: &str, edit: &Edit) -> Result<EditReceipt, FilesError> {
         let path = self.read.path(Access::Write, path)?;
-        Ok(self.read.files.edit(&path, edit).await?)
+        self.read.stands(self.read.files.edit(&path, edit).await?)
     }
 
     /// Deletes a file or a directory.
     pub async fn delete(&self, path: &str, mode: DeleteMode) -> Result<(), FilesError> {
         let path = self.read.path(Access::Write, path)?;
-        Ok(self.read.files.delete(&path, mode).await?)
+        self.read.stands(self.read.files.delete(&path, mode).await?)
     }
 
     /// Creates a directory.
     pub async fn mkdir(&self, path: &str, options: MkdirOptions) -> Result<(), FilesError> {
         let path = self.read.path(Access::Write, path)?;
-        Ok(self.read.files.mkdir(&path, options).await?)
+        self.read.stands(self.read.files.mkdir(&path, options).await?)
     }
 
     /// Moves a file or directory.
     pub async fn rename(&self, from: &str, to: &str) -> Result<(), FilesError> {
         let from = self.read.path(Access::Write, from)?;
         let to = self.read.path(Access::Write, to)?;
-        Ok(self.read.files.rename(&from, &to).await?)
+        self.read.stands(self.read.files.rename(&from, &to).await?)
     }
 }
 

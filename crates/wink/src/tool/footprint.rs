@@ -4,8 +4,8 @@
 use std::any::{TypeId, type_name};
 use std::sync::Arc;
 
-use crate::filesystem::{FsLimits, FsPath};
-use crate::session::SliceType;
+use crate::filesystem::{Filesystem, FsLimits, FsPath};
+use crate::session::{SliceType, ToolInvoked};
 
 /// Something that a call can touch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,14 +107,20 @@ impl Footprint {
         self.writing(area)
     }
 
-    /// Uses a resource in a way that others notice.
+    /// Uses a resource in a way that others notice. One that is not snapshotable keeps what was done to it, so that
+    /// such a call only starts when every call before it has ended.
     pub fn use_resource<T: ?Sized + 'static>(self) -> Self {
-        self.writing(Area::Resource(TypeId::of::<T>(), type_name::<T>()))
+        self.all_files_of::<T>().writing(Area::Resource(TypeId::of::<T>(), type_name::<T>()))
     }
 
     /// Uses a resource that others may use at the same time.
     pub fn share_resource<T: ?Sized + 'static>(self) -> Self {
-        self.reading(Area::Resource(TypeId::of::<T>(), type_name::<T>()))
+        self.all_files_of::<T>().reading(Area::Resource(TypeId::of::<T>(), type_name::<T>()))
+    }
+
+    /// Whoever has the filesystem itself can reach every path.
+    fn all_files_of<T: ?Sized + 'static>(self) -> Self {
+        if TypeId::of::<T>() == TypeId::of::<dyn Filesystem>() { self.write_path("") } else { self }
     }
 
     /// Asks which calls succeeded before.
@@ -132,7 +138,7 @@ impl Footprint {
         self.writing(Area::PolicyItem(Arc::clone(key), item.into()))
     }
 
-    /// Has effects that no rollback reaches, so its place in the order counts.
+    /// Has effects that no rollback reaches: it only starts when every call before it has ended.
     pub fn outside(self) -> Self {
         self.writing(Area::Outside)
     }
@@ -161,9 +167,30 @@ impl Footprint {
                 .iter()
                 .any(|area| other.reads.iter().chain(&other.writes).any(|theirs| area.overlaps(theirs)))
         };
-        // Every call that succeeds becomes history, so whoever asks for it has to know who went before.
-        let asks = |footprint: &Self| footprint.reads.contains(&Area::History);
-        !asks(self) && !asks(other) && !clash(&self.writes, other) && !clash(&other.writes, self)
+        !self.is_alone() && !other.is_alone() && !clash(&self.writes, other) && !clash(&other.writes, self)
+    }
+
+    /// Whether it may ask which calls went before. Every call becomes history, so it overlaps with none, not even
+    /// with one that touches nothing.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.reads.iter().chain(&self.writes).any(|area| match area {
+            Area::History | Area::Everything => true,
+            Area::Slice(slice, _) => *slice == TypeId::of::<ToolInvoked>(),
+            Area::Path(_) | Area::Resource(..) | Area::PolicyItem(..) | Area::Outside => false,
+        })
+    }
+
+    /// Whether it changes what no rollback reaches.
+    pub(crate) fn is_lasting(&self) -> bool {
+        self.writes.contains(&Area::Outside)
+    }
+
+    /// The resources that it uses in a way that others notice.
+    pub(crate) fn used_resources(&self) -> impl Iterator<Item = TypeId> {
+        self.writes.iter().filter_map(|area| match area {
+            Area::Resource(resource, _) => Some(*resource),
+            _ => None,
+        })
     }
 
     pub(crate) fn allows(&self, access: Access, wanted: &Area) -> bool {

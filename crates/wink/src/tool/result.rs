@@ -69,10 +69,6 @@ impl<R> ToolResult<R> {
     pub(crate) fn into_parts(self) -> (String, Option<R>, bool, bool) {
         (self.message, self.value, self.success, self.hidden)
     }
-
-    pub(crate) fn from_parts(message: String, value: Option<R>, success: bool, hidden: bool) -> Self {
-        Self { message, value, success, hidden }
-    }
 }
 
 /// What a handler may return: a [`ToolResult`], or a `Result` of one, so that `?` works.

@@ -116,6 +116,8 @@ pub(crate) struct Aborted {
     pub(crate) session: Session,
     fork: Fork,
     scope: Option<CallScope>,
+    /// Where its events come from; none for a call that never began.
+    work: Option<Arc<Work>>,
     _turn: Option<Turn>,
 }
 
@@ -318,7 +320,13 @@ impl Transaction {
     }
 
     fn aborted(&self, fork: Fork, scope: CallScope, turn: Option<Turn>) -> Aborted {
-        Aborted { session: self.work().session.clone(), fork, scope: Some(scope), _turn: turn }
+        Aborted {
+            session: self.work().session.clone(),
+            fork,
+            scope: Some(scope),
+            work: Some(Arc::clone(self.work())),
+            _turn: turn,
+        }
     }
 
     /// Closes the gate and forgets the forks. The end is still to be recorded.
@@ -328,10 +336,10 @@ impl Transaction {
 
     fn abort_parts(&mut self) -> Aborted {
         self.close_levels_beyond(0);
-        let work = self.work();
+        let work = Arc::clone(self.work());
         let (session, fork) = (work.session.clone(), work.close());
         let (scope, turn) = self.parts.take().map(|parts| (parts.scope, parts.turn)).unzip();
-        Aborted { session, fork, scope, _turn: turn.flatten() }
+        Aborted { session, fork, scope, work: Some(work), _turn: turn.flatten() }
     }
 }
 
@@ -361,7 +369,13 @@ impl Drop for Transaction {
 impl Aborted {
     /// The end of a call that never began its transaction.
     pub(crate) fn before_begin(session: &Session, turn: Option<Turn>) -> Self {
-        Self { session: session.clone(), fork: Fork::default(), scope: None, _turn: turn }
+        Self { session: session.clone(), fork: Fork::default(), scope: None, work: None, _turn: turn }
+    }
+
+    /// For a call that is to have done nothing at all: not even its LOG events stand.
+    pub(crate) fn without_log(mut self) -> Self {
+        self.fork = Fork::default();
+        self
     }
 
     /// Records the end: LOG events, the call's event, what becomes of its claim; then closes what the call built.
@@ -374,7 +388,7 @@ impl Aborted {
             finish_scope(scope, CallEnd::RolledBack).await;
         }
         for event in &events {
-            report(self.session.deliver(event, None));
+            report(self.session.deliver(event, self.work.as_ref().map(|work| work.source())));
         }
         closed
     }

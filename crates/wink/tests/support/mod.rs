@@ -2,7 +2,7 @@
 //! everything that goes through public reads only. It exists on a store in memory and on one that keeps nothing but
 //! bytes and is opened again between calls.
 
-#![allow(dead_code, reason = "every test uses its own part")]
+#![allow(dead_code, unreachable_pub, reason = "every test uses its own part")]
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -104,8 +104,10 @@ pub struct Dump {
     pub calls: BTreeMap<&'static str, u64>,
 }
 
-pub const TOOLS: [&str; 10] =
-    ["effects", "note", "fail", "refuse", "invalid", "boom", "slow", "escalate", "denied", "pay"];
+pub const TOOLS: [&str; 12] = [
+    "effects", "note", "fail", "refuse", "invalid", "boom", "slow", "escalate", "denied", "pay", "left",
+    "right",
+];
 
 /// How the `effects` tool ends, and after which effect.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -181,6 +183,24 @@ async fn note(params: Text, cx: &mut ToolContext) -> Result<ToolResult<Note>, To
     Ok(ToolResult::ok(Note { text: params.text }, "noted"))
 }
 
+async fn left(params: Text, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+    let _ = cx.session().dispatch(Note { text: params.text.clone() })?;
+    add_line("left.txt", &params.text, cx).await
+}
+
+async fn right(params: Text, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+    add_line("right.txt", &params.text, cx).await
+}
+
+async fn add_line(path: &str, line: &str, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+    let files = cx.filesystem().await?;
+    let before = if files.exists(path).await? { files.read_text(path).await? } else { String::new() };
+    // Somebody else may run meanwhile.
+    tokio::task::yield_now().await;
+    files.write_text(path, &format!("{before}{line}\n")).await?;
+    Ok(ToolResult::done("added"))
+}
+
 async fn fail(_: (), cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
     spoil(cx).await?;
     Err(ToolError::new("boom"))
@@ -249,6 +269,10 @@ impl wink::policy::ToolPolicy for Denies {
         };
         Box::pin(std::future::ready(Ok(decision)))
     }
+
+    fn footprint(&self, _: &wink::policy::PolicyCall<'_>, _: &Arc<str>) -> Footprint {
+        Footprint::nothing()
+    }
 }
 
 pub struct World {
@@ -308,6 +332,14 @@ impl World {
         let tools = Section::tools("tools", "Tools")
             .tool(Tool::new("effects", "Change everything.", effects).publishes().timeout(TIMEOUT))
             .tool(Tool::new("note", "Take a note.", note))
+            .tool(
+                Tool::new("left", "Add a line on the left.", left)
+                    .footprint(|_| Footprint::nothing().write_path("left.txt").write_slice::<Note>()),
+            )
+            .tool(
+                Tool::new("right", "Add a line on the right.", right)
+                    .footprint(|_| Footprint::nothing().write_path("right.txt")),
+            )
             .tool(Tool::new("fail", "Fail.", fail))
             .tool(Tool::new("refuse", "Refuse.", refuse))
             .tool(Tool::new("invalid", "Find it invalid.", invalid))

@@ -1,0 +1,243 @@
+//! The story, scene by scene. Each makes calls, then says what is true now.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use wink::ledger::Settlement;
+use wink::serde_json::{self, json};
+use wink::session::Ending;
+use wink::suites::PlanStatus;
+
+use super::bank::Receipt;
+use super::stage::{Stage, head, row_name, verdict};
+use super::tools::Sight;
+use super::{DemoError, Doing};
+use crate::term::{BOLD, DIM, GOOD, ODD, PLAIN, Span, cut, span};
+
+/// Plays everything.
+pub(super) async fn play(stage: &mut Stage) -> Result<(), DemoError> {
+    let began = Instant::now();
+    stage.screen.heading("", "A session of a small shop")?;
+    stage.screen.text(
+        DIM,
+        "A script stands in for the model. Everything else is the real runtime: each answer is what a model would \
+         get, and each line with a check mark was read back from the session and compared.",
+    )?;
+    plan(stage).await?;
+    read_before_write(stage).await?;
+    undone(stage).await?;
+    paid_once(stage).await?;
+    in_doubt(stage).await?;
+    log(stage).await?;
+    let text = format!("{} checks passed in {:.1?}.", stage.checks(), began.elapsed());
+    stage.screen.blank()?;
+    stage.screen.text(GOOD.bold(), &text)?;
+    Ok(())
+}
+
+async fn plan(stage: &mut Stage) -> Result<(), DemoError> {
+    stage.scene("1", "A plan", "The model says what it is going to do. The plan is state of the session.")?;
+    let arguments = json!({
+        "objective": "Raise the price of lamps; serve orders 17 and 18",
+        "initial_steps": ["Raise the price", "Ship order 17", "Charge both orders"],
+    });
+    stage.call("planning_setup_plan", arguments).await?;
+    let plan = stage.plan();
+    let claim = format!("the session has a plan of {} steps, {} done", plan.steps.len(), plan.done());
+    stage.check(claim, (plan.steps.len(), plan.done()), (3, 0))
+}
+
+async fn read_before_write(stage: &mut Stage) -> Result<(), DemoError> {
+    stage.scene(
+        "2",
+        "Read before write",
+        "A model that writes a file it has not read destroys what it does not know. A policy of the file tools \
+         denies that; the answer says what to do instead.",
+    )?;
+    let before = stage.read("prices.txt").await?;
+    let denied = stage.call("write_file", json!({ "path": "prices.txt", "content": "lamp 24.00\n" })).await?;
+    let policy = denied.decisions.last().map_or("no policy", |decision| &*decision.policy);
+    stage.check(format!("the policy {policy} denied the call"), denied.ending, Ending::Denied)?;
+    let now = stage.read("prices.txt").await?;
+    stage.check(format!("prices.txt still has {} lines", now.lines().count()), now, before)?;
+
+    stage.screen.blank()?;
+    stage.call("read_file", json!({ "path": "prices.txt" })).await?;
+    let edit = json!({ "path": "prices.txt", "old_string": "lamp 19.00", "new_string": "lamp 24.00" });
+    stage.call("edit_file", edit).await?;
+    let now = stage.read("prices.txt").await?;
+    let claim = format!("prices.txt is now {now:?}");
+    stage.check(claim, now.as_str(), "lamp 24.00\nrug 80.00\n")?;
+    step_done(stage, 1).await
+}
+
+async fn undone(stage: &mut Stage) -> Result<(), DemoError> {
+    stage.scene(
+        "3",
+        "Half done, undone",
+        "ship_order takes a lamp from stock, marks the order, writes a label and records a shipment. Then the \
+         carrier refuses. The tool has no code that cleans up.",
+    )?;
+    let before = stage.sight(17).await?;
+    let tree = stage.tree().await?;
+    let failed = stage.call("ship_order", json!({ "order": 17, "carrier": "bike" })).await?;
+    let after = stage.sight(17).await?;
+    let Some(middle) = failed.value.typed::<Sight>() else {
+        return stage.check("the failed call kept what its handler saw", false, true);
+    };
+    stage.screen.blank()?;
+    stage.screen.table(&sights(&before, &middle, &after))?;
+    stage.screen.blank()?;
+    let changed = Sight {
+        shipments: before.shipments + 1,
+        order_file: "shipped".to_owned(),
+        label_file: Some("by bike".to_owned()),
+        lamps: before.lamps - 1,
+    };
+    stage.check("the handler saw all four of its own changes", middle, changed)?;
+    stage.check("session and stock are as before the call", after, before.clone())?;
+    let claim = format!("so are all {} paths of the workspace, byte for byte", tree.len());
+    let now = stage.tree().await?;
+    stage.check(claim, now, tree)?;
+
+    stage.screen.blank()?;
+    let shipped = stage.call("ship_order", json!({ "order": 17, "carrier": "van" })).await?;
+    let after = stage.sight(17).await?;
+    stage.check("this time all four changes were kept, together", Some(after), shipped.value.typed())?;
+    step_done(stage, 2).await
+}
+
+/// What there was to see before a call, in it, and after it.
+fn sights(before: &Sight, middle: &Sight, after: &Sight) -> Vec<Vec<Span>> {
+    let row = |name: &str, show: fn(&Sight) -> String| {
+        let [before, middle, after] = [before, middle, after].map(show);
+        let style = if middle == before { PLAIN } else { ODD };
+        vec![row_name(name), span(before, PLAIN), span(middle, style), span(after, PLAIN)]
+    };
+    vec![
+        vec![head(""), head("before"), head("seen by the handler"), head("after")],
+        row("shipments (slice)", |sight| sight.shipments.to_string()),
+        row("orders/17.txt", |sight| sight.order_file.clone()),
+        row("labels/17.txt", |sight| sight.label_file.clone().unwrap_or_else(|| "no such file".to_owned())),
+        row("lamps (resource)", |sight| sight.lamps.to_string()),
+    ]
+}
+
+async fn paid_once(stage: &mut Stage) -> Result<(), DemoError> {
+    stage.scene(
+        "4",
+        "Paid once",
+        "A charge cannot be rolled back, so it must not happen twice. charge_card has an idempotency key, made from \
+         its arguments. The model loses the answer and tries again.",
+    )?;
+    let arguments = json!({ "order": 17, "cents": 2400 });
+    let first = stage.call("charge_card", arguments.clone()).await?;
+    let second = stage.call("charge_card", arguments).await?;
+    let charges = stage.bank.charges();
+    stage.check(format!("the bank counts {}", counted(charges.len(), "charge")), charges.len(), 1)?;
+    let replayed = (first.replayed, second.replayed);
+    stage.check("the second answer came from the ledger, and is marked so", replayed, (false, true))?;
+    let receipt = first.value.typed::<Receipt>();
+    stage.check("both calls gave the same receipt", second.value.typed(), receipt)
+}
+
+async fn in_doubt(stage: &mut Stage) -> Result<(), DemoError> {
+    stage.scene(
+        "5",
+        "In doubt",
+        "The line to the bank is cut after the money was taken, and the call is cancelled while it waits. On this \
+         side everything is rolled back; whether the bank charged, nobody here can know.",
+    )?;
+    let arguments = json!({ "order": 18, "cents": 2400 });
+    let bank = Arc::clone(&stage.bank);
+    bank.cut_line();
+    let stopped = stage.call_until(bank.answer_lost(), "charge_card", arguments.clone()).await?;
+    bank.mend_line();
+    stage.check("the call was stopped half-way", stopped.ending, Ending::Cancelled)?;
+    let charges = bank.charges();
+    let claim = format!("the bank counts {}, and could not say so", counted(charges.len(), "charge"));
+    stage.check(claim, charges.len(), 2)?;
+
+    stage.screen.blank()?;
+    let again = stage.call("charge_card", arguments.clone()).await?;
+    stage.check("the retry was refused", again.ending, Ending::InDoubt)?;
+    let count = bank.charges().len();
+    stage.check(format!("the bank still counts {}", counted(count, "charge")), count, 2)?;
+    let doubts = stage.ledger().in_doubt().await.doing("read the ledger")?;
+    let key = cut(doubts.first().map_or("nothing", |doubt| &doubt.key), 34);
+    stage.check(format!("the ledger has it in doubt: {key}"), doubts.len(), 1)?;
+
+    stage.screen.blank()?;
+    stage
+        .screen
+        .text(DIM, "Somebody looks into the bank's books, finds the charge and settles the entry.")?;
+    for doubt in &doubts {
+        let found = charges.iter().find(|charge| charge.order == 18);
+        let settlement = match found.map(serde_json::to_value).transpose().doing("read the bank's books")? {
+            Some(value) => Settlement::Happened { message: String::new(), value: Some(value) },
+            None => Settlement::DidNotHappen,
+        };
+        let id = stage.session().id().clone();
+        stage.ledger().settle(&doubt.key, &id, settlement).await.doing("settle an entry")?;
+    }
+    let settled = stage.call("charge_card", arguments).await?;
+    let receipt = charges.last().cloned();
+    stage.check("the model has its receipt", settled.value.typed::<Receipt>(), receipt)?;
+    let count = bank.charges().len();
+    stage.check(format!("the bank still counts {}", counted(count, "charge")), count, 2)?;
+    step_done(stage, 3).await?;
+    stage.check("the plan is completed", stage.plan().status, PlanStatus::Completed)
+}
+
+async fn log(stage: &mut Stage) -> Result<(), DemoError> {
+    stage.scene(
+        "6",
+        "The log",
+        "Every call has exactly one entry, whatever became of it. Nothing here was rolled back.",
+    )?;
+    let events = stage.log();
+    let mut rows = vec![["", "tool", "ended", "   took", "answer"].map(head).to_vec()];
+    for (number, event) in (1..).zip(&events) {
+        let (word, style) = verdict(event);
+        rows.push(vec![
+            span(format!("{number:>2}"), DIM),
+            span(&*event.tool, BOLD),
+            span(word, style),
+            span(short(event.duration), DIM),
+            span(&*event.rendered, PLAIN),
+        ]);
+    }
+    stage.screen.table(&rows)?;
+    stage.screen.blank()?;
+    let calls = stage.calls();
+    stage.check(format!("{calls} calls, {} entries", events.len()), events.len(), calls)?;
+    let failed = events.iter().filter(|event| !event.success);
+    let (words, endings): (Vec<String>, Vec<Ending>) =
+        failed.map(|event| (verdict(event).0, event.ending)).unzip();
+    let claim = format!("{} succeeded; the others: {}", calls - words.len(), words.join(", "));
+    let expected = vec![Ending::Denied, Ending::Failed, Ending::Cancelled, Ending::InDoubt];
+    stage.check(claim, endings, expected)
+}
+
+/// The model ticks off a step of its plan.
+async fn step_done(stage: &mut Stage, step: usize) -> Result<(), DemoError> {
+    stage.screen.blank()?;
+    stage.call_briefly("planning_update_step", json!({ "step_id": step, "status": "done" })).await?;
+    let done = stage.plan().done();
+    stage.check(format!("{done} of {} steps are done", stage.plan().steps.len()), done, step)
+}
+
+/// `1 charge`, `2 charges`.
+fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+/// A duration in seven columns.
+fn short(duration: Duration) -> String {
+    let (micros, millis) = (duration.as_micros(), duration.as_millis());
+    match millis {
+        0..10 => format!("{micros:>4} µs"),
+        10..10_000 => format!("{millis:>4} ms"),
+        _ => format!("{:>4} s ", duration.as_secs()),
+    }
+}

@@ -1,0 +1,183 @@
+//! The terminal: colours and layout. Knows nothing of what is shown.
+//!
+//! Text is wrapped first and coloured after, so that colours never count as width. Whether colours are shown at all
+//! is for the stream to decide: it strips them where they would not be understood.
+
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, Write};
+
+use anstyle::{AnsiColor, Style};
+
+/// Lines have at most this many characters, whatever the terminal: fewer than most have, and pleasant to read.
+const WIDTH: usize = 80;
+
+/// The space before everything that is not a heading.
+const MARGIN: usize = 3;
+
+pub(crate) const PLAIN: Style = Style::new();
+pub(crate) const BOLD: Style = Style::new().bold();
+pub(crate) const DIM: Style = Style::new().dimmed();
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
+pub(crate) const BAD: Style = AnsiColor::Red.on_default();
+pub(crate) const ODD: Style = AnsiColor::Yellow.on_default();
+pub(crate) const NAME: Style = AnsiColor::Cyan.on_default().bold();
+
+/// A text in one style.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Span {
+    text: String,
+    style: Style,
+}
+
+/// A text in this style.
+pub(crate) fn span(text: impl Into<String>, style: Style) -> Span {
+    Span { text: text.into(), style }
+}
+
+impl Span {
+    fn width(&self) -> usize {
+        self.text.chars().count()
+    }
+}
+
+/// What is written to.
+pub(crate) struct Screen {
+    out: Box<dyn Write>,
+}
+
+impl Screen {
+    /// Standard output.
+    pub(crate) fn stdout() -> Self {
+        Self::over(anstream::stdout())
+    }
+
+    pub(crate) fn over(out: impl Write + 'static) -> Self {
+        Self { out: Box::new(out) }
+    }
+
+    pub(crate) fn blank(&mut self) -> io::Result<()> {
+        writeln!(self.out)
+    }
+
+    /// A heading at the very left: `1  A plan`.
+    pub(crate) fn heading(&mut self, mark: &str, title: &str) -> io::Result<()> {
+        let (mark, title) = (span(format!("{mark:<MARGIN$}"), NAME), span(title, BOLD));
+        self.spans(&[mark, title])
+    }
+
+    /// A paragraph.
+    pub(crate) fn text(&mut self, style: Style, text: &str) -> io::Result<()> {
+        self.labelled(&[], span(text, style))
+    }
+
+    /// A label, and a text after it. Further lines hang beside the label's first part; line breaks are kept.
+    pub(crate) fn labelled(&mut self, label: &[Span], body: Span) -> io::Result<()> {
+        let whole = label.iter().map(Span::width).sum::<usize>();
+        let hang = label.first().map_or(0, Span::width);
+        let room = WIDTH.saturating_sub(MARGIN + hang);
+        let mut first = vec![span(" ".repeat(MARGIN), PLAIN)];
+        first.extend_from_slice(label);
+        for (number, text) in body.text.lines().enumerate() {
+            let taken = if number == 0 { whole - hang } else { 0 };
+            for line in wrapped(text, room, taken) {
+                let mut begin = std::mem::take(&mut first);
+                if begin.is_empty() && !line.is_empty() {
+                    begin.push(span(" ".repeat(MARGIN + hang), PLAIN));
+                }
+                begin.push(span(line, body.style));
+                self.spans(&begin)?;
+            }
+        }
+        if first.is_empty() { Ok(()) } else { self.spans(&first) }
+    }
+
+    /// A label, and parts beside it if they fit; else below it, each on a line of its own.
+    pub(crate) fn listed(&mut self, label: &Span, parts: &[String]) -> io::Result<()> {
+        let beside = span(format!(" {}", parts.join(" ")), PLAIN);
+        let label = std::slice::from_ref(label);
+        if MARGIN + label.iter().chain([&beside]).map(Span::width).sum::<usize>() <= WIDTH {
+            return self.labelled(label, beside);
+        }
+        self.labelled(label, span("", PLAIN))?;
+        for part in parts {
+            self.labelled(&[span("    ", PLAIN)], span(part, PLAIN))?;
+        }
+        Ok(())
+    }
+
+    /// Rows of cells in aligned columns. The last column takes what is left of the line; what does not fit is cut.
+    pub(crate) fn table(&mut self, rows: &[Vec<Span>]) -> io::Result<()> {
+        const GAP: usize = 2;
+        let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+        let widest = |column| rows.iter().filter_map(|row| row.get(column)).map(Span::width).max();
+        let widths: Vec<usize> = (0..columns).map(|column| widest(column).unwrap_or(0)).collect();
+        for row in rows {
+            let mut line = vec![span(" ".repeat(MARGIN), PLAIN)];
+            let mut left = WIDTH.saturating_sub(MARGIN);
+            for (at, (cell, width)) in row.iter().zip(&widths).enumerate() {
+                let last = at + 1 == row.len();
+                let text = cut(&cell.text, left);
+                let gap = if last { 0 } else { (width + GAP).saturating_sub(cell.width()) };
+                line.extend([span(text, cell.style), span(" ".repeat(gap), PLAIN)]);
+                left = left.saturating_sub(width + GAP);
+            }
+            self.spans(&line)?;
+        }
+        Ok(())
+    }
+
+    fn spans(&mut self, spans: &[Span]) -> io::Result<()> {
+        for Span { text, style } in spans {
+            write!(self.out, "{style}{text}{style:#}")?;
+        }
+        writeln!(self.out)
+    }
+}
+
+/// The lines that `text` takes, when `taken` columns of the first are used already. Breaks between words; a word that
+/// is longer than a line is broken where it must.
+fn wrapped(text: &str, width: usize, taken: usize) -> Vec<String> {
+    let width = width.max(1);
+    if taken + text.chars().count() <= width {
+        return vec![text.to_owned()];
+    }
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    let mut used = taken;
+    for (number, word) in text.split(' ').enumerate() {
+        let length = word.chars().count();
+        let gap = usize::from(number > 0);
+        if used + gap + length <= width {
+            line.push_str(if gap > 0 { " " } else { "" });
+            line.push_str(word);
+            used += gap + length;
+            continue;
+        }
+        if used > 0 {
+            lines.push(std::mem::take(&mut line));
+            used = 0;
+        }
+        for letter in word.chars() {
+            if used == width {
+                lines.push(std::mem::take(&mut line));
+                used = 0;
+            }
+            line.push(letter);
+            used += 1;
+        }
+    }
+    lines.push(line);
+    lines
+}
+
+/// The text, or as much of its first line as fits, with a mark that something is missing.
+pub(crate) fn cut(text: &str, width: usize) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    if line.chars().count() <= width && line.len() == text.len() {
+        return line.to_owned();
+    }
+    let kept: String = line.chars().take(width.saturating_sub(1)).collect();
+    kept.trim_end().to_owned() + "…"
+}

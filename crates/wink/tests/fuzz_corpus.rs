@@ -1,0 +1,66 @@
+//! Every input that the fuzzer keeps, through the same functions, without a fuzzer.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    missing_docs,
+    unreachable_pub
+)]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+#[path = "../../../fuzz/targets/arguments.rs"]
+mod arguments;
+#[path = "../../../fuzz/targets/snapshots.rs"]
+mod snapshots;
+
+/// Each target: the name of its file and of its corpus, and what it does with an input.
+const TARGETS: [(&str, fn(&[u8])); 2] =
+    [("arguments", |input| arguments::run(valid_prefix(input))), ("snapshots", snapshots::run)];
+
+/// What the fuzzer makes of bytes for a target that takes text.
+fn valid_prefix(input: &[u8]) -> &str {
+    std::str::from_utf8(input)
+        .unwrap_or_else(|error| std::str::from_utf8(&input[..error.valid_up_to()]).unwrap())
+}
+
+fn fuzz() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz")
+}
+
+fn entries(directory: &Path) -> BTreeSet<PathBuf> {
+    let entries = fs::read_dir(directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
+    entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+fn stems(directory: &str) -> BTreeSet<String> {
+    let paths = entries(&fuzz().join(directory));
+    paths.iter().map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn every_target_is_replayed_and_has_a_corpus() {
+    let replayed: BTreeSet<String> = TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    for directory in ["targets", "fuzz_targets", "corpus"] {
+        assert_eq!(stems(directory), replayed, "fuzz/{directory}");
+    }
+}
+
+#[test]
+fn nothing_in_the_corpus_breaks_its_target() {
+    for (name, run) in TARGETS {
+        let inputs = entries(&fuzz().join("corpus").join(name));
+        assert!(!inputs.is_empty(), "the corpus of {name} is empty");
+        for path in inputs {
+            let input = fs::read(&path).unwrap();
+            if let Err(panic) = std::panic::catch_unwind(|| run(&input)) {
+                eprintln!("the input is {}", path.display());
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+}
