@@ -1,11 +1,6 @@
 //! The example programs run, and print what they are meant to print.
 
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "the lints exempt tests, not their helpers"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
 use std::process::Command;
 

@@ -21,9 +21,9 @@ use wink::session::{SliceKey, ToolInvoked, upsert_by_key};
 static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 /// What may be left over after [`MANY`] turns: less than a byte for each call.
-const MOST_LEFT: usize = 16 * 1024;
-const FEW: usize = 200;
-const MANY: usize = 4_000;
+const MOST_LEFT: usize = 4 * 1024;
+const FEW: usize = 100;
+const MANY: usize = 1_000;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Line {
