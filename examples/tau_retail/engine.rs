@@ -1,6 +1,8 @@
 //! Runs recorded calls through a wink executor, each task on a session of its own.
 
+use std::iter::Cycle;
 use std::sync::Arc;
+use std::vec;
 
 use serde_json::Value;
 use wink::executor::{Executor, Moment, OpenError, Step, ToolCall};
@@ -36,8 +38,8 @@ pub(crate) struct WinkEngine {
     seeded: Session,
     writes: Writes,
     faults: testing::Faults,
-    /// How many calls were to be struck, so that each is struck differently.
-    struck: usize,
+    /// Where the next calls are struck, each differently.
+    points: Cycle<vec::IntoIter<FaultPoint>>,
     calls: usize,
     executor: Executor,
 }
@@ -75,15 +77,9 @@ impl WinkEngine {
 
         let faults = testing::Faults::new();
         let executor = runtime.block_on(open(&prompt, &seeded, writes, &faults))?;
-        Ok(Self { runtime, initial, prompt, seeded, writes, faults, struck: 0, calls: 0, executor })
-    }
-
-    fn next_point(&mut self) -> FaultPoint {
-        let at = self.struck;
-        self.struck += 1;
-        let (step, moment) = AFTER_EFFECT[at % AFTER_EFFECT.len()];
-        let strike = STRIKES[at / AFTER_EFFECT.len() % STRIKES.len()];
-        FaultPoint::new(step, moment, strike)
+        let at = |strike| AFTER_EFFECT.map(|(step, moment)| FaultPoint::new(step, moment, strike));
+        let points = STRIKES.map(at).concat().into_iter().cycle();
+        Ok(Self { runtime, initial, prompt, seeded, writes, faults, points, calls: 0, executor })
     }
 }
 
@@ -116,11 +112,14 @@ impl Engine for WinkEngine {
     fn call(&mut self, name: &str, args: &Value, fault: Fault) -> Result<Reply, EngineError> {
         self.calls += 1;
         let call = ToolCall::new(format!("call-{}", self.calls), name, args.to_string());
-        if fault == Fault::None {
+        let point = match fault {
+            Fault::None => None,
+            Fault::AfterEffect => self.points.next(),
+        };
+        let Some(point) = point else {
             let outcome = self.runtime.block_on(self.executor.call(call));
             return Ok(Reply::Answer(outcome.text().to_owned()));
-        }
-        let point = self.next_point();
+        };
         let came = self.runtime.block_on(self.faults.run(&self.executor, call, point));
         Ok(match came.outcome {
             // A call that was refused had no effect to be struck after.
