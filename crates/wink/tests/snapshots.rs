@@ -358,9 +358,9 @@ mod newer {
     use super::*;
 
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-    pub struct Note {
-        pub number: u32,
-        pub text: String,
+    pub(super) struct Note {
+        pub(super) number: u32,
+        pub(super) text: String,
     }
     impl SliceType for Note {
         const NAME: &'static str = "note";
@@ -375,14 +375,14 @@ mod newer {
     }
 
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-    pub struct Entry(bool);
+    pub(super) struct Entry(bool);
     impl SliceType for Entry {
         const NAME: &'static str = "entry";
         const VERSION: u32 = 3;
     }
 
     #[derive(Debug, Clone, PartialEq, Serialize)]
-    pub struct Heard(pub u32);
+    pub(super) struct Heard(pub(super) u32);
     impl<'de> Deserialize<'de> for Heard {
         fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
             panic!("cannot read");
@@ -398,7 +398,7 @@ mod newer {
 async fn values_of_an_older_version_are_upgraded() {
     let session = open(&stored().await).await;
     let upgraded = newer::Note { number: 1, text: "from before".into() };
-    assert_eq!(all::<newer::Note>(&session), [upgraded.clone()]);
+    assert_eq!(all::<newer::Note>(&session), std::slice::from_ref(&upgraded));
     let new = newer::Note { number: 2, text: "now".into() };
     dispatch(&session, new.clone());
     let copy = session.duplicate();

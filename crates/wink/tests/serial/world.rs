@@ -293,7 +293,7 @@ impl StepHook for Dawdler {
     fn at<'a>(&'a self, _: Step, _: Moment, _: InvocationId) -> BoxFuture<'a, Result<(), String>> {
         let mut hasher = DefaultHasher::new();
         self.0.fetch_add(1, Ordering::Relaxed).hash(&mut hasher);
-        let dawdles = hasher.finish() % 8 == 0;
+        let dawdles = hasher.finish().is_multiple_of(8);
         Box::pin(async move {
             if dawdles {
                 tokio::task::yield_now().await;
