@@ -81,9 +81,14 @@ impl WinkEngine {
     fn next_point(&mut self) -> FaultPoint {
         let at = self.struck;
         self.struck += 1;
-        let (step, moment) = AFTER_EFFECT[at % AFTER_EFFECT.len()];
-        let strike = STRIKES[at / AFTER_EFFECT.len() % STRIKES.len()];
-        FaultPoint::new(step, moment, strike)
+        // One point after the other, with each kind of fault in turn.
+        let points = AFTER_EFFECT
+            .into_iter()
+            .cycle()
+            .zip(STRIKES.into_iter().flat_map(|strike| std::iter::repeat_n(strike, AFTER_EFFECT.len())));
+        let mut points = points.map(|((step, moment), strike)| FaultPoint::new(step, moment, strike));
+        let all = AFTER_EFFECT.len() * STRIKES.len();
+        points.nth(at % all).unwrap_or(FaultPoint::new(Step::Commit, Moment::Before, testing::Fault::Error))
     }
 }
 

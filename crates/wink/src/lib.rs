@@ -2,10 +2,80 @@
 //!
 //! A model proposes tool calls; Wink decides whether each may run, runs it as one atomic transaction over
 //! session state, workspace files and resources, records it, and renders what the model sees.
+//!
+//! ```
+//! use wink::prelude::*;
+//!
+//! /// Saves a note in a file.
+//! #[tool]
+//! async fn save_note(file: String, text: String, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+//!     cx.filesystem().await?.write_text(&file, &text).await?;
+//!     Ok(ToolResult::done("saved"))
+//! }
+//! # let _ = save_note_tool();
+//! ```
+//!
+//! These eight lines are a tool. A [`Section`](prompt::Section) takes it, together with the text, policies and
+//! resources that belong to it; a [`PromptTemplate`](prompt::PromptTemplate) checks everything; an
+//! [`Executor`](executor::Executor) runs calls on a [`Session`](session::Session):
+//!
+//! ```
+//! # use wink::prelude::*;
+//! # /// Saves a note in a file.
+//! # #[tool]
+//! # async fn save_note(file: String, text: String, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+//! #     cx.filesystem().await?.write_text(&file, &text).await?;
+//! #     Ok(ToolResult::done("saved"))
+//! # }
+//! use std::sync::Arc;
+//! use wink::filesystem::{FilesystemExt, MemoryFilesystem};
+//! use wink::resource::Binding;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let files = Arc::new(MemoryFilesystem::new());
+//! let section = Section::markdown("notes", "Notes")
+//!     .body("Save what you will need later.")
+//!     .tool(save_note_tool())
+//!     .resource(Binding::filesystem(files.clone()));
+//! let prompt = PromptTemplate::builder("examples", "notes").section(section).build()?.prompt();
+//!
+//! let executor = Executor::open(&prompt, &Session::new()).await?;
+//! let call = ToolCall::new("call_1", "save_note", r#"{"file": "todo.txt", "text": "buy milk"}"#);
+//! let outcome = executor.call(call).await;
+//!
+//! assert_eq!(outcome.text(), "saved");
+//! assert_eq!(files.read_text("todo.txt").await?, "buy milk");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What happens to a call
+//!
+//! Find the tool, read the arguments, look at the clock, ask the [policies](policy), look in the [ledger], begin a
+//! [transaction], run the handler, tell the policies, show the event to subscribers, commit, ask for [feedback],
+//! answer. A failure anywhere rolls everything back and is recorded; the model gets one answer and the log has one
+//! [event](session::ToolInvoked), whatever happened.
+//!
+//! # Where to go on
+//!
+//! - [`guide`]: a page per topic, with examples.
+//! - [`prelude`]: what most programs import.
+//! - [`testing`]: a fake clock, scripted calls, injected faults, contract suites.
+//! - [`suites`]: planning, files, workspace digest.
+//!
+//! Everything runs in memory in this version: [`MemoryStore`](store::MemoryStore) and
+//! [`MemoryFilesystem`](filesystem::MemoryFilesystem) are the only implementations of their traits for use outside
+//! tests, and what they hold is gone with the process. There is no model adapter and no agent loop.
+//!
+//! Feature `macros` (on by default) has `#[tool]`, `#[data]` and `#[derive(SliceType)]`. They are sugar: everything
+//! works without them.
 
 pub mod executor;
 pub mod feedback;
 pub mod filesystem;
+#[cfg(feature = "macros")]
+pub mod guide;
 pub mod ledger;
 pub mod limits;
 pub mod policy;

@@ -214,6 +214,24 @@ async fn calls_overlap_exactly_when_nobody_can_tell() {
 }
 
 #[tokio::test]
+async fn whoever_may_ask_knows_of_every_call_before_it() {
+    let ask = [op(Verb::History, 0, 0), op(Verb::Log, 0, 0)];
+    for tool in ["declared", "bare"] {
+        let world = World::new(&PROMPT, 64).await;
+        // The first touches nothing, and takes its time.
+        let answers = world
+            .batch(&[
+                call("1", "declared", [], End::Well),
+                call("2", "idle", [], End::Well),
+                call("3", "publish", [], End::Well),
+                call("4", tool, ask.clone(), End::Well),
+            ])
+            .await;
+        assert_eq!(answers[3], seen("4", tool, "declared=1;log=3", "Succeeded"));
+    }
+}
+
+#[tokio::test]
 async fn commits_and_events_come_in_request_order() {
     let section = Section::tools("tools", "Tools")
         .tool(Tool::new("outlast", "Stay longer.", outlast).footprint(|()| on_the_floor()))

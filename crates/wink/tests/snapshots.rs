@@ -4,6 +4,7 @@
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::panic,
+    clippy::cloned_ref_to_slice_refs,
     reason = "a test says what is broken by panicking"
 )]
 
@@ -358,9 +359,9 @@ mod newer {
     use super::*;
 
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-    pub(super) struct Note {
-        pub(super) number: u32,
-        pub(super) text: String,
+    pub(crate) struct Note {
+        pub(crate) number: u32,
+        pub(crate) text: String,
     }
     impl SliceType for Note {
         const NAME: &'static str = "note";
@@ -375,14 +376,14 @@ mod newer {
     }
 
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-    pub(super) struct Entry(bool);
+    pub(crate) struct Entry(bool);
     impl SliceType for Entry {
         const NAME: &'static str = "entry";
         const VERSION: u32 = 3;
     }
 
     #[derive(Debug, Clone, PartialEq, Serialize)]
-    pub(super) struct Heard(pub(super) u32);
+    pub(crate) struct Heard(pub(crate) u32);
     impl<'de> Deserialize<'de> for Heard {
         fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
             panic!("cannot read");
@@ -398,7 +399,7 @@ mod newer {
 async fn values_of_an_older_version_are_upgraded() {
     let session = open(&stored().await).await;
     let upgraded = newer::Note { number: 1, text: "from before".into() };
-    assert_eq!(all::<newer::Note>(&session), std::slice::from_ref(&upgraded));
+    assert_eq!(all::<newer::Note>(&session), [upgraded.clone()]);
     let new = newer::Note { number: 2, text: "now".into() };
     dispatch(&session, new.clone());
     let copy = session.duplicate();

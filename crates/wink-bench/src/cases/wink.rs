@@ -111,10 +111,13 @@ fn fill(executor: &Executor) {
     let session = executor.session();
     let first = poll_now(executor.call(ToolCall::new("call_0", TOOL, ARGUMENTS)));
     let event = ToolInvoked::clone(&first.event);
-    let filled = session.seed((0..EVENTS).map(|_| event.clone())).and_then(|()| {
-        session.seed((0..STATE_ITEMS).map(|line| Written { line: u32::try_from(line).unwrap_or(u32::MAX) }))
-    });
-    filled.unwrap_or_else(|error| unreachable!("{error}"));
+    // The log only grows, so it is filled by dispatching; the call above is its first event.
+    for _ in 1..EVENTS {
+        let dispatched = session.dispatch(event.clone());
+        debug_assert!(dispatched.is_ok());
+    }
+    let items = (0..STATE_ITEMS).map(|line| Written { line: u32::try_from(line).unwrap_or(u32::MAX) });
+    session.seed(items).unwrap_or_else(|error| unreachable!("{error}"));
     assert_eq!(session.slice::<ToolInvoked>().len(), EVENTS);
 }
 

@@ -123,6 +123,11 @@ impl Call {
         &self.shared.session
     }
 
+    /// What is left of a call that is stopped here.
+    pub(super) fn what_remains(&self) -> &'static str {
+        what_remains(self.claim.is_some() && self.handler.is_doubtful())
+    }
+
     /// For a call that is only asked about.
     pub(super) fn leave_no_trace(&mut self) {
         self.recorded = true;
@@ -186,7 +191,12 @@ impl Call {
 
     /// Rolls back, and records the end of a call that did not succeed. Brought to its end, whoever stops waiting.
     pub(super) async fn record(&mut self, failure: Box<Failure>) -> Outcome {
+        let on_its_way = self.recorded;
         let (end, aborted) = self.end(*failure);
+        if on_its_way {
+            // A panic on the way back from recording: the event is there already, and there is only one.
+            return end.outcome();
+        }
         MustFinish::new(end.record(aborted)).await
     }
 
@@ -284,11 +294,41 @@ impl Call {
     }
 }
 
+/// What is left of a call that did not succeed. A tool with a claim says that it reaches outside.
+fn what_remains(outside_in_doubt: bool) -> &'static str {
+    match outside_in_doubt {
+        false => "nothing was changed",
+        true => "what it did here was undone, and whether its effect outside happened is not known",
+    }
+}
+
+/// How a call ended, in a sentence about it.
+fn ended(ending: Ending) -> &'static str {
+    match ending {
+        Ending::Cancelled => "was cancelled",
+        Ending::TimedOut => "took too long and was stopped",
+        Ending::Exhausted => "was stopped at the deadline",
+        Ending::Panicked => "panicked",
+        Ending::NotCommitted => "could not be committed",
+        Ending::NotRun => "was taken back",
+        Ending::Interrupted => "was interrupted",
+        Ending::Succeeded
+        | Ending::Unavailable
+        | Ending::Rejected
+        | Ending::Denied
+        | Ending::InDoubt
+        | Ending::Failed
+        | Ending::Errored
+        | Ending::Expanded
+        | Ending::Escalated => "ended",
+    }
+}
+
 impl Drop for Call {
     /// Whoever waited has gone. The call still ends, and has its event.
     fn drop(&mut self) {
         if !self.recorded {
-            let text = format!("{} was cancelled; nothing was changed", self.name);
+            let text = format!("{} was cancelled; {}", self.name, self.what_remains());
             let (end, aborted) = self.end(*Failure::new(Ending::Cancelled, text));
             finish(async move {
                 // Nobody is there to hear of an escalation; a failing store is in the diagnostics.
@@ -317,7 +357,8 @@ impl End {
 
     async fn not_committed(mut self, error: TransactionError, aborted: Aborted) -> Outcome {
         tracing::error!(%error, tool = &*self.event.tool, "a call could not be committed");
-        self.shown = format!("{} was not committed: {error}; nothing was changed", self.event.tool).into();
+        let remains = what_remains(self.claim.is_some() && self.doubtful);
+        self.shown = format!("{} was not committed: {error}; {remains}", self.event.tool).into();
         self.event = Arc::new(ToolInvoked {
             ending: Ending::NotCommitted,
             success: false,
@@ -334,9 +375,7 @@ impl End {
 
     async fn record(mut self, aborted: Aborted) -> Outcome {
         let doubt = self.claim.as_ref().filter(|_| self.doubtful).map(|claim| {
-            let reason =
-                format!("an earlier call ended before its effect was certain: {}", self.event.message);
-            claim.doubt(reason, self.event.time)
+            claim.doubt(format!("an earlier call {} while it ran", ended(self.event.ending)), self.event.time)
         });
         let closing =
             Closing { event: Some(Arc::clone(&self.event) as _), ledger: doubt, ends: Some(self.event.id) };

@@ -55,13 +55,12 @@ impl Call {
             }
         }
         loop {
-            let advanced = {
-                let advancing = pin!(self.advance());
-                held_to(&StopWhen::default(), clock, advancing).await
+            let concluded = {
+                let concluding = pin!(self.conclude());
+                held_to(&StopWhen::default(), clock, concluding).await
             };
-            match advanced {
-                Ok(Ok(Some(next))) => self.step = next,
-                Ok(Ok(None)) => {
+            match concluded {
+                Ok(Ok(())) => {
                     if let Some(outcome) = self.outcome.take() {
                         self.beat();
                         return outcome;
@@ -96,6 +95,13 @@ impl Call {
             }
         }
         self.hook(Moment::Before).await
+    }
+
+    async fn conclude(&mut self) -> Result<(), Box<Failure>> {
+        while let Some(next) = self.advance().await? {
+            self.step = next;
+        }
+        Ok(())
     }
 
     /// Does the present step in its span, and says which is next.
@@ -180,20 +186,18 @@ impl Call {
 
     /// What it means that the call was stopped where it was.
     fn stopped(&self, stopped: Stopped) -> Box<Failure> {
-        let name = &self.name;
+        let (name, remains) = (&self.name, self.what_remains());
         match stopped {
-            Stopped::Cancelled => {
-                Failure::new(Ending::Cancelled, format!("{name} was cancelled; nothing was changed"))
-                    .escalating(Escalation::Cancelled)
-            }
+            Stopped::Cancelled => Failure::new(Ending::Cancelled, format!("{name} was cancelled; {remains}"))
+                .escalating(Escalation::Cancelled),
             Stopped::Deadline(deadline) => self.exhausted(&deadline.exceeded().to_string(), Some(deadline)),
             Stopped::Timeout(limit) => {
-                let text = format!("{name} took longer than {limit:?} and was stopped; nothing was changed");
+                let text = format!("{name} took longer than {limit:?} and was stopped; {remains}");
                 Failure::new(Ending::TimedOut, text)
             }
             Stopped::Panicked(panic) => {
                 tracing::error!(tool = &**name, step = self.step.name(), panic, "a call panicked");
-                let text = format!("{name} failed unexpectedly; nothing was changed");
+                let text = format!("{name} failed unexpectedly; {remains}");
                 let chain = vec![format!("panic in step {}: {panic}", self.step.name())];
                 Failure::new(Ending::Panicked, text).because(chain)
             }
@@ -207,7 +211,7 @@ impl Call {
             message: reason.to_owned(),
             deadline: deadline.map(crate::limits::Deadline::timestamp),
         };
-        let text = format!("{} was stopped: {reason}; nothing was changed", self.name);
+        let text = format!("{} was stopped: {reason}; {}", self.name, self.what_remains());
         Failure::new(Ending::Exhausted, text).escalating(Escalation::Evaluation(error))
     }
 
@@ -221,8 +225,12 @@ impl Call {
         let Some(hook) = &self.shared.hook else { return Ok(()) };
         let watched = hook.at(self.step, moment, self.invocation.id).await;
         watched.map_err(|reason| {
-            let text =
-                format!("{} failed in step {}: {reason}; nothing was changed", self.name, self.step.name());
+            let text = format!(
+                "{} failed in step {}: {reason}; {}",
+                self.name,
+                self.step.name(),
+                self.what_remains()
+            );
             Failure::new(Ending::NotCommitted, text).because(vec![reason])
         })
     }

@@ -268,8 +268,12 @@ impl Call {
         if delivery.failures.is_empty() {
             return Ok(());
         }
-        let text =
-            format!("{} was not committed: {}; nothing was changed", self.name, delivery.failures.join("; "));
+        let text = format!(
+            "{} was not committed: {}; {}",
+            self.name,
+            delivery.failures.join("; "),
+            self.what_remains()
+        );
         Err(Failure::new(Ending::NotCommitted, text).because(delivery.failures))
     }
 
@@ -277,12 +281,16 @@ impl Call {
         match stopped {
             Stopped::Panicked(panic) => {
                 tracing::error!(tool = &*self.name, panic, "a handler panicked");
-                let text = format!("{} failed unexpectedly (it panicked); nothing was changed", self.name);
+                let text =
+                    format!("{} failed unexpectedly (it panicked); {}", self.name, self.what_remains());
                 Failure::new(Ending::Panicked, text).because(vec![format!("panic: {panic}")])
             }
             Stopped::Timeout(limit) => {
-                let text =
-                    format!("{} took longer than {limit:?} and was stopped; nothing was changed", self.name);
+                let text = format!(
+                    "{} took longer than {limit:?} and was stopped; {}",
+                    self.name,
+                    self.what_remains()
+                );
                 Failure::new(Ending::TimedOut, text)
             }
             Stopped::Cancelled | Stopped::Deadline(_) => lost("the handler"),

@@ -344,7 +344,10 @@ impl Session {
     }
 
     fn closing_log(&self, registry: &Registry, fork: &Fork, event: Option<Item>) -> LogPart {
-        let (mut log, failures) = self.log_part(registry, fork.actions());
+        let (mut log, failures) = match fork.steps.is_empty() {
+            true => (LogPart::default(), Vec::new()),
+            false => self.log_part(registry, fork.actions()),
+        };
         for failure in failures {
             tracing::warn!(slice = failure.slice, reason = failure.reason, "a LOG reducer failed");
         }

@@ -10,6 +10,7 @@ mod family;
 mod fork;
 mod ids;
 mod open;
+mod read_only;
 mod record;
 mod reducer;
 mod restore;
@@ -41,6 +42,7 @@ pub use family::FamilyError;
 pub use fork::Conflict;
 pub use ids::{InvocationId, SessionId};
 pub use open::{SessionBuilder, SliceProblem};
+pub use read_only::ReadOnlySession;
 pub use reducer::{
     DeclarativeSlice, Reducer, Reducers, append_all, replace_latest, replace_latest_by_key, upsert_by_key,
 };
@@ -342,7 +344,7 @@ impl Session {
 
     /// A view that offers no change.
     pub fn read_only(&self) -> ReadOnlySession {
-        ReadOnlySession { session: self.clone() }
+        ReadOnlySession::of(self.clone())
     }
 
     pub(crate) fn registry(&self) -> Arc<Registry> {
@@ -454,48 +456,4 @@ impl std::fmt::Debug for Session {
 /// The right to commit: one commit at a time.
 pub(crate) struct Committing<'a> {
     _guard: tokio::sync::MutexGuard<'a, ()>,
-}
-
-/// A session that can be looked at and not changed.
-///
-/// ```compile_fail,E0599
-/// wink::session::Session::new().read_only().reset();
-/// ```
-/// ```compile_fail,E0599
-/// # let rendered: wink::session::PromptRendered = unimplemented!();
-/// wink::session::Session::new().read_only().dispatch(rendered);
-/// ```
-/// ```compile_fail,E0599
-/// wink::session::Session::new().read_only().clear::<wink::session::PromptRendered>();
-/// ```
-/// ```compile_fail,E0599
-/// wink::session::Session::new().read_only().seed::<wink::session::PromptRendered>([]);
-/// ```
-/// ```compile_fail,E0599
-/// wink::session::Session::new().read_only().restore(&wink::session::Session::new().snapshot());
-/// ```
-#[derive(Debug, Clone)]
-pub struct ReadOnlySession {
-    session: Session,
-}
-
-impl ReadOnlySession {
-    pub(crate) fn inner(&self) -> &Session {
-        &self.session
-    }
-
-    /// Its id.
-    pub fn id(&self) -> &SessionId {
-        self.session.id()
-    }
-
-    /// The slice of `T` as it is now.
-    pub fn slice<T: SliceType>(&self) -> SliceView<T> {
-        self.session.slice()
-    }
-
-    /// How often `tool` succeeded in this session, and when last.
-    pub fn calls(&self, tool: &str) -> Option<CallStat> {
-        self.session.calls(tool)
-    }
 }

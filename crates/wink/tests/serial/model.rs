@@ -134,7 +134,8 @@ impl Model {
 
     fn run(&mut self, tool: &str, program: &Program) -> Ended {
         let mut said = Vec::new();
-        for op in &program.ops {
+        let ops = if tool == "idle" { &[][..] } else { &program.ops };
+        for op in ops {
             if tool == "lying"
                 && let Some((what, access)) = op.undeclared()
             {

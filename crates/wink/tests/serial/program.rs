@@ -88,8 +88,8 @@ pub(crate) fn program() -> impl Strategy<Value = Program> {
         2 => Just(Verb::Delete),
         2 => Just(Verb::Trail),
         1 => Just(Verb::Outside),
-        1 => Just(Verb::History),
-        1 => Just(Verb::Log),
+        2 => Just(Verb::History),
+        2 => Just(Verb::Log),
     ];
     // Few values, so that idempotent calls come twice.
     let op = (verb, 0..4_usize, 0..3_i64).prop_map(|(verb, on, value)| Op { verb, on, value });

@@ -41,7 +41,9 @@ pub(crate) struct Outside {
 }
 
 /// Every tool, one that there is not, and the plain one more often than the others.
-pub(crate) const NAMES: [&str; 16] = [
+pub(crate) const NAMES: [&str; 18] = [
+    "idle",
+    "idle",
     "declared",
     "declared",
     "declared",
@@ -67,6 +69,18 @@ async fn plain(program: Program, cx: &mut ToolContext) -> Result<ToolResult<()>,
     }
 }
 
+/// Touches nothing at all, whatever the program says.
+async fn idle(program: Program, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+    for at in 0..3 {
+        tokio::task::yield_now().await;
+        pause(cx, at).await;
+    }
+    match ended(&program)? {
+        End::Refuse => Ok(ToolResult::error("it refused")),
+        _ => Ok(ToolResult::done("")),
+    }
+}
+
 async fn publishing(program: Program, cx: &mut ToolContext) -> Result<ToolResult<Blue>, ToolError> {
     let value = Blue(program.ops.len() as i64);
     let result = match perform(&program, cx).await? {
@@ -82,17 +96,24 @@ async fn perform(program: &Program, cx: &ToolContext) -> Result<Option<String>, 
     let _running = Running::enter(&outside);
     let mut said = Vec::new();
     for (at, op) in program.ops.iter().enumerate() {
-        pause(cx, at, &outside).await;
+        outside.look(cx, at).await;
         said.extend(step(op, cx, &outside).await?);
     }
-    pause(cx, program.ops.len(), &outside).await;
+    outside.look(cx, program.ops.len()).await;
+    Ok(match ended(program)? {
+        End::Refuse => None,
+        _ => Some(said.join(";")),
+    })
+}
+
+/// The errors that a program can end in.
+fn ended(program: &Program) -> Result<End, ToolError> {
     match program.end {
-        End::Well => Ok(Some(said.join(";"))),
+        End::Well | End::Refuse => Ok(program.end),
         End::Error => Err(ToolError::new("it failed")),
-        End::Refuse => Ok(None),
         End::Escalate => {
-            Err(PromptEvaluationError { phase: Phase::Tool, message: "enough".to_owned(), deadline: None }
-                .into())
+            let message = "enough".to_owned();
+            Err(PromptEvaluationError { phase: Phase::Tool, message, deadline: None }.into())
         }
     }
 }
@@ -112,15 +133,22 @@ impl Drop for Running<'_> {
     }
 }
 
+impl Outside {
+    /// Lets others go first, now and then, and looks whether there are any.
+    async fn look(&self, cx: &ToolContext, at: usize) {
+        pause(cx, at).await;
+        if self.running.load(Ordering::Relaxed) > 1 {
+            self.met.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Lets others go first, now and then. Not part of the program: idempotent calls must be able to be equal.
-async fn pause(cx: &ToolContext, at: usize, outside: &Outside) {
+async fn pause(cx: &ToolContext, at: usize) {
     let mut hasher = DefaultHasher::new();
     (&cx.invocation().call_id, cx.tool().name(), at).hash(&mut hasher);
     for _ in 0..hasher.finish() % 4 {
         tokio::task::yield_now().await;
-    }
-    if outside.running.load(Ordering::Relaxed) > 1 {
-        outside.met.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -259,6 +287,7 @@ pub(crate) fn prompt() -> Prompt {
     let section = Section::tools("tools", "Tools")
         .tool(tool("declared").footprint(declared))
         .tool(tool("bare"))
+        .tool(Tool::new("idle", "Do nothing.", idle).footprint(|_| Footprint::nothing()))
         .tool(tool("once").footprint(declared).idempotency(auto()))
         .tool(tool("once_bare").idempotency(auto()))
         .tool(Tool::new("publishing", "Do as told.", publishing).footprint(declared).publishes())
