@@ -1,6 +1,6 @@
 //! The guide: one page per topic, with examples that are run as tests.
 //!
-//! Read [contracts](contracts), [context] and [results] first; with these three a tool can be written. The others
+//! Read [contracts], [context] and [results] first; with these three a tool can be written. The others
 //! stand on their own.
 //!
 //! | page | what it answers |
