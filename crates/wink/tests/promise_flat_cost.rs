@@ -176,7 +176,8 @@ fn count() -> BTreeMap<(Situation, &'static str), f64> {
     fs::create_dir_all(&counts).unwrap();
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--collect-atstart=no"])
-        .args(["--toggle-collect=*measured_region*", "--dump-after=*measured_region*"])
+        // Two patterns: of two settings for one pattern, callgrind keeps only the last.
+        .args(["--toggle-collect=*::measured_region", "--dump-after=*measured_region*"])
         .arg(format!("--callgrind-out-file={}", counts.join("count").display()))
         .arg(env::current_exe().unwrap())
         .args([TEST, "--exact", "--test-threads=1"])
