@@ -15,12 +15,20 @@ use std::path::{Path, PathBuf};
 
 #[path = "../../../fuzz/targets/arguments.rs"]
 mod arguments;
+#[path = "../../../fuzz/targets/names.rs"]
+mod names;
 #[path = "../../../fuzz/targets/snapshots.rs"]
 mod snapshots;
+#[path = "../../../fuzz/targets/templates.rs"]
+mod templates;
 
 /// Each target: the name of its file and of its corpus, and what it does with an input.
-const TARGETS: [(&str, fn(&[u8])); 2] =
-    [("arguments", |input| arguments::run(valid_prefix(input))), ("snapshots", snapshots::run)];
+const TARGETS: [(&str, fn(&[u8])); 4] = [
+    ("arguments", |input| arguments::run(valid_prefix(input))),
+    ("names", |input| names::run(valid_prefix(input))),
+    ("snapshots", snapshots::run),
+    ("templates", |input| templates::run(valid_prefix(input))),
+];
 
 /// What the fuzzer makes of bytes for a target that takes text.
 fn valid_prefix(input: &[u8]) -> &str {

@@ -23,7 +23,7 @@ use wink::limits::Clock;
 use wink::policy::{ApprovalPolicy, Decision, QuotaPolicy, SequentialDependencyPolicy};
 use wink::prelude::*;
 use wink::resource::BoxError;
-use wink::session::{EventSource, ToolInvoked};
+use wink::session::{EventSource, SliceOp, ToolInvoked};
 use wink::testing::{FakeClock, TestContext, call_handler};
 use wink::tool::{IntoTool, Invocation};
 
@@ -273,4 +273,67 @@ async fn a_value_that_is_shown_as_json_is_noted_once_when_the_tool_is_made() {
         assert_eq!(executor.call(ToolCall::new("1", tool, "")).await.text(), text);
     }
     assert_eq!(as_json(), 1);
+}
+
+/// How often the log was added to, by whether the call succeeded.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Tally {
+    tool: String,
+    success: bool,
+}
+
+impl SliceType for Tally {
+    const NAME: &'static str = "rules.tally";
+}
+
+/// The same, in a LOG slice.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct TallyLog(Tally);
+
+impl SliceType for TallyLog {
+    const NAME: &'static str = "rules.tally_log";
+    const KIND: wink::session::SliceKind = wink::session::SliceKind::Log;
+}
+
+fn tally(event: &ToolInvoked) -> Tally {
+    Tally { tool: event.tool.to_string(), success: event.success }
+}
+
+async fn pass_or_fail(fail: Fails, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+    let forged = cx.rendered_prompt().is_some() && cx.session().slice::<ToolInvoked>()?.latest().is_some();
+    if forged {
+        let again = cx.session().slice::<ToolInvoked>()?.latest().or_tell("there is one")?;
+        assert!(cx.session().dispatch(ToolInvoked::clone(&again)).is_err(), "only the runtime records calls");
+    }
+    if fail.fail { Ok(ToolResult::error("no")) } else { Ok(ToolResult::done("yes")) }
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+struct Fails {
+    fail: bool,
+}
+
+/// A call's event reaches STATE slices through their reducers when the call succeeds, and LOG slices always.
+#[tokio::test]
+async fn events_of_failed_calls_reach_log_slices_only() {
+    let section = Section::tools("tools", "Tools").tool(Tool::new("try_it", "Try it.", pass_or_fail));
+    let prompt = PromptTemplate::builder("rules", "events").section(section).build().unwrap().prompt();
+    let session = Session::new();
+    session.register::<ToolInvoked, Tally>(|_, event| Ok(SliceOp::Append(tally(event)))).unwrap();
+    session
+        .register::<ToolInvoked, TallyLog>(|_, event| Ok(SliceOp::Append(TallyLog(tally(event)))))
+        .unwrap();
+    assert!(session.register::<Tally, ToolInvoked>(|_, _| Ok(SliceOp::Keep)).is_err());
+    let executor = Executor::open(&prompt, &session).await.unwrap();
+    for (id, arguments) in [("1", r#"{"fail":false}"#), ("2", r#"{"fail":true}"#), ("3", r#"{"fail":false}"#)]
+    {
+        let outcome = executor.call(ToolCall::new(id, "try_it", arguments)).await;
+        assert_eq!(outcome.is_success(), id != "2", "{}", outcome.text());
+    }
+    let did = |success| Tally { tool: "try_it".to_owned(), success };
+    let tallies: Vec<Tally> = session.slice::<Tally>().iter().map(|one| Tally::clone(&one)).collect();
+    assert_eq!(tallies, [did(true), did(true)]);
+    let heard: Vec<Tally> = session.slice::<TallyLog>().iter().map(|one| one.0.clone()).collect();
+    assert_eq!(heard, [did(true), did(false), did(true)]);
+    assert_eq!(session.slice::<ToolInvoked>().len(), 3);
 }

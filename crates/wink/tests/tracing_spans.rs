@@ -1,6 +1,6 @@
 //! Every stage of a call is a span, inside the span of its call.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+#![allow(clippy::unwrap_used, reason = "tests panic when they fail")]
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};

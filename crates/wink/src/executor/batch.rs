@@ -181,7 +181,8 @@ fn start(members: &mut [Member], most: usize) {
 
 /// Everything that a call may touch, what its policies look at included.
 fn footprint(shared: &Shared, call: &ToolCall) -> Footprint {
-    if !shared.feedback.is_empty() {
+    // What a call's event is reduced to, the next one may look at.
+    if !shared.feedback.is_empty() || shared.session.reduces_calls() {
         return Footprint::everything();
     }
     let around = shared.around.load();

@@ -260,6 +260,17 @@ impl Call {
         let (Some((event, _)), Some(tx)) = (&self.candidate, &self.tx) else {
             return Err(lost("the result"));
         };
+        match tx.work().reduce_success(event) {
+            Ok(failures) => {
+                for failure in failures {
+                    tracing::warn!(%failure, "the event of a call did not reach a slice");
+                }
+            }
+            Err(error) => {
+                let text = format!("{} was not committed: {error}; {}", self.name, self.what_remains());
+                return Err(Failure::new(Ending::NotCommitted, text));
+            }
+        }
         let dispatcher = self.shared.session.dispatcher();
         if !dispatcher.has_subscribers::<crate::session::ToolInvoked>() {
             return Ok(());

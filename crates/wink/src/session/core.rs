@@ -269,6 +269,15 @@ impl Session {
         let registry = self.registry();
         let before = loop {
             let mut log = self.closing_log(&registry, fork, closing.event.clone());
+            if let Some(event) = &closing.event
+                && registry.reducers(type_of(event)).is_some()
+            {
+                // Whoever reduces calls into LOG slices hears of failed ones too; STATE does not.
+                let (reduced, failures) = self.log_part(&registry, [&Action::Event(Arc::clone(event))]);
+                failures.iter().for_each(|failure| tracing::warn!(%failure, "a LOG reducer failed"));
+                log.appends.extend(reduced.appends);
+                log.seen.touched.extend(reduced.seen.touched);
+            }
             let records = self.encodable(&mut log.appends);
             let mut inner = lock(&self.core.inner);
             if log.seen.is_current(&inner.log) {

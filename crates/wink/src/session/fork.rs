@@ -5,12 +5,14 @@
 //! session moved on meanwhile, the fork's events run through the reducers again on what is there now; only a
 //! slice that the call *read* and that has changed since is a conflict.
 
+use std::any::TypeId;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::ReducerFailure;
+use super::events::ToolInvoked;
 use super::reducer::{Registry, Slot, concrete, type_of};
 use super::root::{PolicyCell, Root};
 use super::slice::{Cell, Change, Item, SliceDef, SliceKind, SliceOp, SliceView};
@@ -162,6 +164,8 @@ impl Fork {
         self.steps
             .iter()
             .filter_map(|step| match &step.what {
+                // Subscribers have heard of the call's own event before.
+                Action::Event(item) if is_own_event(item) => None,
                 Action::Event(item) if (committed && step.state) || is_log(item) => Some(Arc::clone(item)),
                 Action::Event(_) | Action::Edit { .. } => None,
             })
@@ -175,7 +179,9 @@ impl Fork {
 
     /// The fork without its STATE: what a failed commit still has to say.
     pub(crate) fn log_only(&self) -> Self {
-        Self::of_steps(self.steps.clone())
+        // The event of a success that did not come about is not a fact.
+        let facts = |step: &&Step| !matches!(&step.what, Action::Event(item) if is_own_event(item));
+        Self::of_steps(self.steps.iter().filter(facts).cloned().collect())
     }
 
     /// A fork that has nothing but these steps, for their LOG part.
@@ -348,6 +354,11 @@ impl TouchedPolicy {
 /// Why a LOG slice is not seeded, cleared or replaced.
 pub(crate) fn only_grows(slice: &str) -> String {
     format!("slice {slice} is LOG and kept for good: it can be appended to, and changed in no other way")
+}
+
+/// Whether this is the event of a call itself, which only the runtime makes.
+fn is_own_event(item: &Item) -> bool {
+    type_of(item) == TypeId::of::<ToolInvoked>()
 }
 
 /// The edit that removes the items that match.

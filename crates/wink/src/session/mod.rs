@@ -281,6 +281,10 @@ impl Session {
         &self,
         reducer: impl Fn(&SliceView<S>, &E) -> Result<SliceOp<S>, String> + Send + Sync + 'static,
     ) -> Result<(), SessionError> {
+        if TypeId::of::<S>() == TypeId::of::<ToolInvoked>() {
+            let reason = "only the runtime records calls".to_owned();
+            return Err(SessionError::Install { slice: S::NAME, reason });
+        }
         self.slot_of::<E>()?;
         self.slot_of::<S>()?;
         let registration = reducer::Registration::of::<S, E>(reducer, reducer::Origin::Registered);
@@ -377,6 +381,11 @@ impl Session {
     /// Which publication last changed STATE: equal numbers, equal state.
     pub(crate) fn state_version(&self) -> u64 {
         lock(&self.core.inner).state_version()
+    }
+
+    /// Whether somebody reduces the events of calls into a slice.
+    pub(crate) fn reduces_calls(&self) -> bool {
+        self.core.registry.load().reducers(TypeId::of::<ToolInvoked>()).is_some()
     }
 
     /// A slice as `fork` sees it.

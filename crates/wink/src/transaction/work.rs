@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::resource::{CallResources, ResourceError};
 use crate::session::{
     Action, CallStat, DispatchResult, EventSource, Fork, InvocationId, Item, Mark, ReducerFailure, Session,
-    SessionError, SliceType, SliceView, Slot, Step,
+    SessionError, SliceType, SliceView, Slot, Step, ToolInvoked,
 };
 use crate::support::lock::lock;
 use crate::tool::footprint::{Access, Area, Footprint};
@@ -120,6 +120,10 @@ impl Work {
     }
 
     pub(crate) fn dispatch<E: SliceType>(&self, event: E) -> Result<DispatchResult, AccessError> {
+        if TypeId::of::<E>() == TypeId::of::<ToolInvoked>() {
+            let reason = "only the runtime records calls".to_owned();
+            return Err(SessionError::Edit { slice: E::NAME, reason }.into());
+        }
         self.slot::<E>()?;
         let failures = self.dispatch_item(TypeId::of::<E>(), Arc::new(event))?;
         Ok(DispatchResult { failures, ..DispatchResult::default() })
@@ -139,6 +143,17 @@ impl Work {
             }
         }
         self.apply(Action::Event(item))
+    }
+
+    /// Shows the event of the call's own success to the reducers that take such events.
+    pub(crate) fn reduce_success(
+        &self,
+        event: &Arc<ToolInvoked>,
+    ) -> Result<Vec<ReducerFailure>, AccessError> {
+        if !self.session.reduces_calls() {
+            return Ok(Vec::new());
+        }
+        self.apply(Action::Event(Arc::clone(event) as Item))
     }
 
     pub(crate) fn edit<T: SliceType>(&self, action: impl FnOnce(Slot) -> Action) -> Result<(), AccessError> {
