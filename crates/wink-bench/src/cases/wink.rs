@@ -68,7 +68,7 @@ fn call(tool: Tool<Args, String>, around: Around, expected: Option<&'static str>
     Box::new(move || {
         // A model's call arrives as text; taking it over is part of the work.
         let call = ToolCall::new(call.id.clone(), call.tool.clone(), black_box(ARGUMENTS));
-        black_box(poll_now(executor.call(call)));
+        let _ = black_box(poll_now(executor.call(call)));
     })
 }
 
