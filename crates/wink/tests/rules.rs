@@ -336,4 +336,33 @@ async fn events_of_failed_calls_reach_log_slices_only() {
     let heard: Vec<Tally> = session.slice::<TallyLog>().iter().map(|one| one.0.clone()).collect();
     assert_eq!(heard, [did(true), did(false), did(true)]);
     assert_eq!(session.slice::<ToolInvoked>().len(), 3);
+
+    // A success that a subscriber stops is a failure, and nobody hears of the success.
+    session.dispatcher().subscribe::<ToolInvoked>(|_, _| Err("no more".to_owned()));
+    let stopped = executor.call(ToolCall::new("4", "try_it", r#"{"fail":false}"#)).await;
+    assert!(!stopped.is_success());
+    assert_eq!(session.slice::<Tally>().len(), 2);
+    let heard: Vec<Tally> = session.slice::<TallyLog>().iter().map(|one| one.0.clone()).collect();
+    assert_eq!(heard, [did(true), did(false), did(true), did(false)]);
+}
+
+/// Arguments as deep as they may be are seen by policies as by the handler.
+#[tokio::test]
+async fn policies_see_arguments_of_any_depth() {
+    let depth = 127;
+    let deep = format!(r#"{{"amount":7,"note":{}{}}}"#, "[".repeat(depth), "]".repeat(depth));
+    let schema = json!({ "type": "object", "properties": { "amount": { "type": "integer" }, "note": {} } });
+    async fn pay(_: serde_json::Value, _: &mut ToolContext) -> ToolResult<serde_json::Value> {
+        ToolResult::done("paid")
+    }
+    let policy = wink::policy::policy_fn("rules.amount", |call, _| match call.params.get("amount") {
+        Some(_) => Decision::deny("seen"),
+        None => Decision::Allow,
+    });
+    let section =
+        Section::tools("tools", "Tools").tool(Tool::dynamic("pay", "Pay.", schema, pay)).policy(policy);
+    let prompt = PromptTemplate::builder("rules", "depth").section(section).build().unwrap().prompt();
+    let executor = Executor::open(&prompt, &Session::new()).await.unwrap();
+    let outcome = executor.call(ToolCall::new("1", "pay", deep)).await;
+    assert_eq!(outcome.text(), "seen");
 }

@@ -294,6 +294,9 @@ impl Call {
     }
 }
 
+/// How much of a store's or resource's error the model is told.
+const MAX_REASON_BYTES: usize = 4 * 1024;
+
 /// What is left of a call that did not succeed. A tool with a claim says that it reaches outside.
 fn what_remains(outside_in_doubt: bool) -> &'static str {
     match outside_in_doubt {
@@ -358,7 +361,8 @@ impl End {
     async fn not_committed(mut self, error: TransactionError, aborted: Aborted) -> Outcome {
         tracing::error!(%error, tool = &*self.event.tool, "a call could not be committed");
         let remains = what_remains(self.claim.is_some() && self.doubtful);
-        self.shown = format!("{} was not committed: {error}; {remains}", self.event.tool).into();
+        let text = format!("{} was not committed: {error}; {remains}", self.event.tool);
+        self.shown = bounded(&text, MAX_REASON_BYTES).into();
         self.event = Arc::new(ToolInvoked {
             ending: Ending::NotCommitted,
             success: false,

@@ -61,14 +61,14 @@ impl StopWhen<'_> {
             waits.push(Box::pin(async move {
                 // The clock may be set back while we sleep; what counts is the time then.
                 while !deadline.is_past(&*clock) {
-                    let until = clock.monotonic() + deadline.remaining(&*clock);
+                    let until = clock.monotonic().saturating_add(deadline.remaining(&*clock));
                     clock.sleep_until(until).await;
                 }
                 Stopped::Deadline(deadline)
             }));
         }
         if let Some(timeout) = self.timeout {
-            let sleep = clock.sleep_until(clock.monotonic() + timeout);
+            let sleep = clock.sleep_until(clock.monotonic().saturating_add(timeout));
             waits.push(Box::pin(async move {
                 sleep.await;
                 Stopped::Timeout(timeout)

@@ -11,6 +11,7 @@ use super::name::ResourceName;
 use super::resolve::Resolver;
 use super::snapshot::{ErasedSnapshot, SnapshotOf, Snapshotable, typed};
 use crate::BoxFuture;
+use crate::filesystem::Filesystem;
 
 /// How long an instance lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -139,14 +140,6 @@ impl<T: ?Sized + Send + Sync + 'static> Binding<T> {
         self
     }
 
-    /// Makes a binding take part in transactions through operations of its own.
-    #[must_use]
-    #[allow(dead_code, reason = "for trait objects that bring their own snapshots")]
-    pub(crate) fn snapshot_by(mut self, operations: Arc<dyn ErasedSnapshot>) -> Self {
-        self.parts.snapshot = Some(operations);
-        self
-    }
-
     fn made_by(provider: Arc<Provider>) -> Self {
         Self::from_source(Source::Provider(provider))
     }
@@ -160,7 +153,8 @@ impl<T: ?Sized + Send + Sync + 'static> Binding<T> {
             eager: false,
             post_construct: None,
             on_close: None,
-            snapshot: None,
+            // The workspace is transactional however it is bound.
+            snapshot: (TypeId::of::<T>() == TypeId::of::<dyn Filesystem>()).then(super::files::operations),
         };
         Self { parts, bound: PhantomData }
     }

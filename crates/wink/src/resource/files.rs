@@ -17,8 +17,13 @@ const NAME: &str = "filesystem";
 impl Binding<dyn Filesystem> {
     /// Binds the workspace. Each call works on its own fork of it.
     pub fn filesystem(files: Arc<dyn Filesystem>) -> Self {
-        Self::instance(files).named(NAME).snapshot_by(Arc::new(Files))
+        Self::instance(files).named(NAME)
     }
+}
+
+/// How the workspace takes part in transactions.
+pub(super) fn operations() -> Arc<dyn ErasedSnapshot> {
+    Arc::new(Files)
 }
 
 struct Files;

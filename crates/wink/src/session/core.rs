@@ -267,8 +267,10 @@ impl Session {
         closing: Closing,
     ) -> Result<(), CommitError> {
         let registry = self.registry();
+        // Without the event of the success that did not come about.
+        let facts = fork.log_only();
         let before = loop {
-            let mut log = self.closing_log(&registry, fork, closing.event.clone());
+            let mut log = self.closing_log(&registry, &facts, closing.event.clone());
             if let Some(event) = &closing.event
                 && registry.reducers(type_of(event)).is_some()
             {

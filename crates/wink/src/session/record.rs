@@ -192,5 +192,8 @@ fn change_of(def: &SliceDef, Stored { version, change, .. }: Stored) -> Result<C
 }
 
 fn decode<'a, T: Deserialize<'a>>(record: &'a Record) -> Result<T, String> {
-    serde_json::from_slice(&record.bytes).map_err(|error| error.to_string())
+    let mut decoder = serde_json::Deserializer::from_slice(&record.bytes);
+    // What was written was a value in memory, however deep; it must come back.
+    decoder.disable_recursion_limit();
+    T::deserialize(&mut decoder).map_err(|error| error.to_string())
 }

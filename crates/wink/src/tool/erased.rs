@@ -81,7 +81,8 @@ impl Params {
             if self.text.trim().is_empty() {
                 return Value::Object(serde_json::Map::new());
             }
-            serde_json::from_str(&self.text).unwrap_or(Value::Null)
+            // As deep as the check allows, so that policies see whatever the handler sees.
+            super::schema::decode::parse(&self.text).unwrap_or(Value::Null)
         })
     }
 

@@ -36,7 +36,7 @@ impl CompiledSchema {
     }
 }
 
-fn parse<P: DeserializeOwned>(text: &str) -> serde_json::Result<P> {
+pub(crate) fn parse<P: DeserializeOwned>(text: &str) -> serde_json::Result<P> {
     let mut decoder = serde_json::Deserializer::from_str(text);
     // The check has bounded the depth already, at one level more than the parser's own limit.
     decoder.disable_recursion_limit();

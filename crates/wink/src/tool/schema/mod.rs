@@ -8,7 +8,7 @@
 mod advertise;
 mod analyse;
 mod compile;
-mod decode;
+pub(crate) mod decode;
 mod error;
 mod findings;
 mod mask;
