@@ -16,6 +16,7 @@ use crate::session::{
 };
 use crate::store::StoreError;
 use crate::support::background::{MustFinish, finish};
+use crate::support::future::{CatchPanic, catch};
 use crate::tool::context::{Invocation, Surroundings};
 use crate::tool::erased::{ErasedResult, Params};
 use crate::tool::footprint::Footprint;
@@ -149,8 +150,9 @@ impl Call {
         self.candidate = Some((Arc::new(event), shown));
     }
 
-    /// Commits the success with its event. Once begun it is brought to its end, whoever stops waiting.
-    pub(super) async fn commit(&mut self) -> Result<Outcome, Box<Failure>> {
+    /// Commits the success with its event; hands back what has to be waited for. Once begun it is brought to its end,
+    /// whoever stops waiting.
+    pub(super) fn commit(&mut self) -> Result<Option<MustFinish<Outcome>>, Box<Failure>> {
         let (Some((event, shown)), Some(tx)) = (self.candidate.take(), self.tx.take()) else {
             return Err(Failure::new(Ending::NotCommitted, "there is nothing to commit"));
         };
@@ -177,27 +179,45 @@ impl Call {
         let (tx, event) = match stored {
             true => (tx, Arc::clone(&end.event) as _),
             // Most calls in memory end here, without anything to wait for.
-            false => match tx.commit_now(Arc::clone(&end.event) as _) {
-                Ok(Ok(())) => return Ok(end.outcome()),
-                Ok(Err((error, aborted))) => {
-                    return Ok(MustFinish::new(end.not_committed(error, aborted)).await);
+            false => match catch(|| tx.commit_now(Arc::clone(&end.event) as _)) {
+                Ok(Ok(Ok(()))) => {
+                    self.ended(end.outcome());
+                    return Ok(None);
                 }
-                Err(must_wait) => must_wait,
+                Ok(Ok(Err((error, aborted)))) => {
+                    return Ok(Some(MustFinish::new(end.not_committed(error, aborted))));
+                }
+                Ok(Err(must_wait)) => must_wait,
+                Err(panic) => {
+                    let session = self.session().clone();
+                    return Ok(Some(MustFinish::new(end.commit_panicked(session, panic))));
+                }
             },
         };
         let closing = Closing { event: Some(event), ledger, ends: Some(end.event.id) };
-        Ok(MustFinish::new(end.commit(tx, closing)).await)
+        Ok(Some(MustFinish::new(end.commit(tx, closing))))
     }
 
     /// Rolls back, and records the end of a call that did not succeed. Brought to its end, whoever stops waiting.
-    pub(super) async fn record(&mut self, failure: Box<Failure>) -> Outcome {
+    pub(super) async fn record(&mut self) {
+        let lost = || Failure::new(Ending::NotCommitted, "the call failed");
+        let failure = self.failure.take().unwrap_or_else(lost);
         let on_its_way = self.recorded;
         let (end, aborted) = self.end(*failure);
-        if on_its_way {
+        let outcome = match on_its_way {
             // A panic on the way back from recording: the event is there already, and there is only one.
-            return end.outcome();
+            true => end.outcome(),
+            false => MustFinish::new(end.record(aborted)).await,
+        };
+        self.ended(outcome);
+    }
+
+    /// The call is decided.
+    pub(super) fn ended(&mut self, outcome: Outcome) {
+        if let Some(place) = &self.place {
+            place.decide(&outcome);
         }
-        MustFinish::new(end.record(aborted)).await
+        self.outcome = Some(outcome);
     }
 
     fn end(&mut self, failure: Failure) -> (End, Aborted) {
@@ -352,9 +372,23 @@ struct End {
 
 impl End {
     async fn commit(self, tx: Transaction, closing: Closing) -> Outcome {
-        match tx.commit_with(closing).await {
-            Ok(()) => self.outcome(),
-            Err((error, aborted)) => self.not_committed(error, aborted).await,
+        let session = tx.work().session.clone();
+        match CatchPanic(Box::pin(tx.commit_with(closing))).await {
+            Ok(Ok(())) => self.outcome(),
+            Ok(Err((error, aborted))) => self.not_committed(error, aborted).await,
+            Err(panic) => self.commit_panicked(session, panic).await,
+        }
+    }
+
+    /// Something foreign panicked inside the commit. What counts is whether the event is in the log.
+    async fn commit_panicked(self, session: Session, panic: String) -> Outcome {
+        tracing::error!(panic, tool = &*self.event.tool, "a commit panicked");
+        match session.has_recorded(self.event.id) {
+            true => self.outcome(),
+            false => {
+                let aborted = Aborted::before_begin(&session, None);
+                self.not_committed(TransactionError::Panicked(panic), aborted).await
+            }
         }
     }
 
@@ -381,9 +415,23 @@ impl End {
         let doubt = self.claim.as_ref().filter(|_| self.doubtful).map(|claim| {
             claim.doubt(format!("an earlier call {} while it ran", ended(self.event.ending)), self.event.time)
         });
-        let closing =
-            Closing { event: Some(Arc::clone(&self.event) as _), ledger: doubt, ends: Some(self.event.id) };
-        if let Err(error) = aborted.close(closing).await {
+        let session = aborted.session.clone();
+        let closing = || Closing {
+            event: Some(Arc::clone(&self.event) as _),
+            ledger: doubt.clone(),
+            ends: Some(self.event.id),
+        };
+        let closed = match CatchPanic(Box::pin(aborted.close(closing()))).await {
+            Ok(closed) => closed,
+            Err(panic) => {
+                tracing::error!(panic, tool = &*self.event.tool, "the end of a call panicked");
+                match session.has_recorded(self.event.id) {
+                    true => Ok(()),
+                    false => Aborted::before_begin(&session, None).close(closing()).await,
+                }
+            }
+        };
+        if let Err(error) = closed {
             tracing::error!(%error, "the end of a call could not be stored");
             self.escalation.get_or_insert(Escalation::Store(error));
         } else if let Some(claim) = self.claim.take().filter(|_| !self.doubtful)

@@ -9,9 +9,30 @@ use super::batch::Place;
 use super::call::Call;
 use super::outcome::{Escalation, Failure, Outcome};
 use super::step::{Moment, Step};
+use super::steps::lost;
 use super::stop::{StopWhen, Stopped, held_to};
 use crate::session::Ending;
+use crate::support::background::MustFinish;
+use crate::support::future::catch;
 use crate::tool::{Phase, PromptEvaluationError};
+
+/// How far a step went at once.
+enum Took {
+    Next(Step),
+    /// Somebody has to be waited for.
+    Waits,
+    /// The commit is on its way.
+    Commits(MustFinish<Outcome>),
+    /// It was the last.
+    Last,
+}
+
+/// How far a call went at once.
+enum Went {
+    Waits,
+    Commits(MustFinish<Outcome>),
+    Ended,
+}
 
 impl Call {
     /// Runs the call to its end, in its span.
@@ -32,150 +53,196 @@ impl Call {
 
     async fn go(mut self: Box<Self>) -> Outcome {
         self.beat();
+        if let Some(not_run) = self.place.as_ref().and_then(Place::ended) {
+            self.fail(not_run);
+        }
         let (shared, around, cancel) =
             (Arc::clone(&self.shared), Arc::clone(&self.around), self.cancel.clone());
         let when =
             StopWhen { cancel: [Some(&around.cancel), cancel.as_ref()], ..StopWhen::until(around.deadline) };
         let clock = shared.session.clock();
-        let not_run = self.place.as_ref().and_then(Place::ended);
-        // Up to the commit a call can be stopped; from there on it is brought to its end.
-        let prepared = match not_run {
-            Some(failure) => Ok(Err(failure)),
-            None => {
-                let preparing = pin!(self.prepare());
-                held_to(&when, clock, preparing).await
-            }
-        };
-        match prepared {
-            Ok(Ok(())) => {}
-            Ok(Err(failure)) => self.fail(failure),
-            Err(stopped) => {
-                let failure = self.stopped(stopped);
-                self.fail(failure);
-            }
-        }
         loop {
-            let concluded = {
-                let concluding = pin!(self.conclude());
-                held_to(&StopWhen::default(), clock, concluding).await
-            };
-            match concluded {
-                Ok(Ok(())) => {
+            match self.go_ahead(&when) {
+                Went::Ended => {
                     if let Some(outcome) = self.outcome.take() {
                         self.beat();
                         return outcome;
                     }
                     self.fail(Failure::new(Ending::NotCommitted, "the call ended without an outcome"));
                 }
+                Went::Waits => {
+                    // Up to the commit a call can be stopped; from there on it is brought to its end.
+                    let when = if self.step < Step::Commit { &when } else { &StopWhen::default() };
+                    let stepped = {
+                        let stepping = pin!(self.wait_for_step());
+                        held_to(when, clock, stepping).await
+                    };
+                    self.stepped(stepped);
+                }
+                Went::Commits(committing) => {
+                    let stepped = {
+                        let stepping = pin!(self.committed(committing));
+                        held_to(&StopWhen::default(), clock, stepping).await
+                    };
+                    self.stepped(stepped);
+                }
+            }
+        }
+    }
+
+    /// Goes on for as long as nobody has to be waited for.
+    fn go_ahead(&mut self, when: &StopWhen<'_>) -> Went {
+        if self.step < Step::Commit
+            && let Some(stopped) = when.already()
+        {
+            self.stepped(Err(stopped));
+        }
+        loop {
+            // One at a time, only if somebody looks: the steps are too short to be watched for nothing.
+            let went = match self.shared.hook.is_some() || tracing::enabled!(tracing::Level::TRACE) {
+                true => Ok(Ok(Went::Waits)),
+                false => catch(|| self.take_steps()),
+            };
+            match went {
+                Ok(Ok(went)) => return went,
                 Ok(Err(failure)) => self.fail(failure),
-                Err(stopped) if self.outcome.is_none() => {
-                    let failure = self.stopped(stopped);
-                    self.fail(failure);
-                }
-                // What follows the commit cannot change what came of it.
-                Err(stopped) => {
-                    tracing::error!(step = self.step.name(), ?stopped, "a step after the commit failed");
-                    self.step = Step::Answer;
-                }
+                Err(panic) => self.stepped(Err(Stopped::Panicked(panic))),
             }
         }
     }
 
-    async fn prepare(&mut self) -> Result<(), Box<Failure>> {
-        let watched = self.shared.hook.is_some();
-        while self.step < Step::Commit {
-            if watched {
-                self.hook(Moment::Before).await?;
-            }
-            if let Some(next) = self.advance().await? {
-                if watched {
-                    self.hook(Moment::After).await?;
-                }
-                self.step = next;
+    fn take_steps(&mut self) -> Result<Went, Box<Failure>> {
+        loop {
+            match self.take_step()? {
+                Took::Next(step) => self.step = step,
+                Took::Waits => return Ok(Went::Waits),
+                Took::Commits(committing) => return Ok(Went::Commits(committing)),
+                Took::Last => return Ok(Went::Ended),
             }
         }
-        self.hook(Moment::Before).await
     }
 
-    async fn conclude(&mut self) -> Result<(), Box<Failure>> {
-        while let Some(next) = self.advance().await? {
-            self.step = next;
-        }
-        Ok(())
-    }
-
-    /// Does the present step in its span, and says which is next.
-    async fn advance(&mut self) -> Result<Option<Step>, Box<Failure>> {
-        let span = tracing::trace_span!("wink.step", step = self.step.name());
-        match span.is_disabled() {
-            true => self.take_step().await,
-            false => Box::pin(self.take_step()).instrument(span).await,
-        }
-    }
-
-    /// The steps.
-    async fn take_step(&mut self) -> Result<Option<Step>, Box<Failure>> {
-        Ok(Some(match self.step {
+    /// The steps, as far as they can be taken at once.
+    fn take_step(&mut self) -> Result<Took, Box<Failure>> {
+        Ok(Took::Next(match self.step {
             Step::Lookup => self.lookup().map(|()| Step::Parse)?,
             Step::Parse => self.parse().map(|()| Step::Deadline)?,
             Step::Deadline => self.deadline().map(|()| Step::Context)?,
-            Step::Context => self.context().await.map(|()| Step::Policies)?,
-            Step::Policies => self.policies().await.map(|()| Step::Ledger)?,
-            Step::Ledger => {
-                if self.is_idempotent() {
-                    self.ledger().await?;
-                }
-                Step::Begin
-            }
-            Step::Begin => self.begin().await.map(|()| Step::Handler)?,
-            Step::Handler => self.handler().await.map(|()| Step::OnResult)?,
-            Step::OnResult => {
-                if self.has_listening_policies() {
-                    self.on_result().await?;
-                }
-                Step::Subscribers
-            }
-            Step::Subscribers => self.subscribers().await.map(|()| Step::Commit)?,
-            Step::Commit => {
-                self.outcome = Some(self.commit().await?);
-                self.decide();
-                self.late_hook(Moment::After).await;
-                Step::Feedback
-            }
-            Step::Record => {
-                self.late_hook(Moment::Before).await;
-                let lost = || Failure::new(Ending::NotCommitted, "the call failed");
-                let mut failure = self.failure.take().unwrap_or_else(lost);
-                // The log is in request order too.
-                if let Some(place) = &mut self.place
-                    && let Err(not_run) = place.wait().await
-                {
-                    failure = not_run;
-                }
-                self.outcome = Some(self.record(failure).await);
-                self.decide();
-                self.late_hook(Moment::After).await;
-                Step::Feedback
-            }
-            Step::Feedback => {
-                self.late_hook(Moment::Before).await;
-                if !self.shared.feedback.is_empty() {
-                    self.feedback().await;
-                }
-                self.late_hook(Moment::After).await;
-                Step::Answer
-            }
-            Step::Answer => {
-                self.late_hook(Moment::Before).await;
-                self.late_hook(Moment::After).await;
-                return Ok(None);
-            }
+            Step::Context => match self.context_now() {
+                true => Step::Policies,
+                false => return Ok(Took::Waits),
+            },
+            Step::Policies if self.has_no_policies() => Step::Ledger,
+            Step::Ledger if !self.is_idempotent() => Step::Begin,
+            Step::Begin => self.begin().map(|()| Step::Handler)?,
+            Step::OnResult if !self.has_listening_policies() => Step::Subscribers,
+            Step::Subscribers if self.place.is_none() => self.subscribers().map(|()| Step::Commit)?,
+            Step::Commit => match self.commit()? {
+                None => Step::Feedback,
+                Some(committing) => return Ok(Took::Commits(committing)),
+            },
+            Step::Feedback if self.shared.feedback.is_empty() => Step::Answer,
+            Step::Answer => return Ok(Took::Last),
+            Step::Policies
+            | Step::Ledger
+            | Step::Handler
+            | Step::OnResult
+            | Step::Subscribers
+            | Step::Record
+            | Step::Feedback => return Ok(Took::Waits),
         }))
     }
 
-    fn decide(&self) {
-        if let (Some(place), Some(outcome)) = (&self.place, &self.outcome) {
-            place.decide(outcome);
+    /// Takes the present step to its end, whoever has to be waited for. None: it was the last.
+    async fn wait_for_step(&mut self) -> Result<Option<Step>, Box<Failure>> {
+        let span = tracing::trace_span!("wink.step", step = self.step.name());
+        match self.shared.hook.is_none() && span.is_disabled() {
+            true => self.wait_for(self.step).await.map(Some),
+            false => Box::pin(self.watched_step()).instrument(span).await,
+        }
+    }
+
+    /// A step that somebody watches, and may make fail for as long as it can be taken back.
+    async fn watched_step(&mut self) -> Result<Option<Step>, Box<Failure>> {
+        let step = self.step;
+        match step {
+            Step::Commit => {}
+            Step::Record | Step::Feedback | Step::Answer => self.late_hook(Moment::Before).await,
+            _ => self.hook(Moment::Before).await?,
+        }
+        let next = match self.take_step()? {
+            Took::Next(next) => Some(next),
+            Took::Waits => Some(self.wait_for(step).await?),
+            Took::Commits(committing) => self.committed(committing).await?,
+            Took::Last => None,
+        };
+        if step >= Step::Commit {
+            self.late_hook(Moment::After).await;
+            return Ok(next);
+        }
+        self.hook(Moment::After).await?;
+        if next == Some(Step::Commit) {
+            // The last moment at which the call can be stopped.
+            self.step = Step::Commit;
+            self.hook(Moment::Before).await?;
+        }
+        Ok(next)
+    }
+
+    /// The steps that could not be taken at once.
+    async fn wait_for(&mut self, step: Step) -> Result<Step, Box<Failure>> {
+        Ok(match step {
+            Step::Context => self.context().await.map(|()| Step::Policies)?,
+            Step::Policies => self.policies().await.map(|()| Step::Ledger)?,
+            Step::Ledger => self.ledger().await.map(|()| Step::Begin)?,
+            Step::Handler => self.handler().await.map(|()| Step::OnResult)?,
+            Step::OnResult => self.on_result().await.map(|()| Step::Subscribers)?,
+            Step::Subscribers => {
+                self.wait_for_place().await?;
+                self.subscribers().map(|()| Step::Commit)?
+            }
+            Step::Record => {
+                // The log is in request order too.
+                if let Err(not_run) = self.wait_for_place().await {
+                    self.failure = Some(not_run);
+                }
+                self.record().await;
+                Step::Feedback
+            }
+            Step::Feedback => {
+                self.feedback().await;
+                Step::Answer
+            }
+            Step::Lookup | Step::Parse | Step::Deadline | Step::Begin | Step::Commit | Step::Answer => {
+                return Err(lost("its way"));
+            }
+        })
+    }
+
+    async fn committed(
+        &mut self,
+        committing: MustFinish<Outcome>,
+    ) -> Result<Option<Step>, Box<Failure>> {
+        let outcome = committing.await;
+        self.ended(outcome);
+        Ok(Some(Step::Feedback))
+    }
+
+    /// What came of waiting for a step.
+    fn stepped(&mut self, stepped: Result<Result<Option<Step>, Box<Failure>>, Stopped>) {
+        match stepped {
+            Ok(Ok(Some(next))) => self.step = next,
+            Ok(Ok(None)) => self.step = Step::Answer,
+            // What follows the commit cannot change what came of it.
+            Ok(Err(failure)) if self.outcome.is_none() => self.fail(failure),
+            Err(stopped) if self.outcome.is_none() => {
+                let failure = self.stopped(stopped);
+                self.fail(failure);
+            }
+            Ok(Err(_)) | Err(_) => {
+                tracing::error!(step = self.step.name(), "a step after the commit failed");
+                self.step = Step::Answer;
+            }
         }
     }
 

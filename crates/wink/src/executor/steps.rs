@@ -11,11 +11,12 @@ use crate::limits::{BudgetExceededError, DeadlineExceededError};
 use crate::policy::{PolicyCall, PolicyContext, PolicyFiles, PolicyMemory, ResultView};
 use crate::session::{Ending, LoggedParams, LoggedValue};
 use crate::store::{CallMark, StoreError};
+use crate::support::future::Contained;
 use crate::tool::context::CallContext;
 use crate::tool::erased::ErasedResult;
 use crate::tool::schema::nearest;
 use crate::tool::{HandlerKind, Phase, PromptEvaluationError, ToolError, VisibilityExpansionRequired};
-use crate::transaction::{Transaction, take_turn};
+use crate::transaction::{Transaction, take_turn, try_turn};
 
 impl Call {
     pub(super) fn lookup(&mut self) -> Result<(), Box<Failure>> {
@@ -84,12 +85,39 @@ impl Call {
         Ok(())
     }
 
+    /// The context's step, when nobody else has the session and there is nothing to be cleared up or noted first.
+    pub(super) fn context_now(&mut self) -> bool {
+        if self.place.is_some() || self.shared.resources.has_orphans() || self.session().is_durable() {
+            return false;
+        }
+        self.turn = try_turn(&self.shared.session);
+        self.turn.is_some()
+    }
+
     pub(super) async fn context(&mut self) -> Result<(), Box<Failure>> {
         self.take_turn().await;
         for error in self.shared.resources.drain().await {
             tracing::warn!(%error, "a resource of an earlier call could not be closed");
         }
+        let session = &self.shared.session;
+        if session.is_durable() {
+            // From here on a call whose process dies is known to have been on its way.
+            let mark = CallMark {
+                invocation: self.invocation.id,
+                call_id: self.invocation.call_id.to_string(),
+                tool: self.name.to_string(),
+                arguments: self.logged.as_ref().map(|logged| logged.text().to_owned()).unwrap_or_default(),
+                prompt: self.around.prompt.name().to_string(),
+                adapter: self.around.adapter.name.to_string(),
+                time: self.invocation.time,
+            };
+            session.store().begin(session.id(), mark).await.map_err(|error| self.store_failed(&error))?;
+        }
         Ok(())
+    }
+
+    pub(super) fn has_no_policies(&self) -> bool {
+        self.placed.as_ref().is_some_and(|placed| placed.policies.is_empty())
     }
 
     pub(super) fn is_idempotent(&self) -> bool {
@@ -110,20 +138,8 @@ impl Call {
         self.turn = Some(turn);
     }
 
-    pub(super) async fn begin(&mut self) -> Result<(), Box<Failure>> {
+    pub(super) fn begin(&mut self) -> Result<(), Box<Failure>> {
         let session = &self.shared.session;
-        if session.is_durable() {
-            let mark = CallMark {
-                invocation: self.invocation.id,
-                call_id: self.invocation.call_id.to_string(),
-                tool: self.name.to_string(),
-                arguments: self.logged.as_ref().map(|logged| logged.text().to_owned()).unwrap_or_default(),
-                prompt: self.around.prompt.name().to_string(),
-                adapter: self.around.adapter.name.to_string(),
-                time: self.invocation.time,
-            };
-            session.store().begin(session.id(), mark).await.map_err(|error| self.store_failed(&error))?;
-        }
         let turn = self.turn.take();
         let call = Some((Arc::clone(&self.name), self.invocation.id));
         let footprint = self.footprint.take();
@@ -158,11 +174,11 @@ impl Call {
         self.handler = HandlerState::Running;
         let ran = match contract.handler {
             HandlerKind::Blocking => {
-                let run = super::blocking::run(&self.shared, placed.tool.clone(), params, cx);
-                held_to(&when, &clock, pin!(run)).await
+                let run = Box::pin(super::blocking::run(&self.shared, placed.tool.clone(), params, cx));
+                held_to(&when, &clock, pin!(Contained::new(run))).await
             }
             HandlerKind::Async | HandlerKind::Missing => {
-                held_to(&when, &clock, pin!(placed.tool.inner.run(params, cx))).await
+                held_to(&when, &clock, pin!(Contained::new(placed.tool.inner.run(params, cx)))).await
             }
         };
         let returned = match ran {
@@ -252,10 +268,15 @@ impl Call {
         Ok(())
     }
 
-    pub(super) async fn subscribers(&mut self) -> Result<(), Box<Failure>> {
-        if let Some(place) = &mut self.place {
-            place.wait().await?;
+    /// Waits until every call before this one in its batch is decided.
+    pub(super) async fn wait_for_place(&mut self) -> Result<(), Box<Failure>> {
+        match &mut self.place {
+            Some(place) => place.wait().await,
+            None => Ok(()),
         }
+    }
+
+    pub(super) fn subscribers(&mut self) -> Result<(), Box<Failure>> {
         self.make_candidate();
         let (Some((event, _)), Some(tx)) = (&self.candidate, &self.tx) else {
             return Err(lost("the result"));

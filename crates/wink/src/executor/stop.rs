@@ -42,12 +42,12 @@ impl StopWhen<'_> {
         Self { timeout, ..Self::default() }
     }
 
-    fn already(&self) -> Option<Stopped> {
+    pub(super) fn already(&self) -> Option<Stopped> {
         self.cancel.into_iter().flatten().any(CancelToken::is_cancelled).then_some(Stopped::Cancelled)
     }
 
     /// Ends when the work must.
-    fn listen(&self, clock: &Arc<dyn Clock>) -> BoxFuture<'static, Stopped> {
+    fn listen(&self, clock: &Arc<dyn Clock>, limit: Option<Duration>) -> BoxFuture<'static, Stopped> {
         let mut waits: Vec<BoxFuture<'static, Stopped>> = Vec::new();
         for token in self.cancel.into_iter().flatten() {
             let token = token.clone();
@@ -67,8 +67,8 @@ impl StopWhen<'_> {
                 Stopped::Deadline(deadline)
             }));
         }
-        if let Some(timeout) = self.timeout {
-            let sleep = clock.sleep_until(clock.monotonic().saturating_add(timeout));
+        if let (Some(timeout), Some(limit)) = (self.timeout, limit) {
+            let sleep = clock.sleep_until(limit);
             waits.push(Box::pin(async move {
                 sleep.await;
                 Stopped::Timeout(timeout)
@@ -85,7 +85,8 @@ impl StopWhen<'_> {
     }
 }
 
-/// Runs `work` until it is done or must stop. Work that is done at the same moment is done.
+/// Runs `work` until it is done or must stop. Work that is done at the same moment is done; work that kept its
+/// thread beyond its time is not, whatever it says.
 ///
 /// It takes the work where it is pinned: a call's work is large, and must not be moved about.
 pub(crate) fn held_to<'a, F: Future>(
@@ -94,20 +95,38 @@ pub(crate) fn held_to<'a, F: Future>(
     mut work: Pin<&'a mut F>,
 ) -> impl Future<Output = Result<F::Output, Stopped>> + use<'a, F> {
     let mut listening: Option<BoxFuture<'static, Stopped>> = None;
-    let mut begun = false;
+    let mut begun: Option<Begun> = None;
     poll_fn(move |cx| {
-        if !std::mem::replace(&mut begun, true)
-            && let Some(stopped) = when.already()
-        {
-            return Poll::Ready(Err(stopped));
-        }
+        let begun = match &begun {
+            Some(begun) => begun,
+            None => {
+                if let Some(stopped) = when.already() {
+                    return Poll::Ready(Err(stopped));
+                }
+                begun.insert(Begun { limit: when.timeout.map(|limit| clock.monotonic().saturating_add(limit)) })
+            }
+        };
         let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx)));
         match polled {
-            Ok(Poll::Ready(value)) => return Poll::Ready(Ok(value)),
+            Ok(Poll::Ready(value)) => return Poll::Ready(begun.in_time(when, clock).map(|()| value)),
             Ok(Poll::Pending) => {}
             Err(payload) => return Poll::Ready(Err(Stopped::Panicked(panic_text(payload.as_ref())))),
         }
-        let stop = listening.get_or_insert_with(|| when.listen(clock));
+        let stop = listening.get_or_insert_with(|| when.listen(clock, begun.limit));
         stop.as_mut().poll(cx).map(Err)
     })
+}
+
+/// When work began, as far as that matters.
+struct Begun {
+    limit: Option<Duration>,
+}
+
+impl Begun {
+    fn in_time(&self, when: &StopWhen<'_>, clock: &Arc<dyn Clock>) -> Result<(), Stopped> {
+        match (self.limit, when.timeout) {
+            (Some(limit), Some(timeout)) if clock.monotonic() > limit => Err(Stopped::Timeout(timeout)),
+            _ => Ok(()),
+        }
+    }
 }

@@ -84,6 +84,11 @@ impl ResourceContext {
         CallScope::new(&self.core, None)
     }
 
+    /// Whether there is anything for [`ResourceContext::drain`].
+    pub(crate) fn has_orphans(&self) -> bool {
+        self.core.has_orphans()
+    }
+
     /// Closes what dropped scopes and dropped builds left behind. It costs nothing when there is nothing.
     pub async fn drain(&self) -> Vec<ResourceError> {
         match Closing::some(&self.core, in_order(self.core.take_orphans())) {

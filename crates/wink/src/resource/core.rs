@@ -176,6 +176,10 @@ impl Core {
         }
     }
 
+    pub(super) fn has_orphans(&self) -> bool {
+        self.orphaned.load(Ordering::Acquire)
+    }
+
     pub(super) fn take_orphans(&self) -> Vec<Instance> {
         if !self.orphaned.swap(false, Ordering::AcqRel) {
             return Vec::new();

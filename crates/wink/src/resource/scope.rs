@@ -11,6 +11,7 @@ use super::error::{ResourceError, ResourceErrors};
 use super::resolve::{Access, View};
 use super::slot::{Closing, Flight, Instance, Made, Ready, Serial, Slot, in_order};
 use super::snapshot::{ErasedFork, ErasedSnapshot, Undo};
+use crate::support::future::drop_contained;
 use crate::support::lock::lock;
 
 /// The resources of one tool call, held by whoever runs the call.
@@ -126,19 +127,28 @@ impl CallScope {
     /// that failed.
     pub fn merge(&self) -> Result<MergeUndo, ResourceError> {
         let mut merged = MergeUndo { steps: Vec::new() };
-        for fork in self.inner.seal() {
+        let mut failed = None;
+        let forks = self.inner.seal();
+        for fork in &forks {
             match fork.copy.merge() {
                 Ok(Some(undo)) => merged.steps.push(undo),
                 Ok(None) => {}
                 Err(cause) => {
-                    return Err(match merged.undo() {
-                        Ok(()) => cause,
-                        Err(failures) => ResourceError::NotPutBack { cause: Box::new(cause), failures },
-                    });
+                    failed = Some(cause);
+                    break;
                 }
             }
         }
-        Ok(merged)
+        if !forks.is_empty() {
+            drop_contained(forks);
+        }
+        match failed.map(|cause| (cause, merged.take_back())) {
+            None => Ok(merged),
+            Some((cause, failures)) => Err(match ResourceErrors::check(failures) {
+                Ok(()) => cause,
+                Err(failures) => ResourceError::NotPutBack { cause: Box::new(cause), failures },
+            }),
+        }
     }
 
     /// Ends the call, and then closes its instances in reverse order of construction. Singletons that were built
@@ -456,7 +466,7 @@ impl ScopeInner {
             (std::mem::take(&mut data.forks), data.nested.clone())
         };
         for scope in nested.iter().filter_map(Weak::upgrade) {
-            drop(scope.seal());
+            drop_contained(scope.seal());
         }
         forks
     }
@@ -487,6 +497,7 @@ impl ScopeInner {
         for scope in data.nested.iter().filter_map(Weak::upgrade) {
             scope.end(Verdict::Forget, closing);
         }
+        drop_contained(data);
     }
 
     /// Takes over what a committed inner scope used.

@@ -341,6 +341,13 @@ impl Session {
         lock(&self.core.inner).state.calls(tool)
     }
 
+    /// Whether the event of a call that ended just now is in the log.
+    pub(crate) fn has_recorded(&self, call: InvocationId) -> bool {
+        const RECENT: usize = 1024;
+        let events = self.slice::<ToolInvoked>();
+        events.iter_from(events.len().saturating_sub(RECENT)).any(|event| event.id == call)
+    }
+
     /// How many calls succeeded in this session, over all tools.
     pub fn total_calls(&self) -> u64 {
         lock(&self.core.inner).state.total_calls()

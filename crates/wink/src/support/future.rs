@@ -36,6 +36,39 @@ impl<F: Future + Unpin> Future for CatchPanic<F> {
     }
 }
 
+/// Work of somebody else: what panics when it is dropped, panics here and no further.
+pub(crate) struct Contained<'a, T>(Option<BoxFuture<'a, T>>);
+
+impl<'a, T> Contained<'a, T> {
+    pub(crate) fn new(work: BoxFuture<'a, T>) -> Self {
+        Self(Some(work))
+    }
+}
+
+impl<T> Future for Contained<'_, T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        match &mut self.0 {
+            Some(work) => work.as_mut().poll(cx),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl<T> Drop for Contained<'_, T> {
+    fn drop(&mut self) {
+        drop_contained(self.0.take());
+    }
+}
+
+/// Drops what may be somebody else's, and may panic at that.
+pub(crate) fn drop_contained<T>(value: T) {
+    if let Err(panic) = catch(move || drop(value)) {
+        tracing::error!(panic, "a value that a call left behind panicked when it was dropped");
+    }
+}
+
 /// Runs synchronous code, turning a panic into its text.
 pub(crate) fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| panic_text(payload.as_ref()))

@@ -55,6 +55,9 @@ pub enum TransactionError {
         "an operation of the transaction had not finished when it was to be kept; it was rolled back: end every operation first"
     )]
     Unfinished,
+    /// Something panicked on the way: a value that was dropped, or code between.
+    #[error("committing panicked: {0}")]
+    Panicked(String),
     /// Taking back what was merged failed.
     #[error(transparent)]
     Restore(#[from] RestoreFailedError),
@@ -396,12 +399,16 @@ impl Aborted {
 
 /// Waits until nobody else runs a call on this session.
 pub(crate) async fn take_turn(session: &Session) -> Turn {
-    let turn = Arc::clone(&session.core.turn);
-    let guard = match Arc::clone(&turn).try_lock_owned() {
-        Ok(guard) => guard,
-        Err(_) => turn.lock_owned().await,
-    };
-    Turn::Own { _guard: guard }
+    match try_turn(session) {
+        Some(turn) => turn,
+        None => Turn::Own { _guard: Arc::clone(&session.core.turn).lock_owned().await },
+    }
+}
+
+/// The turn, if nobody has it.
+pub(crate) fn try_turn(session: &Session) -> Option<Turn> {
+    let guard = Arc::clone(&session.core.turn).try_lock_owned().ok()?;
+    Some(Turn::Own { _guard: guard })
 }
 
 /// A merge that failed has been taken back; if that failed too, it is another kind of error.
