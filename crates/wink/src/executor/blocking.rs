@@ -53,7 +53,7 @@ impl Drop for Waiting {
 
 /// Runs the handler on a thread of its own. Dropping the future abandons the thread.
 pub(super) async fn run(
-    shared: &Shared,
+    shared: Arc<Shared>,
     tool: AnyTool,
     params: Params,
     cx: CallContext,

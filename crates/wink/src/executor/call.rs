@@ -1,8 +1,10 @@
 //! One call on its way through the pipeline: what is known of it so far, and how it ends.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use jiff::Timestamp;
 
 use super::Shared;
 use super::batch::Place;
@@ -16,7 +18,8 @@ use crate::session::{
 };
 use crate::store::StoreError;
 use crate::support::background::{MustFinish, finish};
-use crate::support::future::{CatchPanic, catch};
+use crate::support::future::{CatchPanic, Contained, catch};
+use crate::tool::ToolError;
 use crate::tool::context::{Invocation, Surroundings};
 use crate::tool::erased::{ErasedResult, Params};
 use crate::tool::footprint::Footprint;
@@ -32,12 +35,21 @@ pub(super) struct Call {
     pub(super) raw: Arc<str>,
     pub(super) cancel: Option<CancelToken>,
     pub(super) started: Duration,
+    /// When a success ended; till then, when the call began.
+    pub(super) ended: Timestamp,
     pub(super) step: Step,
     pub(super) placed: Option<PlacedTool>,
     pub(super) params: Option<Params>,
     pub(super) logged: Option<LoggedParams>,
     pub(super) footprint: Option<Footprint>,
+    /// How many policies have allowed it, one after the other.
+    pub(super) allowed: usize,
+    /// What those after them said.
     pub(super) decisions: Vec<LoggedDecision>,
+    /// When the next policy could be asked, at the latest.
+    pub(super) free_since: Duration,
+    /// The handler, while it has to be waited for.
+    pub(super) running: Mutex<Option<Contained<'static, Result<ErasedResult, ToolError>>>>,
     pub(super) approver: Option<Arc<str>>,
     /// The session's turn.
     pub(super) turn: Option<Turn>,
@@ -45,8 +57,8 @@ pub(super) struct Call {
     pub(super) place: Option<Place>,
     /// Whether its id was used before in the same response.
     pub(super) repeated: bool,
-    pub(super) claim: Option<Claim>,
-    pub(super) replay: Option<ToolEffect>,
+    pub(super) claim: Option<Box<Claim>>,
+    pub(super) replay: Option<Box<ToolEffect>>,
     pub(super) tx: Option<Transaction>,
     /// Whether the handler was entered, and whether it came back by itself.
     pub(super) handler: HandlerState,
@@ -84,6 +96,7 @@ impl Call {
     pub(super) fn new(shared: &Arc<Shared>, call: ToolCall, cancel: Option<CancelToken>) -> Box<Self> {
         let clock = shared.session.clock();
         let now = clock.now();
+        let started = clock.monotonic();
         Box::new(Self {
             around: shared.around.load_full(),
             invocation: Invocation {
@@ -96,14 +109,18 @@ impl Call {
             name: call.tool,
             raw: call.arguments,
             cancel,
-            started: clock.monotonic(),
+            started,
+            ended: now,
             shared: Arc::clone(shared),
             step: Step::Lookup,
             placed: None,
             params: None,
             logged: None,
             footprint: None,
+            allowed: 0,
             decisions: Vec::new(),
+            free_since: started,
+            running: Mutex::new(None),
             approver: None,
             turn: None,
             place: None,
@@ -144,10 +161,9 @@ impl Call {
         let (shown, logged) = self.texts(&result.message, &rendered_value);
         // The empty text is shared, not allocated.
         let message = if result.message.is_empty() { Arc::default() } else { result.message.into() };
-        let mut event = self.event(Ending::Succeeded, message, logged);
-        event.value = result.value.map_or(LoggedValue::None, LoggedValue::Typed);
-        event.value_hidden = result.hidden;
-        self.candidate = Some((Arc::new(event), shown));
+        let value = result.value.map_or(LoggedValue::None, LoggedValue::Typed);
+        let event = self.event(Ending::Succeeded, message, logged, (value, result.hidden));
+        self.candidate = Some((event, shown));
     }
 
     /// Commits the success with its event; hands back what has to be waited for. Once begun it is brought to its end,
@@ -157,7 +173,7 @@ impl Call {
             return Err(Failure::new(Ending::NotCommitted, "there is nothing to commit"));
         };
         // The end of the call, as its event has it.
-        let now = event.time.saturating_add(event.duration).unwrap_or(event.time);
+        let now = self.ended;
         if tx.work().with(|fork, _| fork.success = Some((Arc::clone(&event.tool), now))).is_err() {
             self.candidate = Some((event, shown));
             self.tx = Some(tx);
@@ -181,7 +197,7 @@ impl Call {
             // Most calls in memory end here, without anything to wait for.
             false => match catch(|| tx.commit_now(Arc::clone(&end.event) as _)) {
                 Ok(Ok(Ok(()))) => {
-                    self.ended(end.outcome());
+                    self.decided_as(end.outcome());
                     return Ok(None);
                 }
                 Ok(Ok(Err((error, aborted)))) => {
@@ -209,11 +225,11 @@ impl Call {
             true => end.outcome(),
             false => MustFinish::new(end.record(aborted)).await,
         };
-        self.ended(outcome);
+        self.decided_as(outcome);
     }
 
     /// The call is decided.
-    pub(super) fn ended(&mut self, outcome: Outcome) {
+    pub(super) fn decided_as(&mut self, outcome: Outcome) {
         if let Some(place) = &self.place {
             place.decide(&outcome);
         }
@@ -230,6 +246,7 @@ impl Call {
             // It may have overlapped with the call that ended the turn; nobody is to know.
             aborted = aborted.without_log();
             (self.logged, self.candidate, self.replay, self.approver) = (None, None, None, None);
+            self.allowed = 0;
             self.decisions.clear();
         }
         let (shown, logged) = self.texts(&failure.message, &failure.rendered_value);
@@ -242,12 +259,11 @@ impl Call {
                 rendered: logged,
                 ..ToolInvoked::clone(&candidate)
             },
-            None => self.event(failure.ending, message, logged),
+            None => {
+                let value = (failure.value, failure.hidden);
+                Arc::unwrap_or_clone(self.event(failure.ending, message, logged, value))
+            }
         };
-        if failure.value.is_some() {
-            event.value = failure.value;
-            event.value_hidden = failure.hidden;
-        }
         event.error_chain = failure.chain;
         let end = End {
             event: Arc::new(event),
@@ -259,14 +275,31 @@ impl Call {
         (end, aborted)
     }
 
+    /// What each policy said, in order. That all allow is the rule, and known beforehand.
+    fn take_decisions(&mut self) -> Arc<[LoggedDecision]> {
+        let later = std::mem::take(&mut self.decisions);
+        let Some(placed) = &self.placed else { return later.into() };
+        if later.is_empty() && self.allowed == placed.allowed.len() {
+            return Arc::clone(&placed.allowed);
+        }
+        placed.allowed.iter().take(self.allowed).cloned().chain(later).collect()
+    }
+
     /// The event of a call that ended like this.
-    fn event(&mut self, ending: Ending, message: Arc<str>, rendered: Arc<str>) -> ToolInvoked {
+    fn event(
+        &mut self,
+        ending: Ending,
+        message: Arc<str>,
+        rendered: Arc<str>,
+        (value, value_hidden): (LoggedValue, bool),
+    ) -> Arc<ToolInvoked> {
         let params = self.logged.take().unwrap_or_else(|| LoggedParams::Rejected {
             raw: self.shared.logged_arguments(&self.masked()),
             problems: Arc::clone(&message),
         });
+        let decisions = self.take_decisions();
         let session = &self.shared.session;
-        ToolInvoked {
+        Arc::new(ToolInvoked {
             id: self.invocation.id,
             call_id: Arc::clone(&self.invocation.call_id),
             tool: Arc::clone(&self.name),
@@ -281,15 +314,15 @@ impl Call {
             ending,
             success: ending == Ending::Succeeded,
             message,
-            value: LoggedValue::None,
-            value_hidden: false,
+            value,
+            value_hidden,
             rendered,
             error_chain: Vec::new(),
-            decisions: std::mem::take(&mut self.decisions),
+            decisions,
             approver: self.approver.take(),
             replayed: self.replay.is_some(),
             usage: self.around.budget.as_ref().map(|budget| budget.used()),
-        }
+        })
     }
 
     /// The arguments as they came, sensitive ones masked: also for a call that was never looked at, or whose tool is
@@ -365,7 +398,7 @@ impl Drop for Call {
 struct End {
     event: Arc<ToolInvoked>,
     shown: Arc<str>,
-    claim: Option<Claim>,
+    claim: Option<Box<Claim>>,
     doubtful: bool,
     escalation: Option<Escalation>,
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::approve::{Approval, ApprovalRequest};
 use super::call::Call;
 use super::outcome::Failure;
-use super::stop::{StopWhen, held_to};
-use crate::policy::{Decision, PlacedPolicy, PolicyCall, PolicyContext, PolicyFiles, ask};
+use super::steps::lost;
+use super::stop::{StopWhen, Stopped, held_to};
+use crate::policy::{Decision, PlacedPolicy, PolicyCall, PolicyContext, PolicyFiles, ask, ask_now};
 use crate::session::{Ending, LoggedAnswer, LoggedDecision};
 
 /// How often a call may come back to the approver because the state moved meanwhile.
@@ -23,23 +24,37 @@ struct Given {
 }
 
 impl Call {
+    /// Asks the policies that answer at once, in order; false at the first that does not, or wants somebody asked.
+    pub(super) fn policies_now(&mut self) -> Result<bool, Box<Failure>> {
+        let Some(policies) = self.placed.as_ref().map(|placed| Arc::clone(&placed.policies)) else {
+            return Err(lost("the tool"));
+        };
+        while let Some(placed) = policies.get(self.allowed) {
+            match self.check_now(placed) {
+                Some(Decision::Allow) => self.allowed += 1,
+                Some(Decision::Deny(reason)) => return Err(self.denied(placed, &reason)),
+                Some(Decision::Ask(_)) | None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
     pub(super) async fn policies(&mut self) -> Result<(), Box<Failure>> {
         let Some(policies) = self.placed.as_ref().map(|placed| Arc::clone(&placed.policies)) else {
-            return Err(Failure::new(Ending::Denied, "the runtime lost the tool"));
+            return Err(lost("the tool"));
         };
         let mut given: Vec<Given> = Vec::new();
+        // Some have allowed it already.
+        let mut first = self.allowed;
         'again: for _ in 0..=MOST_QUESTIONS {
-            self.decisions = Vec::with_capacity(policies.len());
+            self.allowed = first;
+            self.decisions.clear();
             self.approver = None;
             let state = self.session().state_version();
-            for placed in policies.iter() {
+            for placed in policies.iter().skip(std::mem::take(&mut first)) {
                 let answer = match self.check(placed).await {
                     Decision::Allow => LoggedAnswer::Allow,
-                    Decision::Deny(reason) => {
-                        let reason: Arc<str> = reason.as_ref().into();
-                        self.decided(placed, LoggedAnswer::Deny(Arc::clone(&reason)));
-                        return Err(Failure::new(Ending::Denied, &*reason));
-                    }
+                    Decision::Deny(reason) => return Err(self.denied(placed, &reason)),
                     Decision::Ask(question) => {
                         let known = given.iter().find(|given| {
                             given.policy == placed.key && given.question == question && given.state == state
@@ -73,8 +88,46 @@ impl Call {
         Err(Failure::new(Ending::Denied, text))
     }
 
+    fn denied(&mut self, placed: &PlacedPolicy, reason: &str) -> Box<Failure> {
+        let reason: Arc<str> = reason.into();
+        self.decided(placed, LoggedAnswer::Deny(Arc::clone(&reason)));
+        Failure::new(Ending::Denied, &*reason)
+    }
+
     fn decided(&mut self, placed: &PlacedPolicy, answer: LoggedAnswer) {
-        self.decisions.push(LoggedDecision { policy: Arc::clone(&placed.key), answer });
+        match answer {
+            LoggedAnswer::Allow if self.decisions.is_empty() => self.allowed += 1,
+            answer => self.decisions.push(LoggedDecision { policy: Arc::clone(&placed.key), answer }),
+        }
+    }
+
+    /// One policy's answer, if it comes at once.
+    fn check_now(&mut self, placed: &PlacedPolicy) -> Option<Decision> {
+        let (Some(tool), Some(params)) = (&self.placed, &self.params) else {
+            return Some(Decision::deny("the runtime lost the call"));
+        };
+        let call = PolicyCall { tool: &tool.tool, params };
+        let answer = ask_now(&*placed.policy, &call, &self.policy_context(placed)).transpose()?;
+        let limit = self.shared.limits.policy_timeout;
+        let now = self.session().clock().monotonic();
+        let late = now > self.free_since.saturating_add(limit);
+        self.free_since = now;
+        Some(match answer {
+            Ok(_) if late => self.could_not_decide(placed, &format!("{:?}", Stopped::Timeout(limit))),
+            Ok(decision) => decision.unwrap_or(Decision::Allow),
+            Err(error) => self.could_not_decide(placed, &error.to_string()),
+        })
+    }
+
+    fn policy_context<'a>(&'a self, placed: &'a PlacedPolicy) -> PolicyContext<'a> {
+        PolicyContext {
+            key: &placed.key,
+            session: self.session(),
+            files: PolicyFiles::Committed(&self.shared.resources),
+            work: None,
+            invocation: &self.invocation,
+            deadline: self.around.deadline,
+        }
     }
 
     /// One policy's answer. Failing, panicking and being late are denials.
@@ -83,14 +136,7 @@ impl Call {
             return Decision::deny("the runtime lost the call");
         };
         let call = PolicyCall { tool: &tool.tool, params };
-        let cx = PolicyContext {
-            key: &placed.key,
-            session: self.session(),
-            files: PolicyFiles::Committed(&self.shared.resources),
-            work: None,
-            invocation: &self.invocation,
-            deadline: self.around.deadline,
-        };
+        let cx = self.policy_context(placed);
         let when = StopWhen::within(Some(self.shared.limits.policy_timeout));
         let problem =
             match held_to(&when, self.session().clock(), pin!(ask(&*placed.policy, &call, &cx))).await {
@@ -98,6 +144,10 @@ impl Call {
                 Ok(Err(error)) => error.to_string(),
                 Err(stopped) => format!("{stopped:?}"),
             };
+        self.could_not_decide(placed, &problem)
+    }
+
+    fn could_not_decide(&self, placed: &PlacedPolicy, problem: &str) -> Decision {
         tracing::error!(policy = &*placed.key, problem, "a policy failed; the call is denied");
         Decision::deny(format!("{} was denied: policy {} could not decide", self.name, placed.policy.kind()))
     }

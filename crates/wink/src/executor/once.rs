@@ -21,11 +21,11 @@ impl Call {
             let made = Claim::make(&self.shared.session, &config, &self.name, parts.clone()).await;
             let (doubt, claim) = match made.map_err(|error| self.store_failed(&error))? {
                 ClaimOutcome::Mine(claim) => {
-                    self.claim = Some(claim);
+                    self.claim = Some(Box::new(claim));
                     return Ok(());
                 }
                 ClaimOutcome::Hit(effect) => {
-                    self.replay = Some(effect);
+                    self.replay = Some(Box::new(effect));
                     return Ok(());
                 }
                 ClaimOutcome::Elsewhere(since) => {
@@ -90,7 +90,7 @@ impl Call {
             Ok(Ok(Probed::Happened { message, value })) => {
                 let effect = claim.effect(&message, value, false, self.session().clock().now());
                 claim.settle(&effect).await.map_err(|error| self.store_failed(&error))?;
-                self.replay = Some(effect);
+                self.replay = Some(Box::new(effect));
                 Ok(())
             }
             Ok(Ok(Probed::Unknown)) => {
@@ -104,7 +104,7 @@ impl Call {
     async fn take_over(&mut self, claim: Claim) -> Result<(), Box<Failure>> {
         let taken = claim.take_over(self.session().clock().now()).await;
         taken.map_err(|error| self.store_failed(&error))?;
-        self.claim = Some(claim);
+        self.claim = Some(Box::new(claim));
         Ok(())
     }
 

@@ -1,7 +1,9 @@
 //! The way of a call, on one page. It only moves right: a failure at any step goes straight to recording the end.
 
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use tracing::Instrument;
 
@@ -62,7 +64,8 @@ impl Call {
             StopWhen { cancel: [Some(&around.cancel), cancel.as_ref()], ..StopWhen::until(around.deadline) };
         let clock = shared.session.clock();
         loop {
-            match self.go_ahead(&when) {
+            let went = poll_fn(|task| Poll::Ready(self.go_ahead(&when, task))).await;
+            match went {
                 Went::Ended => {
                     if let Some(outcome) = self.outcome.take() {
                         self.beat();
@@ -91,7 +94,7 @@ impl Call {
     }
 
     /// Goes on for as long as nobody has to be waited for.
-    fn go_ahead(&mut self, when: &StopWhen<'_>) -> Went {
+    fn go_ahead(&mut self, when: &StopWhen<'_>, task: &mut Context<'_>) -> Went {
         if self.step < Step::Commit
             && let Some(stopped) = when.already()
         {
@@ -101,7 +104,7 @@ impl Call {
             // One at a time, only if somebody looks: the steps are too short to be watched for nothing.
             let went = match self.shared.hook.is_some() || tracing::enabled!(tracing::Level::TRACE) {
                 true => Ok(Ok(Went::Waits)),
-                false => catch(|| self.take_steps()),
+                false => catch(|| self.take_steps(task)),
             };
             match went {
                 Ok(Ok(went)) => return went,
@@ -111,9 +114,9 @@ impl Call {
         }
     }
 
-    fn take_steps(&mut self) -> Result<Went, Box<Failure>> {
+    fn take_steps(&mut self, task: &mut Context<'_>) -> Result<Went, Box<Failure>> {
         loop {
-            match self.take_step()? {
+            match self.take_step(task)? {
                 Took::Next(step) => self.step = step,
                 Took::Waits => return Ok(Went::Waits),
                 Took::Commits(committing) => return Ok(Went::Commits(committing)),
@@ -123,18 +126,17 @@ impl Call {
     }
 
     /// The steps, as far as they can be taken at once.
-    fn take_step(&mut self) -> Result<Took, Box<Failure>> {
+    fn take_step(&mut self, task: &mut Context<'_>) -> Result<Took, Box<Failure>> {
+        let at_once = |taken: bool, next| if taken { Took::Next(next) } else { Took::Waits };
         Ok(Took::Next(match self.step {
             Step::Lookup => self.lookup().map(|()| Step::Parse)?,
             Step::Parse => self.parse().map(|()| Step::Deadline)?,
             Step::Deadline => self.deadline().map(|()| Step::Context)?,
-            Step::Context => match self.context_now() {
-                true => Step::Policies,
-                false => return Ok(Took::Waits),
-            },
-            Step::Policies if self.has_no_policies() => Step::Ledger,
+            Step::Context => return Ok(at_once(self.context_now(), Step::Policies)),
+            Step::Policies => return Ok(at_once(self.policies_now()?, Step::Ledger)),
             Step::Ledger if !self.is_idempotent() => Step::Begin,
             Step::Begin => self.begin().map(|()| Step::Handler)?,
+            Step::Handler => return Ok(at_once(self.handler_now(task)?, Step::OnResult)),
             Step::OnResult if !self.has_listening_policies() => Step::Subscribers,
             Step::Subscribers if self.place.is_none() => self.subscribers().map(|()| Step::Commit)?,
             Step::Commit => match self.commit()? {
@@ -143,13 +145,9 @@ impl Call {
             },
             Step::Feedback if self.shared.feedback.is_empty() => Step::Answer,
             Step::Answer => return Ok(Took::Last),
-            Step::Policies
-            | Step::Ledger
-            | Step::Handler
-            | Step::OnResult
-            | Step::Subscribers
-            | Step::Record
-            | Step::Feedback => return Ok(Took::Waits),
+            Step::Ledger | Step::OnResult | Step::Subscribers | Step::Record | Step::Feedback => {
+                return Ok(Took::Waits);
+            }
         }))
     }
 
@@ -170,7 +168,7 @@ impl Call {
             Step::Record | Step::Feedback | Step::Answer => self.late_hook(Moment::Before).await,
             _ => self.hook(Moment::Before).await?,
         }
-        let next = match self.take_step()? {
+        let next = match poll_fn(|task| Poll::Ready(self.take_step(task))).await? {
             Took::Next(next) => Some(next),
             Took::Waits => Some(self.wait_for(step).await?),
             Took::Commits(committing) => self.committed(committing).await?,
@@ -192,11 +190,12 @@ impl Call {
     /// The steps that could not be taken at once.
     async fn wait_for(&mut self, step: Step) -> Result<Step, Box<Failure>> {
         Ok(match step {
-            Step::Context => self.context().await.map(|()| Step::Policies)?,
-            Step::Policies => self.policies().await.map(|()| Step::Ledger)?,
-            Step::Ledger => self.ledger().await.map(|()| Step::Begin)?,
+            Step::Context => Box::pin(self.context()).await.map(|()| Step::Policies)?,
+            Step::Policies => Box::pin(self.policies()).await.map(|()| Step::Ledger)?,
+            // Boxed where it is rare, so that other calls do not carry the room for it.
+            Step::Ledger => Box::pin(self.ledger()).await.map(|()| Step::Begin)?,
             Step::Handler => self.handler().await.map(|()| Step::OnResult)?,
-            Step::OnResult => self.on_result().await.map(|()| Step::Subscribers)?,
+            Step::OnResult => Box::pin(self.on_result()).await.map(|()| Step::Subscribers)?,
             Step::Subscribers => {
                 self.wait_for_place().await?;
                 self.subscribers().map(|()| Step::Commit)?
@@ -206,11 +205,11 @@ impl Call {
                 if let Err(not_run) = self.wait_for_place().await {
                     self.failure = Some(not_run);
                 }
-                self.record().await;
+                Box::pin(self.record()).await;
                 Step::Feedback
             }
             Step::Feedback => {
-                self.feedback().await;
+                Box::pin(self.feedback()).await;
                 Step::Answer
             }
             Step::Lookup | Step::Parse | Step::Deadline | Step::Begin | Step::Commit | Step::Answer => {
@@ -224,7 +223,7 @@ impl Call {
         committing: MustFinish<Outcome>,
     ) -> Result<Option<Step>, Box<Failure>> {
         let outcome = committing.await;
-        self.ended(outcome);
+        self.decided_as(outcome);
         Ok(Some(Step::Feedback))
     }
 
@@ -311,6 +310,7 @@ impl Call {
             cancel: [Some(&self.around.cancel), self.cancel.as_ref()],
             deadline: self.around.deadline,
             timeout: Some(self.shared.limits.policy_timeout),
+            since: None,
         };
         match held_to(&when, self.session().clock(), pin!(self.hook(moment))).await {
             Ok(Ok(())) => {}

@@ -1,7 +1,10 @@
 //! What happens in each step up to the commit.
 
-use std::pin::pin;
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 
 use super::call::{Call, HandlerState};
 use super::outcome::{Escalation, Failure};
@@ -11,7 +14,8 @@ use crate::limits::{BudgetExceededError, DeadlineExceededError};
 use crate::policy::{PolicyCall, PolicyContext, PolicyFiles, PolicyMemory, ResultView};
 use crate::session::{Ending, LoggedParams, LoggedValue};
 use crate::store::{CallMark, StoreError};
-use crate::support::future::Contained;
+use crate::support::future::{Contained, catch};
+use crate::support::lock::lock;
 use crate::tool::context::CallContext;
 use crate::tool::erased::ErasedResult;
 use crate::tool::schema::nearest;
@@ -113,11 +117,8 @@ impl Call {
             };
             session.store().begin(session.id(), mark).await.map_err(|error| self.store_failed(&error))?;
         }
+        self.free_since = self.session().clock().monotonic();
         Ok(())
-    }
-
-    pub(super) fn has_no_policies(&self) -> bool {
-        self.placed.as_ref().is_some_and(|placed| placed.policies.is_empty())
     }
 
     pub(super) fn is_idempotent(&self) -> bool {
@@ -148,8 +149,9 @@ impl Call {
         Ok(())
     }
 
-    pub(super) async fn handler(&mut self) -> Result<(), Box<Failure>> {
-        let (Some(placed), Some(tx)) = (self.placed.clone(), &self.tx) else { return Err(lost("the call")) };
+    /// Starts the handler; false if it has to be waited for.
+    pub(super) fn handler_now(&mut self, task: &mut Context<'_>) -> Result<bool, Box<Failure>> {
+        let (Some(placed), Some(tx)) = (&self.placed, &self.tx) else { return Err(lost("the call")) };
         if let Some(effect) = &self.replay {
             let result = revived(&placed.tool, effect).map_err(|reason| {
                 let text = format!("the recorded result of {} cannot be read: {reason}", self.name);
@@ -157,7 +159,10 @@ impl Call {
             })?;
             let again = effect.session == *self.session().id();
             self.result = Some(result);
-            return if again { Ok(()) } else { self.publish() };
+            if !again {
+                self.publish()?;
+            }
+            return Ok(true);
         }
         let cx = CallContext {
             around: Arc::clone(&self.around),
@@ -168,23 +173,48 @@ impl Call {
         };
         let Some(params) = self.params.take() else { return Err(lost("the arguments")) };
         let contract = placed.tool.contract();
-        let when = StopWhen::within(contract.timeout);
-        let clock = Arc::clone(self.session().clock());
         // From here on the outside world may have been touched.
         self.handler = HandlerState::Running;
-        let ran = match contract.handler {
+        if contract.timeout.is_some() {
+            self.free_since = self.shared.session.clock().monotonic();
+        }
+        let running = match contract.handler {
             HandlerKind::Blocking => {
-                let run = Box::pin(super::blocking::run(&self.shared, placed.tool.clone(), params, cx));
-                held_to(&when, &clock, pin!(Contained::new(run))).await
+                Box::pin(super::blocking::run(Arc::clone(&self.shared), placed.tool.clone(), params, cx))
             }
-            HandlerKind::Async | HandlerKind::Missing => {
-                held_to(&when, &clock, pin!(Contained::new(placed.tool.inner.run(params, cx)))).await
+            HandlerKind::Async | HandlerKind::Missing => placed.tool.inner.run(params, cx),
+        };
+        let mut running = Contained::new(running);
+        match catch(|| Pin::new(&mut running).poll(task)) {
+            Ok(Poll::Ready(returned)) => {
+                drop(running);
+                self.handler_limit().in_time(self.session().clock()).map_err(|late| self.handler_stopped(late))?;
+                self.returned(returned)?;
+                Ok(true)
             }
-        };
-        let returned = match ran {
-            Ok(returned) => returned,
-            Err(stopped) => return Err(self.handler_stopped(stopped)),
-        };
+            Ok(Poll::Pending) => {
+                self.running = Mutex::new(Some(running));
+                Ok(false)
+            }
+            Err(panic) => Err(self.handler_stopped(Stopped::Panicked(panic))),
+        }
+    }
+
+    /// Waits for a handler that has started.
+    pub(super) async fn handler(&mut self) -> Result<(), Box<Failure>> {
+        let Some(running) = lock(&self.running).take() else { return Err(lost("the handler")) };
+        let clock = Arc::clone(self.session().clock());
+        let ran = held_to(&self.handler_limit(), &clock, pin!(running)).await;
+        let returned = ran.map_err(|stopped| self.handler_stopped(stopped))?;
+        self.returned(returned)
+    }
+
+    fn handler_limit(&self) -> StopWhen<'static> {
+        let limit = self.placed.as_ref().and_then(|placed| placed.tool.contract().timeout);
+        StopWhen { since: Some(self.free_since), ..StopWhen::within(limit) }
+    }
+
+    fn returned(&mut self, returned: Result<ErasedResult, ToolError>) -> Result<(), Box<Failure>> {
         match returned {
             Ok(result) if result.success => {
                 self.handler = HandlerState::Succeeded;
@@ -193,6 +223,7 @@ impl Call {
             }
             Ok(result) => {
                 self.handler = HandlerState::Refused;
+                let Some(placed) = &self.placed else { return Err(lost("the tool")) };
                 Err(refused(&placed.tool, result))
             }
             Err(error) => {
@@ -278,6 +309,7 @@ impl Call {
 
     pub(super) fn subscribers(&mut self) -> Result<(), Box<Failure>> {
         self.make_candidate();
+        self.ended = self.candidate.as_ref().map_or(self.ended, |(event, _)| event.ended());
         let (Some((event, _)), Some(tx)) = (&self.candidate, &self.tx) else {
             return Err(lost("the result"));
         };
@@ -292,11 +324,8 @@ impl Call {
                 return Err(Failure::new(Ending::NotCommitted, text));
             }
         }
-        let dispatcher = self.shared.session.dispatcher();
-        if !dispatcher.has_subscribers::<crate::session::ToolInvoked>() {
-            return Ok(());
-        }
-        let delivery = dispatcher.deliver(&**event, &tx.work().source());
+        let source = || Cow::Owned(tx.work().source_at(self.ended));
+        let delivery = self.shared.session.dispatcher().deliver_from(&**event, source);
         if delivery.failures.is_empty() {
             return Ok(());
         }

@@ -29,6 +29,8 @@ pub(crate) struct StopWhen<'a> {
     pub(crate) cancel: [Option<&'a CancelToken>; 2],
     pub(crate) deadline: Option<Deadline>,
     pub(crate) timeout: Option<Duration>,
+    /// When that began to run; now, unless it is known.
+    pub(crate) since: Option<Duration>,
 }
 
 impl StopWhen<'_> {
@@ -42,12 +44,28 @@ impl StopWhen<'_> {
         Self { timeout, ..Self::default() }
     }
 
+    /// When the time is up.
+    fn limit(&self, clock: &Arc<dyn Clock>) -> Option<Duration> {
+        let timeout = self.timeout?;
+        Some(self.since.unwrap_or_else(|| clock.monotonic()).saturating_add(timeout))
+    }
+
+    /// Whether work that ended now, and began when it is known to have begun, ended in time.
+    pub(crate) fn in_time(&self, clock: &Arc<dyn Clock>) -> Result<(), Stopped> {
+        match (self.timeout, self.since) {
+            (Some(timeout), Some(since)) if clock.monotonic() > since.saturating_add(timeout) => {
+                Err(Stopped::Timeout(timeout))
+            }
+            _ => Ok(()),
+        }
+    }
+
     pub(super) fn already(&self) -> Option<Stopped> {
         self.cancel.into_iter().flatten().any(CancelToken::is_cancelled).then_some(Stopped::Cancelled)
     }
 
     /// Ends when the work must.
-    fn listen(&self, clock: &Arc<dyn Clock>, limit: Option<Duration>) -> BoxFuture<'static, Stopped> {
+    fn listen(&self, clock: &Arc<dyn Clock>) -> BoxFuture<'static, Stopped> {
         let mut waits: Vec<BoxFuture<'static, Stopped>> = Vec::new();
         for token in self.cancel.into_iter().flatten() {
             let token = token.clone();
@@ -67,7 +85,7 @@ impl StopWhen<'_> {
                 Stopped::Deadline(deadline)
             }));
         }
-        if let (Some(timeout), Some(limit)) = (self.timeout, limit) {
+        if let (Some(timeout), Some(limit)) = (self.timeout, self.limit(clock)) {
             let sleep = clock.sleep_until(limit);
             waits.push(Box::pin(async move {
                 sleep.await;
@@ -95,38 +113,26 @@ pub(crate) fn held_to<'a, F: Future>(
     mut work: Pin<&'a mut F>,
 ) -> impl Future<Output = Result<F::Output, Stopped>> + use<'a, F> {
     let mut listening: Option<BoxFuture<'static, Stopped>> = None;
-    let mut begun: Option<Begun> = None;
+    let mut begun: Option<StopWhen<'a>> = None;
     poll_fn(move |cx| {
-        let begun = match &begun {
-            Some(begun) => begun,
+        let when = match &begun {
+            Some(when) => when,
             None => {
                 if let Some(stopped) = when.already() {
                     return Poll::Ready(Err(stopped));
                 }
-                begun.insert(Begun { limit: when.timeout.map(|limit| clock.monotonic().saturating_add(limit)) })
+                let now = || clock.monotonic();
+                let since = when.timeout.map(|_| when.since.unwrap_or_else(now));
+                begun.insert(StopWhen { since, ..*when })
             }
         };
         let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx)));
         match polled {
-            Ok(Poll::Ready(value)) => return Poll::Ready(begun.in_time(when, clock).map(|()| value)),
+            Ok(Poll::Ready(value)) => return Poll::Ready(when.in_time(clock).map(|()| value)),
             Ok(Poll::Pending) => {}
             Err(payload) => return Poll::Ready(Err(Stopped::Panicked(panic_text(payload.as_ref())))),
         }
-        let stop = listening.get_or_insert_with(|| when.listen(clock, begun.limit));
+        let stop = listening.get_or_insert_with(|| when.listen(clock));
         stop.as_mut().poll(cx).map(Err)
     })
-}
-
-/// When work began, as far as that matters.
-struct Begun {
-    limit: Option<Duration>,
-}
-
-impl Begun {
-    fn in_time(&self, when: &StopWhen<'_>, clock: &Arc<dyn Clock>) -> Result<(), Stopped> {
-        match (self.limit, when.timeout) {
-            (Some(limit), Some(timeout)) if clock.monotonic() > limit => Err(Stopped::Timeout(timeout)),
-            _ => Ok(()),
-        }
-    }
 }

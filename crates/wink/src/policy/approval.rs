@@ -7,7 +7,6 @@ use serde_json::{Map, Value};
 
 use super::covered::Tools;
 use super::{Decision, PolicyCall, PolicyContext, ToolPolicy};
-use crate::BoxFuture;
 use crate::resource::BoxError;
 use crate::tool::Params;
 use crate::tool::footprint::Footprint;
@@ -72,13 +71,12 @@ impl ToolPolicy for ApprovalPolicy {
         self.tools.include(call.tool.name())
     }
 
-    fn check<'a>(
-        &'a self,
-        call: &'a PolicyCall<'a>,
-        _: &'a PolicyContext<'a>,
-    ) -> BoxFuture<'a, Result<Decision, BoxError>> {
-        // Foreign code runs where the future is polled, which is where panics are expected.
-        Box::pin(async move { Ok(self.decide(call)) })
+    fn check_now(
+        &self,
+        call: &PolicyCall<'_>,
+        _: &PolicyContext<'_>,
+    ) -> Option<Result<Decision, BoxError>> {
+        Some(Ok(self.decide(call)))
     }
 
     fn footprint(&self, call: &PolicyCall<'_>, _: &Arc<str>) -> Footprint {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::covered::Tools;
 use super::{Decision, PolicyCall, PolicyContext, ToolPolicy};
-use crate::BoxFuture;
 use crate::resource::BoxError;
 use crate::tool::footprint::Footprint;
 
@@ -63,13 +62,12 @@ where
         self.tools.include(call.tool.name())
     }
 
-    fn check<'a>(
-        &'a self,
-        call: &'a PolicyCall<'a>,
-        cx: &'a PolicyContext<'a>,
-    ) -> BoxFuture<'a, Result<Decision, BoxError>> {
-        // Foreign code runs where the future is polled, which is where panics are expected.
-        Box::pin(async move { Ok(if self.covers(call) { (self.decide)(call, cx) } else { Decision::Allow }) })
+    fn check_now(
+        &self,
+        call: &PolicyCall<'_>,
+        cx: &PolicyContext<'_>,
+    ) -> Option<Result<Decision, BoxError>> {
+        Some(Ok(if self.covers(call) { (self.decide)(call, cx) } else { Decision::Allow }))
     }
 
     fn footprint(&self, call: &PolicyCall<'_>, _: &Arc<str>) -> Footprint {

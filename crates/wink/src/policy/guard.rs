@@ -20,12 +20,27 @@ pub(crate) async fn ask(
     call: &PolicyCall<'_>,
     cx: &PolicyContext<'_>,
 ) -> Result<Option<Decision>, BoxError> {
-    let panicked = |panic| PolicyPanicked { key: cx.key().to_string(), panic };
-    let asked = catch(|| policy.covers(call).then(|| policy.check(call, cx))).map_err(panicked)?;
-    match asked {
-        None => Ok(None),
-        Some(answer) => Ok(Some(CatchPanic(answer).await.map_err(panicked)??)),
+    match ask_now(policy, call, cx)? {
+        Some(answer) => Ok(answer),
+        None => {
+            let panicked = |panic| PolicyPanicked { key: cx.key().to_string(), panic };
+            let answer = catch(|| policy.check(call, cx)).map_err(panicked)?;
+            Ok(Some(CatchPanic(answer).await.map_err(panicked)??))
+        }
     }
+}
+
+/// As [`ask`]; none if the policy has to be waited for.
+pub(crate) fn ask_now(
+    policy: &dyn ToolPolicy,
+    call: &PolicyCall<'_>,
+    cx: &PolicyContext<'_>,
+) -> Result<Option<Option<Decision>>, BoxError> {
+    let asked = catch(|| match policy.covers(call) {
+        true => policy.check_now(call, cx).map(|answer| answer.map(Some)),
+        false => Some(Ok(None)),
+    });
+    asked.map_err(|panic| PolicyPanicked { key: cx.key().to_string(), panic })?.transpose()
 }
 
 /// What answering for the call reads and writes. A declaration that panics declares nothing that can be relied on.

@@ -36,7 +36,7 @@ pub use read_before_write::ReadBeforeWritePolicy;
 pub use sequential::SequentialDependencyPolicy;
 
 pub(crate) use context::PolicyFiles;
-pub(crate) use guard::{PolicyPanicked, ask, declared_by, tell};
+pub(crate) use guard::{PolicyPanicked, ask, ask_now, declared_by, tell};
 
 /// A policy's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,12 +79,27 @@ pub trait ToolPolicy: Send + Sync + 'static {
         true
     }
 
-    /// Whether the call may run. Only looks.
+    /// Whether the call may run, from a policy that need not wait for anything to say so. Only looks. None, and
+    /// [`ToolPolicy::check`] is asked instead; a policy has one of the two.
+    fn check_now(
+        &self,
+        call: &PolicyCall<'_>,
+        cx: &PolicyContext<'_>,
+    ) -> Option<Result<Decision, BoxError>> {
+        let _ = (call, cx);
+        None
+    }
+
+    /// Whether the call may run. Only looks. A policy that has neither this nor [`ToolPolicy::check_now`] denies.
     fn check<'a>(
         &'a self,
         call: &'a PolicyCall<'a>,
         cx: &'a PolicyContext<'a>,
-    ) -> BoxFuture<'a, Result<Decision, BoxError>>;
+    ) -> BoxFuture<'a, Result<Decision, BoxError>> {
+        Box::pin(async move {
+            self.check_now(call, cx).unwrap_or_else(|| Err("the policy does not say how it decides".into()))
+        })
+    }
 
     /// Told of a success, inside its transaction. Failing here is contained.
     fn on_result<'a>(
@@ -120,6 +135,14 @@ impl<T: ToolPolicy + ?Sized> ToolPolicy for Arc<T> {
 
     fn covers(&self, call: &PolicyCall<'_>) -> bool {
         (**self).covers(call)
+    }
+
+    fn check_now(
+        &self,
+        call: &PolicyCall<'_>,
+        cx: &PolicyContext<'_>,
+    ) -> Option<Result<Decision, BoxError>> {
+        (**self).check_now(call, cx)
     }
 
     fn check<'a>(

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Decision, PolicyCall, PolicyContext, ToolPolicy};
-use crate::BoxFuture;
 use crate::resource::BoxError;
 use crate::tool::footprint::Footprint;
 
@@ -70,12 +69,12 @@ impl ToolPolicy for QuotaPolicy {
         self.session.is_some() || self.tools.contains_key(&**call.tool.name())
     }
 
-    fn check<'a>(
-        &'a self,
-        call: &'a PolicyCall<'a>,
-        cx: &'a PolicyContext<'a>,
-    ) -> BoxFuture<'a, Result<Decision, BoxError>> {
-        Box::pin(std::future::ready(Ok(self.decide(call.tool.name(), cx))))
+    fn check_now(
+        &self,
+        call: &PolicyCall<'_>,
+        cx: &PolicyContext<'_>,
+    ) -> Option<Result<Decision, BoxError>> {
+        Some(Ok(self.decide(call.tool.name(), cx)))
     }
 
     fn footprint(&self, call: &PolicyCall<'_>, _: &Arc<str>) -> Footprint {

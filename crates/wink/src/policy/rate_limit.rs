@@ -113,12 +113,12 @@ impl ToolPolicy for RateLimitPolicy {
         self.tools.include(call.tool.name())
     }
 
-    fn check<'a>(
-        &'a self,
-        call: &'a PolicyCall<'a>,
-        cx: &'a PolicyContext<'a>,
-    ) -> BoxFuture<'a, Result<Decision, BoxError>> {
-        Box::pin(std::future::ready(self.decide(call.tool.name(), cx)))
+    fn check_now(
+        &self,
+        call: &PolicyCall<'_>,
+        cx: &PolicyContext<'_>,
+    ) -> Option<Result<Decision, BoxError>> {
+        Some(self.decide(call.tool.name(), cx))
     }
 
     fn on_result<'a>(

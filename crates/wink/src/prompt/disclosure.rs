@@ -55,7 +55,7 @@ pub(crate) fn tools(policies: &[PlacedPolicy]) -> Result<Arc<[PlacedTool]>, Prom
         .without_overrides()
         .into_tool();
     let policies: Arc<[PlacedPolicy]> = policies.into();
-    let place = |tool| PlacedTool { tool, section: "".into(), policies: Arc::clone(&policies) };
+    let place = |tool| PlacedTool::new(tool, "".into(), Arc::clone(&policies));
     let tools: Result<Vec<_>, _> = [open, read].into_iter().map(|tool| tool.map(place)).collect();
     Ok(tools.map_err(|error| PromptValidationError::in_prompt(error.0))?.into())
 }

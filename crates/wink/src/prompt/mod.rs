@@ -9,7 +9,6 @@ mod bind;
 mod disclosure;
 mod error;
 mod examples;
-mod names;
 mod params;
 mod placed;
 mod render;

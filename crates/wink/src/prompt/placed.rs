@@ -8,6 +8,7 @@ use super::section::{Predicate, SectionKind, TextSource};
 use super::text::Text;
 use super::visibility::Visibility;
 use crate::policy::PlacedPolicy;
+use crate::session::{LoggedAnswer, LoggedDecision};
 use crate::tool::AnyTool;
 
 /// A tool in its place.
@@ -20,9 +21,19 @@ pub struct PlacedTool {
     /// The policies that cover it, in the order in which they are asked: outermost section first, the template's
     /// last.
     pub policies: Arc<[PlacedPolicy]>,
+    /// What the log says when all of them allow.
+    pub(crate) allowed: Arc<[LoggedDecision]>,
 }
 
 impl PlacedTool {
+    pub(crate) fn new(tool: AnyTool, section: Arc<str>, policies: Arc<[PlacedPolicy]>) -> Self {
+        let allow = |placed: &PlacedPolicy| LoggedDecision {
+            policy: Arc::clone(&placed.key),
+            answer: LoggedAnswer::Allow,
+        };
+        Self { tool, section, allowed: policies.iter().map(allow).collect(), policies }
+    }
+
     /// The tool's name.
     pub fn name(&self) -> &Arc<str> {
         self.tool.name()

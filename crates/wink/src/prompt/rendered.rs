@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::support::names::{ByName, LONGEST_NAME};
 use super::disclosure::OPEN_SECTIONS;
-use super::names::{ByName, LONGEST_NAME};
+
 use super::placed::PlacedTool;
 
 /// A rendered prompt: the text, and the tools that can be called. It never changes.

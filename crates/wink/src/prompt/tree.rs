@@ -99,7 +99,7 @@ impl Tree {
                     "section {home} has a tool of this name already; names are unique in a prompt"
                 )));
             }
-            tools.push(PlacedTool { tool, section: Arc::clone(&path), policies: Arc::clone(&policies) });
+            tools.push(PlacedTool::new(tool, Arc::clone(&path), Arc::clone(&policies)));
         }
         self.tools.extend(tools.iter().cloned());
 

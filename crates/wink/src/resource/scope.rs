@@ -168,6 +168,21 @@ impl CallScope {
         }
     }
 
+    /// Ends all access if nothing was used so far; false if something was.
+    pub(crate) fn seal_unused(&self) -> bool {
+        let data = lock(&self.inner.data);
+        let unused = data.is_none();
+        if unused {
+            self.inner.over.store(true, Ordering::Release);
+        }
+        unused
+    }
+
+    /// The end of a call that [`CallScope::seal_unused`].
+    pub(crate) fn end_unused(mut self) {
+        self.finished = true;
+    }
+
     /// [`CallScope::finish`], for a call that most likely has nothing to close.
     pub(crate) fn end(mut self, end: CallEnd) -> Option<Closing> {
         let verdict = match end {

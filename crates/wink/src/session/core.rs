@@ -239,13 +239,18 @@ impl Session {
         event: Option<Item>,
     ) -> Result<(), Conflict> {
         let registry = self.registry();
+        let event = event.and_then(|event| Some((registry.place(type_of(&event))?, Change::Append(event))));
         loop {
             // What its reducers looked at may have grown meanwhile, so this too is decided anew.
-            let log = self.closing_log(&registry, &fork, event.clone());
+            let log = self.closing_log(&registry, &fork, None);
             let root = {
                 let mut inner = lock(&self.core.inner);
                 if fork.is_current(&inner.state) && log.seen.is_current(&inner.log) {
                     let published = inner.publish(fork, &log.appends);
+                    if let Some(((slot, def), append)) = &event {
+                        let version = inner.version();
+                        inner.log.apply(*slot, def, append, version);
+                    }
                     drop(inner);
                     drop(published);
                     return Ok(());

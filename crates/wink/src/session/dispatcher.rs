@@ -1,6 +1,7 @@
 //! The dispatcher: subscribers by exact event type, in the order in which they subscribed.
 
 use std::any::{Any, TypeId};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -122,8 +123,22 @@ impl Dispatcher {
     }
 
     pub(crate) fn deliver_erased(&self, event: &dyn Any, source: &EventSource) -> Delivery {
-        let Some(list) = self.table.load().get(&event.type_id()).cloned() else { return Delivery::default() };
+        self.deliver_from(event, || Cow::Borrowed(source))
+    }
+
+    /// Delivers one event, whose source is only asked for if somebody listens.
+    pub(crate) fn deliver_from<'a>(
+        &self,
+        event: &dyn Any,
+        source: impl FnOnce() -> Cow<'a, EventSource>,
+    ) -> Delivery {
+        let table = self.table.load();
+        let Some(list) = table.get(&event.type_id()) else { return Delivery::default() };
         let mut delivery = Delivery { handled_count: list.len(), failures: Vec::new() };
+        if list.is_empty() {
+            return delivery;
+        }
+        let source = &*source();
         for (_, handler) in list.iter() {
             match catch(|| handler(event, source)) {
                 Ok(Ok(())) => {}

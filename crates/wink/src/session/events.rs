@@ -53,13 +53,20 @@ pub struct ToolInvoked {
     /// The error and its causes, for the operator, outermost first.
     pub error_chain: Vec<String>,
     /// What each policy said, in order.
-    pub decisions: Vec<LoggedDecision>,
+    pub decisions: Arc<[LoggedDecision]>,
     /// Who approved, if somebody was asked.
     pub approver: Option<Arc<str>>,
     /// Whether the result was taken from the ledger instead of running the handler.
     pub replayed: bool,
     /// Tokens used by the evaluation so far, if somebody counts.
     pub usage: Option<TokenUsage>,
+}
+
+impl ToolInvoked {
+    /// When the call ended.
+    pub fn ended(&self) -> Timestamp {
+        self.time.saturating_add(self.duration).unwrap_or(self.time)
+    }
 }
 
 impl SliceType for ToolInvoked {

@@ -70,25 +70,26 @@ impl fmt::Display for InvocationId {
 /// A version 7 UUID. The random part is a process-wide random start and a counter, mixed: as unique as drawing
 /// fresh bytes each time, without asking the system for some on every call.
 pub(crate) fn fresh_uuid(now: Timestamp) -> Uuid {
-    static START: LazyLock<[u8; 32]> = LazyLock::new(|| {
+    static START: LazyLock<(u64, u64)> = LazyLock::new(|| {
         use std::hash::{BuildHasher, RandomState};
         let mut hasher = blake3::Hasher::new();
         for _ in 0..4 {
             hasher.update(&RandomState::new().hash_one(std::process::id()).to_le_bytes());
         }
-        *hasher.finalize().as_bytes()
+        let mut words = [[0u8; 8]; 2];
+        hasher.finalize_xof().fill(words.as_flattened_mut());
+        let [low, high] = words.map(u64::from_be_bytes);
+        (low, high)
     });
     static NEXT: AtomicU64 = AtomicU64::new(0);
 
     let count = NEXT.fetch_add(1, Ordering::Relaxed);
-    let (low, high) = START.split_at(8);
-    let seed = |part: &[u8]| part.iter().take(8).fold(0u64, |word, byte| (word << 8) | u64::from(*byte));
-    let first = mix(seed(low).wrapping_add(count));
-    let second = seed(high).wrapping_add(count);
-    let mut random = [0u8; 10];
-    for (slot, byte) in random.iter_mut().zip(first.to_be_bytes().into_iter().chain(second.to_be_bytes())) {
-        *slot = byte;
-    }
+    let (low, high) = *START;
+    let first = mix(low.wrapping_add(count)).to_be_bytes();
+    let second = high.wrapping_add(count).to_be_bytes();
+    let [a, b, c, d, e, f, g, h] = first;
+    let [i, j, ..] = second;
+    let random = [a, b, c, d, e, f, g, h, i, j];
     let millis = u64::try_from(now.as_millisecond()).unwrap_or(0);
     uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid()
 }

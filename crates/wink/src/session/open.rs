@@ -275,7 +275,7 @@ impl Session {
             value: LoggedValue::None,
             value_hidden: false,
             error_chain: Vec::new(),
-            decisions: Vec::new(),
+            decisions: Arc::default(),
             approver: None,
             replayed: false,
             usage: None,

@@ -186,6 +186,12 @@ impl Registry {
         self.slots.get(&type_id).copied()
     }
 
+    /// A slice and its definition.
+    pub(crate) fn place(&self, type_id: TypeId) -> Option<(Slot, &SliceDef)> {
+        let slot = self.find(type_id)?;
+        Some((slot, self.def(slot)?))
+    }
+
     pub(crate) fn find_def(&self, type_id: TypeId) -> Option<(Slot, Arc<SliceDef>)> {
         let slot = self.find(type_id)?;
         Some((slot, Arc::clone(self.def(slot)?)))

@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::fork::Fork;
 use super::reducer::Slot;
 use super::slice::{Cell, Change, SliceDef};
+use crate::support::names::ByName;
 
 /// How often a tool succeeded in this session, and when last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +30,7 @@ pub(crate) struct Root {
     /// By slot; shorter than the registry while nobody wrote to the later ones.
     slices: Vec<Option<Cell>>,
     policies: HashMap<Arc<str>, PolicyCell>,
-    calls: HashMap<Arc<str>, CallStat>,
+    calls: ByName<CallStat>,
     /// The sum of all counts in `calls`.
     total_calls: u64,
 }
@@ -109,11 +110,11 @@ impl Root {
         self.total_calls
     }
 
-    pub(crate) fn all_calls(&self) -> &HashMap<Arc<str>, CallStat> {
+    pub(crate) fn all_calls(&self) -> &ByName<CallStat> {
         &self.calls
     }
 
-    pub(crate) fn set_calls(&mut self, calls: HashMap<Arc<str>, CallStat>) {
+    pub(crate) fn set_calls(&mut self, calls: ByName<CallStat>) {
         self.total_calls = calls.values().fold(0, |total, stat| total.saturating_add(stat.count));
         self.calls = calls;
     }

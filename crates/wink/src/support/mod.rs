@@ -5,3 +5,4 @@ pub(crate) mod background;
 pub(crate) mod canonical;
 pub(crate) mod future;
 pub(crate) mod lock;
+pub(crate) mod names;

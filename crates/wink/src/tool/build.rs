@@ -89,7 +89,7 @@ impl<R> Publish<R> {
 
 /// Runs a handler, its types erased.
 pub(crate) trait Run: Send + Sync {
-    fn run<'a>(&'a self, params: Params, cx: CallContext) -> BoxFuture<'a, Result<ErasedResult, ToolError>>;
+    fn run(self: Arc<Self>, params: Params, cx: CallContext) -> BoxFuture<'static, Result<ErasedResult, ToolError>>;
     fn run_blocking(&self, params: Params, cx: CallContext) -> Result<ErasedResult, ToolError>;
 }
 
@@ -110,7 +110,7 @@ where
     R: ToolData,
     H: Handler<C, P, R>,
 {
-    fn run<'a>(&'a self, params: Params, cx: CallContext) -> BoxFuture<'a, Result<ErasedResult, ToolError>> {
+    fn run(self: Arc<Self>, params: Params, cx: CallContext) -> BoxFuture<'static, Result<ErasedResult, ToolError>> {
         Box::pin(async move {
             let params = take::<P>(params)?;
             let mut cx = C::wrap(cx);
@@ -131,7 +131,7 @@ where
     R: ToolData,
     H: BlockingHandler<C, P, R>,
 {
-    fn run<'a>(&'a self, params: Params, cx: CallContext) -> BoxFuture<'a, Result<ErasedResult, ToolError>> {
+    fn run(self: Arc<Self>, params: Params, cx: CallContext) -> BoxFuture<'static, Result<ErasedResult, ToolError>> {
         Box::pin(std::future::ready(self.run_blocking(params, cx)))
     }
 
@@ -281,7 +281,12 @@ impl<P: ToolData, R: ToolData> Erased for Built<P, R> {
     }
 
     fn parse(&self, text: &Arc<str>, limits: &ParseLimits) -> Result<Params, Rejection> {
-        let typed: P = self.contract.compiled.decode(text, limits)?;
+        // A type's decoder is foreign code.
+        let typed: P =
+            catch(|| self.contract.compiled.decode(text, limits)).unwrap_or_else(|panic| {
+                tracing::error!(tool = &*self.contract.name, panic, "decoding arguments panicked");
+                Err(Rejection::undecodable())
+            })?;
         Ok(Params::new(Box::new(typed), Arc::clone(text)))
     }
 
@@ -292,9 +297,9 @@ impl<P: ToolData, R: ToolData> Erased for Built<P, R> {
         Some(catch(|| declared(typed)).unwrap_or_else(|_| Footprint::everything()))
     }
 
-    fn run<'a>(&'a self, params: Params, cx: CallContext) -> BoxFuture<'a, Result<ErasedResult, ToolError>> {
+    fn run(&self, params: Params, cx: CallContext) -> BoxFuture<'static, Result<ErasedResult, ToolError>> {
         match &self.run {
-            Some(run) => run.run(params, cx),
+            Some(run) => Arc::clone(run).run(params, cx),
             None => Box::pin(std::future::ready(Err(ToolError::new("the tool has no handler")))),
         }
     }

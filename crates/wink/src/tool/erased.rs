@@ -126,7 +126,7 @@ pub(crate) trait Erased: Send + Sync {
     fn parse(&self, text: &Arc<str>, limits: &ParseLimits) -> Result<Params, Rejection>;
     fn footprint(&self, params: &Params) -> Option<Footprint>;
     /// Runs an asynchronous handler. The context is gone when the future is.
-    fn run<'a>(&'a self, params: Params, cx: CallContext) -> BoxFuture<'a, Result<ErasedResult, ToolError>>;
+    fn run(&self, params: Params, cx: CallContext) -> BoxFuture<'static, Result<ErasedResult, ToolError>>;
     /// Runs a blocking handler on this thread.
     fn run_blocking(&self, params: Params, cx: CallContext) -> Result<ErasedResult, ToolError>;
     /// The value as the model sees it.

@@ -20,7 +20,7 @@ use tokio::sync::OwnedMutexGuard;
 use crate::resource::{
     CallEnd, CallScope, MergeUndo, MustWait, ResourceClosing, ResourceContext, ResourceError,
 };
-use crate::session::{Closing, CommitError, Delivery, Fork, InvocationId, Item, Session};
+use crate::session::{Closing, CommitError, Committing, Delivery, Fork, InvocationId, Item, Session};
 use crate::support::background::{MustFinish, finish};
 use crate::tool::footprint::Footprint;
 
@@ -251,6 +251,9 @@ impl Transaction {
     ) -> Result<Result<(), (TransactionError, Aborted)>, (Self, Item)> {
         let session = self.work().session.clone();
         let Some(committing) = session.try_committing() else { return Err((self, event)) };
+        if let Some(parts) = self.parts.take_if(|parts| parts.scope.seal_unused()) {
+            return Ok(self.commit_session(parts, &session, &committing, event));
+        }
         let merging = match self.parts.as_ref().map(|parts| parts.scope.try_merging()) {
             Some(Ok(merging)) => merging,
             Some(Err(MustWait)) => return Err((self, event)),
@@ -272,6 +275,34 @@ impl Transaction {
                 finish(async move { report_closing(closing.run().await) });
             }
         }))
+    }
+
+    /// Commits a call that used no resource.
+    fn commit_session(
+        &mut self,
+        Parts { scope, turn, .. }: Parts,
+        session: &Session,
+        committing: &Committing<'_>,
+        event: Item,
+    ) -> Result<(), (TransactionError, Aborted)> {
+        let fork = match self.work().close_whole() {
+            Ok(fork) => fork,
+            Err(steps) => {
+                return Err((TransactionError::Unfinished, self.aborted(Fork::of_steps(steps), scope, turn)));
+            }
+        };
+        let (log, events) = match fork.steps.is_empty() {
+            true => (Fork::default(), Vec::new()),
+            false => (fork.log_only(), session.events_of(&fork, true)),
+        };
+        match session.commit_unstored(committing, fork, Some(event)) {
+            Ok(()) => {
+                scope.end_unused();
+                deliver(self.work(), &events);
+                Ok(())
+            }
+            Err(conflict) => Err((CommitError::from(conflict).into(), self.aborted(log, scope, turn))),
+        }
     }
 
     /// Closes the gate and merges the resources; none for a transaction that has ended.

@@ -10,6 +10,7 @@
 use std::any::{TypeId, type_name};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::resource::{CallResources, ResourceError};
@@ -94,11 +95,16 @@ impl Work {
 
     /// Where this call's events come from.
     pub(crate) fn source(&self) -> EventSource {
+        self.source_at(self.session.clock().now())
+    }
+
+    /// As [`Work::source`], for a time that is known.
+    pub(crate) fn source_at(&self, time: Timestamp) -> EventSource {
         EventSource {
             session: self.session.id().clone(),
             tool: self.tool.clone(),
             invocation: self.invocation,
-            time: self.session.clock().now(),
+            time,
         }
     }
 

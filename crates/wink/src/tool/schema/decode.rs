@@ -13,6 +13,9 @@ impl CompiledSchema {
     /// What the type refuses although the schema accepts it (a date that does not exist, say) becomes a problem too,
     /// at its place in the arguments.
     pub fn decode<P: DeserializeOwned>(&self, text: &str, limits: &ParseLimits) -> Result<P, Rejection> {
+        if let Some(params) = self.read(text, limits) {
+            return Ok(params);
+        }
         self.check(text, limits)?;
         let text = if text.trim_ascii().is_empty() { "{}" } else { text };
         match parse(text) {

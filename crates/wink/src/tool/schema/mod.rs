@@ -16,6 +16,7 @@ mod node;
 mod number;
 mod pointer;
 mod problem;
+mod read;
 mod scan;
 mod tighten;
 mod union;

@@ -212,7 +212,7 @@ pub(super) struct Property {
 
 impl Property {
     pub(super) fn new(name: &str, node: NodeId) -> Self {
-        let quoted = format!("\"{name}\"");
+        let quoted = format!("\"{name}\":");
         let plain = !name.chars().any(|c| matches!(c, '"' | '\\' | '\0'..'\x20'));
         Self { name: name.to_owned(), quoted: plain.then_some(quoted), node, required: false, declared: true }
     }

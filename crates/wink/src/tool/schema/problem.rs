@@ -116,6 +116,15 @@ impl Rejection {
         };
         Self { problems: vec![problem], more: 0 }
     }
+
+    /// The type's decoder broke down.
+    pub(crate) fn undecodable() -> Self {
+        Self::only(
+            ProblemKind::Undecodable,
+            "arguments that the parameter type can decode",
+            "some on which its decoder broke down",
+        )
+    }
 }
 
 impl fmt::Display for Problem {

@@ -122,21 +122,16 @@ impl<'t> Scanner<'t> {
         Ok(key)
     }
 
-    /// Passes a key and its colon if it is exactly this one, written plainly.
+    /// Passes a key and its colon if it is exactly this one, written plainly, and the colon follows at once.
     #[inline]
     pub(super) fn plain_key(&mut self, property: &Property) -> bool {
-        let start = self.pos;
         let Some(quoted) = &property.quoted else { return false };
         self.peek();
-        if self.text.as_bytes().get(self.pos..).unwrap_or_default().starts_with(quoted.as_bytes()) {
+        let found = self.text.as_bytes().get(self.pos..).is_some_and(|rest| rest.starts_with(quoted.as_bytes()));
+        if found {
             self.pos += quoted.len();
-            if self.peek() == Some(b':') {
-                self.pos += 1;
-                return true;
-            }
         }
-        self.pos = start;
-        false
+        found
     }
 
     /// Passes a string; the cursor is at its opening quote.
@@ -151,6 +146,58 @@ impl<'t> Scanner<'t> {
             return Ok(Str { raw: self.slice(start, start + plain), escaped: false });
         }
         self.string_with_escapes(start)
+    }
+
+    /// Passes a string whose opening quote is next, and hands out what it says.
+    #[inline]
+    pub(super) fn text(&mut self) -> Result<Cow<'t, str>, Halt> {
+        let start = self.pos + 1;
+        let plain = plain_length(self.text.as_bytes().get(start..).unwrap_or_default());
+        self.pos = start + plain;
+        if self.byte() == Some(b'"') {
+            self.pos += 1;
+            return Ok(Cow::Borrowed(self.slice(start, start + plain)));
+        }
+        self.text_with_escapes(start).map(Cow::Owned)
+    }
+
+    fn text_with_escapes(&mut self, mut start: usize) -> Result<String, Halt> {
+        let mut out = String::with_capacity(2 * (self.pos - start) + 16);
+        loop {
+            out.push_str(self.slice(start, self.pos));
+            match self.byte() {
+                Some(b'"') => {
+                    self.pos += 1;
+                    return Ok(out);
+                }
+                Some(b'\\') => {
+                    let escape = self.pos;
+                    self.escape()?;
+                    let one = match self.text.as_bytes().get(escape + 1) {
+                        Some(b'n') => '\n',
+                        Some(b't') => '\t',
+                        Some(b'r') => '\r',
+                        Some(b'b') => '\u{8}',
+                        Some(b'f') => '\u{c}',
+                        Some(b'u') => {
+                            out.push_str(&unescape(self.slice(escape, self.pos)));
+                            start = self.pos;
+                            self.pos += plain_length(self.text.as_bytes().get(start..).unwrap_or_default());
+                            continue;
+                        }
+                        Some(other) => char::from(*other),
+                        None => return self.fail("an escape"),
+                    };
+                    out.push(one);
+                    start = self.pos;
+                    self.pos += plain_length(self.text.as_bytes().get(start..).unwrap_or_default());
+                }
+                Some(_) => {
+                    return self.fail("control characters in strings to be written as escapes such as `\\n`");
+                }
+                None => return self.fail("`\"` to close the string"),
+            }
+        }
     }
 
     #[cold]
@@ -346,7 +393,10 @@ fn plain_length(bytes: &[u8]) -> usize {
 fn unescape(raw: &str) -> String {
     let mut out = String::with_capacity(raw.len());
     let mut rest = raw;
-    while let Some((plain, escape)) = rest.split_once('\\') {
+    // Between its quotes a scanned string has nothing special but escapes.
+    while let Some((plain, escape)) = rest.split_at_checked(plain_length(rest.as_bytes()))
+        && let Some(escape) = escape.strip_prefix('\\')
+    {
         out.push_str(plain);
         let mut chars = escape.chars();
         match chars.next() {

@@ -96,7 +96,7 @@ impl<'s, 't> Walker<'s, 't> {
         outcome
     }
 
-    fn value_of(&mut self, node: &'s Node, path: &Path<'_>, depth: usize) -> Result<(), Stop> {
+    pub(super) fn value_of(&mut self, node: &'s Node, path: &Path<'_>, depth: usize) -> Result<(), Stop> {
         match &node.combine {
             None => self.plain(node, path, depth),
             Some(combine) => self.combined(node, combine, path, depth),
@@ -202,7 +202,7 @@ impl<'s, 't> Walker<'s, 't> {
         self.report(ProblemKind::NotAllowed, path, || (allowed.describe(), got))
     }
 
-    fn string(&mut self, node: &'s Node, string: Str<'t>, path: &Path<'_>) -> Result<(), Stop> {
+    pub(super) fn string(&mut self, node: &'s Node, string: Str<'t>, path: &Path<'_>) -> Result<(), Stop> {
         if node.string.is_none() && node.allowed.is_none() {
             return Ok(());
         }
@@ -237,7 +237,7 @@ impl<'s, 't> Walker<'s, 't> {
         Ok(())
     }
 
-    fn number(&mut self, node: &'s Node, token: NumberToken<'t>, path: &Path<'_>) -> Result<(), Stop> {
+    pub(super) fn number(&mut self, node: &'s Node, token: NumberToken<'t>, path: &Path<'_>) -> Result<(), Stop> {
         let written = if token.integer { Types::INTEGER } else { Types::FRACTION };
         if !node.types.meets(written) {
             return self.report(ProblemKind::WrongType, path, || {
@@ -432,23 +432,23 @@ fn repeated(list: &str) -> Option<(usize, usize)> {
 }
 
 /// The fields of one object so far.
-struct Fields<'t> {
+pub(super) struct Fields<'t> {
     seen: Seen,
     others: KeySet<'t>,
-    count: usize,
-    required: usize,
+    pub(super) count: usize,
+    pub(super) required: usize,
     /// Which property is expected to come next.
-    next: usize,
+    pub(super) next: usize,
 }
 
 impl<'t> Fields<'t> {
-    fn new(rules: &ObjectRules) -> Self {
+    pub(super) fn new(rules: &ObjectRules) -> Self {
         let (seen, others) = (Seen::new(rules.properties.len()), KeySet::default());
         Self { seen, others, count: 0, required: 0, next: 0 }
     }
 
     /// Notes a field that the schema knows. False: it was there already.
-    fn known(&mut self, index: usize, property: &Property) -> bool {
+    pub(super) fn known(&mut self, index: usize, property: &Property) -> bool {
         let fresh = self.seen.insert(index);
         self.count += usize::from(fresh);
         self.required += usize::from(fresh && property.required);
@@ -457,7 +457,7 @@ impl<'t> Fields<'t> {
     }
 
     /// Notes any other field. False: it was there already.
-    fn other(&mut self, name: Cow<'t, str>) -> bool {
+    pub(super) fn other(&mut self, name: Cow<'t, str>) -> bool {
         let fresh = self.others.insert(name);
         self.count += usize::from(fresh);
         fresh

@@ -1,10 +1,10 @@
-//! Lookup of tools by name, once per call: a cheap hash, and nothing allocated.
+//! Tables by tool name, looked into at every call: a cheap hash, and nothing allocated.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-/// A map whose keys are the names of a prompt's own tools. They are not a model's choice, so nobody can make
+/// A map whose keys are the names of tools that exist. They are not a model's choice, so nobody can make
 /// them collide, and the hash may be a cheap one.
 pub(crate) type ByName<T> = HashMap<Arc<str>, T, BuildHasherDefault<NameHasher>>;
 
