@@ -236,10 +236,10 @@ async fn the_event_says_everything() {
         value_hidden: false,
         rendered: "noted\n\n{\"text\":\"hi\"}".into(),
         error_chain: Vec::new(),
-        decisions: vec![LoggedDecision {
+        decisions: [LoggedDecision {
             policy: event.decisions[0].policy.clone(),
             answer: LoggedAnswer::Allow,
-        }],
+        }].into(),
         approver: None,
         replayed: false,
         usage: Some(TokenUsage::new(3, 4)),

@@ -65,14 +65,8 @@ impl Call {
         let clock = shared.session.clock();
         loop {
             let went = poll_fn(|task| Poll::Ready(self.go_ahead(&when, task))).await;
-            match went {
-                Went::Ended => {
-                    if let Some(outcome) = self.outcome.take() {
-                        self.beat();
-                        return outcome;
-                    }
-                    self.fail(Failure::new(Ending::NotCommitted, "the call ended without an outcome"));
-                }
+            let ended = match went {
+                Went::Ended => true,
                 Went::Waits => {
                     // Up to the commit a call can be stopped; from there on it is brought to its end.
                     let when = if self.step < Step::Commit { &when } else { &StopWhen::default() };
@@ -80,15 +74,22 @@ impl Call {
                         let stepping = pin!(self.wait_for_step());
                         held_to(when, clock, stepping).await
                     };
-                    self.stepped(stepped);
+                    self.stepped(stepped)
                 }
                 Went::Commits(committing) => {
                     let stepped = {
                         let stepping = pin!(self.committed(committing));
                         held_to(&StopWhen::default(), clock, stepping).await
                     };
-                    self.stepped(stepped);
+                    self.stepped(stepped)
                 }
+            };
+            if ended && let Some(outcome) = self.outcome.take() {
+                self.beat();
+                return outcome;
+            }
+            if ended {
+                self.fail(Failure::new(Ending::NotCommitted, "the call ended without an outcome"));
             }
         }
     }
@@ -109,7 +110,11 @@ impl Call {
             match went {
                 Ok(Ok(went)) => return went,
                 Ok(Err(failure)) => self.fail(failure),
-                Err(panic) => self.stepped(Err(Stopped::Panicked(panic))),
+                Err(panic) => {
+                    if self.stepped(Err(Stopped::Panicked(panic))) {
+                        return Went::Ended;
+                    }
+                }
             }
         }
     }
@@ -227,11 +232,11 @@ impl Call {
         Ok(Some(Step::Feedback))
     }
 
-    /// What came of waiting for a step.
-    fn stepped(&mut self, stepped: Result<Result<Option<Step>, Box<Failure>>, Stopped>) {
+    /// What came of waiting for a step; true: it was the last.
+    fn stepped(&mut self, stepped: Result<Result<Option<Step>, Box<Failure>>, Stopped>) -> bool {
         match stepped {
             Ok(Ok(Some(next))) => self.step = next,
-            Ok(Ok(None)) => self.step = Step::Answer,
+            Ok(Ok(None)) => return true,
             // What follows the commit cannot change what came of it.
             Ok(Err(failure)) if self.outcome.is_none() => self.fail(failure),
             Err(stopped) if self.outcome.is_none() => {
@@ -240,9 +245,13 @@ impl Call {
             }
             Ok(Err(_)) | Err(_) => {
                 tracing::error!(step = self.step.name(), "a step after the commit failed");
+                // A last step that fails is not taken again.
+                let last = self.step == Step::Answer;
                 self.step = Step::Answer;
+                return last;
             }
         }
+        false
     }
 
     fn fail(&mut self, failure: Box<Failure>) {
