@@ -28,9 +28,9 @@ impl FsPath {
     /// A leading `/` means the root of the workspace. `.` and empty segments are dropped; `..` removes the
     /// segment before it and is an error where there is none. A backslash is an ordinary character.
     pub fn parse(text: &str, limits: &FsLimits) -> Result<Self, FsError> {
-        let path = Self(Arc::from(normalise(text)?));
-        path.check(limits)?;
-        Ok(path)
+        let clean = normalise(text)?;
+        check(&clean, limits)?;
+        Ok(Self(Arc::from(clean)))
     }
 
     /// The path as text; empty for the root.
@@ -45,12 +45,12 @@ impl FsPath {
 
     /// The segments, outermost first.
     pub fn segments(&self) -> impl Iterator<Item = &str> {
-        self.0.split('/').filter(|segment| !segment.is_empty())
+        segments(&self.0)
     }
 
     /// How many segments there are.
     pub fn depth(&self) -> usize {
-        if self.is_root() { 0 } else { 1 + self.0.bytes().filter(|byte| *byte == b'/').count() }
+        depth(&self.0)
     }
 
     /// The last segment; none for the root.
@@ -87,21 +87,7 @@ impl FsPath {
     /// Holds the path to `limits`: implementations check what they create, since a path may have been parsed
     /// under other limits than theirs.
     pub fn check(&self, limits: &FsLimits) -> Result<(), FsError> {
-        let depth = self.depth();
-        if depth > limits.max_segments {
-            return Err(FsError::TooDeep { path: shown(&self.0), depth, max: limits.max_segments });
-        }
-        for segment in self.segments() {
-            // A segment has at most as many characters as bytes, so most need no counting.
-            if segment.len() > limits.max_segment_chars {
-                let chars = segment.chars().count();
-                if chars > limits.max_segment_chars {
-                    let max = limits.max_segment_chars;
-                    return Err(FsError::SegmentTooLong { segment: shown(segment), chars, max });
-                }
-            }
-        }
-        Ok(())
+        check(&self.0, limits)
     }
 
     /// The entry `name` of this directory. `name` must be one segment of a path that was parsed before.
@@ -111,7 +97,13 @@ impl FsPath {
 
     /// Directory and name; none for the root.
     pub(crate) fn split_last(&self) -> Option<(&str, &str)> {
-        if self.is_root() { None } else { Some(self.0.rsplit_once('/').unwrap_or(("", &self.0))) }
+        if self.is_root() {
+            return None;
+        }
+        match self.0.bytes().rposition(|byte| byte == b'/') {
+            Some(at) => Some((self.0.get(..at)?, self.0.get(at + 1..)?)),
+            None => Some(("", &self.0)),
+        }
     }
 
     /// The path of the first `count` segments.
@@ -124,7 +116,63 @@ impl FsPath {
     }
 }
 
+/// The segments of a normalised path. They are short: looking at byte after byte is quickest.
+pub(crate) fn segments(path: &str) -> impl Iterator<Item = &str> {
+    let mut rest = path;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let end = rest.bytes().position(|byte| byte == b'/').unwrap_or(rest.len());
+        let segment = rest.get(..end)?;
+        rest = rest.get(end + 1..).unwrap_or_default();
+        Some(segment)
+    })
+}
+
+/// How many segments a normalised path has.
+fn depth(path: &str) -> usize {
+    if path.is_empty() { 0 } else { 1 + path.bytes().filter(|byte| *byte == b'/').count() }
+}
+
+/// Holds a normalised path to `limits`.
+fn check(path: &str, limits: &FsLimits) -> Result<(), FsError> {
+    // It has at most half as many segments as bytes, and a segment at most as many characters as the path has bytes:
+    // most paths need no counting.
+    if path.len() <= limits.max_segment_chars && path.len() < 2 * limits.max_segments {
+        return Ok(());
+    }
+    let depth = depth(path);
+    if depth > limits.max_segments {
+        return Err(FsError::TooDeep { path: shown(path), depth, max: limits.max_segments });
+    }
+    for segment in path.split('/').filter(|segment| segment.len() > limits.max_segment_chars) {
+        let chars = segment.chars().count();
+        if chars > limits.max_segment_chars {
+            let max = limits.max_segment_chars;
+            return Err(FsError::SegmentTooLong { segment: shown(segment), chars, max });
+        }
+    }
+    Ok(())
+}
+
+/// Whether there is nothing to normalise: no segment is empty, starts with a dot or has a NUL in it.
+fn is_plain(text: &str) -> bool {
+    // What may not follow a slash is next to it in the table of characters, and so are the two after a NUL.
+    let mut after_slash = true;
+    for byte in text.bytes() {
+        if byte <= b'/' && (byte == 0 || (after_slash && byte >= b'.')) {
+            return false;
+        }
+        after_slash = byte == b'/';
+    }
+    !after_slash
+}
+
 fn normalise(text: &str) -> Result<Cow<'_, str>, FsError> {
+    if is_plain(text) {
+        return Ok(Cow::Borrowed(text));
+    }
     if text.contains('\0') {
         return Err(FsError::InvalidPath { path: shown(text) });
     }

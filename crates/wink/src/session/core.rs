@@ -237,12 +237,15 @@ impl Session {
         _one_at_a_time: &Committing<'_>,
         mut fork: Fork,
         event: Option<Item>,
-    ) -> Result<(), Conflict> {
+    ) -> Result<(), (Conflict, Fork)> {
         let registry = self.registry();
         let event = event.and_then(|event| Some((registry.place(type_of(&event))?, Change::Append(event))));
         loop {
             // What its reducers looked at may have grown meanwhile, so this too is decided anew.
-            let log = self.closing_log(&registry, &fork, None);
+            let log = match fork.steps.is_empty() {
+                true => LogPart::default(),
+                false => self.closing_log(&registry, &fork, None),
+            };
             let root = {
                 let mut inner = lock(&self.core.inner);
                 if fork.is_current(&inner.state) && log.seen.is_current(&inner.log) {
@@ -257,7 +260,9 @@ impl Session {
                 }
                 Arc::clone(&inner.state)
             };
-            fork.rebase(&registry, &root)?;
+            if let Err(conflict) = fork.rebase(&registry, &root) {
+                return Err((conflict, fork));
+            }
         }
     }
 
@@ -350,6 +355,7 @@ impl Session {
             let root = {
                 let mut inner = lock(&self.core.inner);
                 if fork.is_current(&inner.state) {
+                    fork.see_all(&inner.state);
                     inner.window = Some(Window::default());
                     return Ok(std::mem::take(&mut inner.outbox));
                 }
@@ -387,13 +393,13 @@ impl Session {
             if let Action::Event(event) = action
                 && registry.reducers(type_of(event)).is_none()
             {
-                let found = registry.find_def(type_of(event));
+                let found = registry.place(type_of(event));
                 if let Some((slot, def)) = found.filter(|(_, def)| def.kind == SliceKind::Log) {
                     let change = Change::Append(Arc::clone(event));
                     if let Some(touched) = seen.touched.iter_mut().find(|touched| touched.slot == slot) {
-                        touched.cell.apply(&def, &change);
+                        touched.cell.apply(def, &change);
                     }
-                    appends.push(LogAppend { slot, def, change });
+                    appends.push(LogAppend { slot, def: Arc::clone(def), change });
                 }
                 continue;
             }

@@ -42,6 +42,9 @@ pub(crate) struct Touched {
     pub(crate) base: u64,
     pub(crate) cell: Cell,
     pub(crate) changes: Vec<Change>,
+    /// Set while nothing was done but append, and nobody looked: then the slice has not been taken over, and `cell`
+    /// is empty. Such additions need no base, and go to the end of whatever is there.
+    pub(crate) blind: Option<Arc<SliceDef>>,
 }
 
 #[derive(Clone)]
@@ -101,16 +104,21 @@ impl Fork {
     /// The slice's contents in this fork. `read` is for what the call itself looks at; a reducer's look at its
     /// own slice is repeated when the base moved, so it never conflicts.
     pub(crate) fn cell(&mut self, slot: Slot, read: bool, base: impl FnOnce() -> Cell) -> &mut Touched {
+        let mut base = Some(base);
         let at = match self.touched.iter().position(|touched| touched.slot == slot) {
             Some(at) => at,
             None => {
-                let cell = base();
-                self.touched.push(Touched { slot, base: cell.version, cell, changes: Vec::new() });
+                let cell = base.take().map_or_else(Cell::nothing, |base| base());
+                let (base, changes) = (cell.version, Vec::new());
+                self.touched.push(Touched { slot, base, cell, changes, blind: None });
                 self.touched.len() - 1
             }
         };
         #[expect(clippy::indexing_slicing, reason = "the position was just found or made")]
         let touched = &mut self.touched[at];
+        if let Some(base) = base {
+            touched.see(base);
+        }
         if read && !self.reads.contains(&(slot, touched.base)) {
             self.reads.push((slot, touched.base));
         }
@@ -127,6 +135,7 @@ impl Fork {
     ) -> Vec<ReducerFailure> {
         let mut failures = Vec::new();
         match action {
+            Action::Event(event) if kind == SliceKind::State && self.append_blindly(registry, event) => {}
             Action::Event(event) => registry.reduce(
                 type_of(event),
                 event,
@@ -146,13 +155,51 @@ impl Fork {
         failures
     }
 
+    /// Notes an event that goes to the end of its own slice, which nobody has looked at. False: it is another case.
+    pub(crate) fn append_blindly(&mut self, registry: &Registry, event: &Item) -> bool {
+        let is_state = |(_, def): &(Slot, &Arc<SliceDef>)| def.kind == SliceKind::State;
+        let Some((slot, def)) = registry.plain(type_of(event)).filter(is_state) else { return false };
+        if registry.broken(slot).is_some() {
+            return false;
+        }
+        let change = Change::Append(Arc::clone(event));
+        match self.touched.iter_mut().find(|touched| touched.slot == slot) {
+            Some(touched) if touched.blind.is_some() => touched.changes.push(change),
+            Some(_) => return false,
+            None => self.touched.push(Touched {
+                slot,
+                base: 0,
+                cell: Cell::nothing(),
+                changes: vec![change],
+                blind: Some(Arc::clone(def)),
+            }),
+        }
+        true
+    }
+
+    /// Takes over every slice that was only appended to so far.
+    pub(crate) fn see_all(&mut self, root: &Root) {
+        for touched in &mut self.touched {
+            if let Some(def) = touched.blind.clone() {
+                let cell = root.cell(touched.slot, &def);
+                touched.see(|| cell);
+            }
+        }
+    }
+
     /// Remembers `action`, whose STATE part was applied.
     pub(crate) fn record(&mut self, action: Action, failed: bool) {
         self.steps.push(Step { what: action, state: true, failed });
     }
 
-    /// The events that this fork's call dispatched and that stand if it commits (`committed`) or not.
-    pub(crate) fn events(&self, registry: &Registry, committed: bool) -> Vec<Item> {
+    /// The events that somebody hears, that this fork's call dispatched, and that stand if it commits (`committed`)
+    /// or not.
+    pub(crate) fn events(
+        &self,
+        registry: &Registry,
+        committed: bool,
+        heard: impl Fn(&Item) -> bool,
+    ) -> Vec<Item> {
         let is_log = |item: &Item| {
             let targets = registry.targets(type_of(item));
             targets
@@ -165,7 +212,7 @@ impl Fork {
             .iter()
             .filter_map(|step| match &step.what {
                 // Subscribers have heard of the call's own event before.
-                Action::Event(item) if is_own_event(item) => None,
+                Action::Event(item) if is_own_event(item) || !heard(item) => None,
                 Action::Event(item) if (committed && step.state) || is_log(item) => Some(Arc::clone(item)),
                 Action::Event(_) | Action::Edit { .. } => None,
             })
@@ -241,7 +288,7 @@ impl Fork {
 
     /// Whether every slice and policy state that the fork took over is still what `root` has.
     pub(crate) fn is_current(&self, root: &Root) -> bool {
-        self.touched.iter().all(|touched| root.version(touched.slot) == touched.base)
+        self.touched.iter().all(|touched| touched.blind.is_some() || root.version(touched.slot) == touched.base)
             && self.reads.iter().all(|(slot, version)| root.version(*slot) == *version)
             && self.policies.iter().all(|policy| root.policy_version(&policy.key) == policy.base.version)
     }
@@ -256,7 +303,7 @@ impl Fork {
         if let Some((slot, _)) = self.reads.iter().find(|(slot, version)| root.version(*slot) != *version) {
             return Err(Conflict::Slice { slice: registry.def(*slot).map_or("?", |def| def.name) });
         }
-        for touched in &mut self.touched {
+        for touched in self.touched.iter_mut().filter(|touched| touched.blind.is_none()) {
             let Some(def) = registry.def(touched.slot) else { continue };
             let current = root.cell(touched.slot, def);
             if current.version == touched.base {
@@ -282,6 +329,16 @@ impl Fork {
 }
 
 impl Touched {
+    /// Takes the slice over, if that was not done yet.
+    fn see(&mut self, base: impl FnOnce() -> Cell) {
+        let Some(def) = self.blind.take() else { return };
+        self.cell = base();
+        self.base = self.cell.version;
+        for change in &self.changes {
+            self.cell.apply(&def, change);
+        }
+    }
+
     fn change(
         &mut self,
         def: &SliceDef,

@@ -407,6 +407,13 @@ impl Session {
         SliceView::new(touched.cell.items.clone())
     }
 
+    /// Notes an event in `fork` that does nothing but go to the end of its own slice. None: it is another case.
+    pub(crate) fn append_in(&self, fork: &mut Fork, event: &Item) -> Option<()> {
+        fork.append_blindly(&self.core.registry.load(), event).then(|| {
+            fork.record(Action::Event(Arc::clone(event)), false);
+        })
+    }
+
     /// Applies the STATE part of an action to `fork`. It is still to be recorded there.
     pub(crate) fn reduce_in(&self, fork: &mut Fork, action: &Action) -> Vec<ReducerFailure> {
         let registry = self.registry();
@@ -426,7 +433,11 @@ impl Session {
 
     /// The events of `fork` that stand.
     pub(crate) fn events_of(&self, fork: &Fork, committed: bool) -> Vec<Item> {
-        if fork.steps.is_empty() { Vec::new() } else { fork.events(&self.registry(), committed) }
+        if fork.steps.is_empty() {
+            return Vec::new();
+        }
+        let heard = |event: &Item| self.core.dispatcher.listens(reducer::type_of(event));
+        fork.events(&self.registry(), committed, heard)
     }
 
     /// The right to commit, if nobody else has it.

@@ -187,7 +187,7 @@ impl Registry {
     }
 
     /// A slice and its definition.
-    pub(crate) fn place(&self, type_id: TypeId) -> Option<(Slot, &SliceDef)> {
+    pub(crate) fn place(&self, type_id: TypeId) -> Option<(Slot, &Arc<SliceDef>)> {
         let slot = self.find(type_id)?;
         Some((slot, self.def(slot)?))
     }
@@ -220,13 +220,13 @@ impl Registry {
     }
 
     /// The slice that an event of this type is simply appended to, if that is all it does.
-    pub(crate) fn plain(&self, event: TypeId) -> Option<(Slot, &SliceDef)> {
+    pub(crate) fn plain(&self, event: TypeId) -> Option<(Slot, &Arc<SliceDef>)> {
         if self.reducers.contains_key(&event) {
             return None;
         }
         let slot = self.find(event)?;
         // Finding an item's key is the slice type's own code, which never runs under the session's lock.
-        self.def(slot).filter(|def| !def.keyed).map(|def| (slot, def.as_ref()))
+        self.def(slot).filter(|def| !def.keyed).map(|def| (slot, def))
     }
 
     /// Why the stored contents of a slice could not be read, if they could not.

@@ -132,6 +132,12 @@ impl Root {
     /// Takes over what `fork` changed, and leaves it what was there. The fork has been rebased onto this root.
     pub(crate) fn take(&mut self, fork: &mut Fork, version: u64) {
         for touched in fork.touched.iter_mut().filter(|touched| !touched.changes.is_empty()) {
+            if let Some(def) = &touched.blind {
+                for change in &touched.changes {
+                    self.apply(touched.slot, def, change, version);
+                }
+                continue;
+            }
             let cell = std::mem::replace(&mut touched.cell, Cell::nothing());
             if let Some(before) = self.set(touched.slot, Cell { version, ..cell }) {
                 touched.cell = before;

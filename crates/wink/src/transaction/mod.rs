@@ -12,6 +12,7 @@ mod tracker;
 mod views;
 mod work;
 
+use std::borrow::Cow;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -264,10 +265,12 @@ impl Transaction {
             Ok(None) => return Ok(Ok(())),
             Err(failed) => return Ok(Err(failed)),
         };
-        // Nothing but a conflict can stop it now, and then what was dispatched to LOG slices is still there.
-        let log = if merged.fork.steps.is_empty() { Fork::default() } else { merged.fork.log_only() };
         let (fork, rest) = merged.split();
-        let committed = session.commit_unstored(&committing, fork, Some(event)).map_err(CommitError::from);
+        // Nothing but a conflict can stop it now, and then what was dispatched to LOG slices is still there.
+        let (committed, log) = match session.commit_unstored(&committing, fork, Some(event)) {
+            Ok(()) => (Ok(()), Fork::default()),
+            Err((conflict, fork)) => (Err(conflict.into()), fork.log_only()),
+        };
         let settled = self.settle(rest, committed, log);
         drop((merging, committing));
         Ok(settled.map(|closing| {
@@ -291,9 +294,9 @@ impl Transaction {
                 return Err((TransactionError::Unfinished, self.aborted(Fork::of_steps(steps), scope, turn)));
             }
         };
-        let (log, events) = match fork.steps.is_empty() {
-            true => (Fork::default(), Vec::new()),
-            false => (fork.log_only(), session.events_of(&fork, true)),
+        let events = match fork.steps.is_empty() {
+            true => Vec::new(),
+            false => session.events_of(&fork, true),
         };
         match session.commit_unstored(committing, fork, Some(event)) {
             Ok(()) => {
@@ -301,7 +304,9 @@ impl Transaction {
                 deliver(self.work(), &events);
                 Ok(())
             }
-            Err(conflict) => Err((CommitError::from(conflict).into(), self.aborted(log, scope, turn))),
+            Err((conflict, fork)) => {
+                Err((CommitError::from(conflict).into(), self.aborted(fork.log_only(), scope, turn)))
+            }
         }
     }
 
@@ -462,7 +467,7 @@ fn report_closing(failures: Vec<ResourceError>) {
 
 fn deliver(work: &Work, events: &[Item]) {
     for event in events {
-        report(work.session.deliver(event, Some(work.source())));
+        report(work.session.dispatcher().deliver_from(&**event, || Cow::Owned(work.source())));
     }
 }
 

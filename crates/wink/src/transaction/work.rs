@@ -258,6 +258,12 @@ impl Work {
 
     /// Runs `action` through the reducers of the fork.
     fn apply(&self, action: Action) -> Result<Vec<ReducerFailure>, AccessError> {
+        // What runs no reducer need not let go of the lock.
+        if let Action::Event(event) = &action
+            && let Some(()) = self.with(|fork, session| session.append_in(fork, event))?
+        {
+            return Ok(Vec::new());
+        }
         let mut lent = self.lend()?;
         // The lock is not held here: reducers are foreign code, and closing must never wait for them.
         let failures = self.session.reduce_in(&mut lent.fork, &action);

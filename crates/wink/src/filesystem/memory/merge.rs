@@ -1,19 +1,33 @@
 //! Forks and how they come back: by replacing the root when the base stood still, else path by path.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
-use crate::filesystem::{Filesystem, FsError, FsPath, FsResult, MergeReceipt};
+use jiff::Timestamp;
+
+use crate::filesystem::{FileVersion, Filesystem, FsError, FsPath, FsResult, MergeReceipt};
 use crate::support::lock::lock;
 
-use super::tree::{self, Change, Dir, Node, Place, Stamp, locate, node_at};
-use super::{Instance, MemoryFilesystem, Origin, State};
+use super::tree::{self, Change, Dir, File, Node, Place, Stamp, locate, node_at};
+use super::{Instance, MemoryFilesystem, Overwrite, State};
 
-/// The roots around a merge.
+/// What a fork has while it has let go of everything.
+static NOTHING: LazyLock<Arc<Dir>> = LazyLock::new(|| {
+    let version = FileVersion::new([0; 5]);
+    Arc::new(Dir::empty(Stamp { version, modified: Timestamp::UNIX_EPOCH, mode: Dir::MODE }))
+});
+
+/// What a merge did.
 struct Merged {
     instance: Instance,
-    before: Arc<Dir>,
+    before: Before,
     after: Arc<Dir>,
+}
+
+/// What there was before it.
+enum Before {
+    Root(Arc<Dir>),
+    File(FsPath, Arc<File>),
 }
 
 impl MemoryFilesystem {
@@ -25,36 +39,65 @@ impl MemoryFilesystem {
             access: self.access,
             numbers: self.numbers.clone(),
             instance: self.numbers.instance(),
-            origin: Some(Origin { instance: self.instance, root: root.clone() }),
-            state: Mutex::new(State { root, touched: BTreeSet::new() }),
+            origin: Some(self.instance),
+            state: Mutex::new(State { start: Some(root.clone()), ..State::of(root) }),
         }
     }
 
     pub(super) fn do_merge(&self, fork: &dyn Filesystem) -> FsResult<MergeReceipt> {
         let foreign = FsError::Foreign { what: "fork" };
         let Some(fork) = fork.as_any().downcast_ref::<Self>() else { return Err(foreign) };
-        let Some(origin) = &fork.origin else { return Err(foreign) };
-        if origin.instance != self.instance {
+        if fork.origin != Some(self.instance) {
             return Err(foreign);
         }
-        let root = fork.root();
-        let stamp = self.stamp(Dir::MODE);
-        let mut state = lock(&self.state);
-        let before = state.root.clone();
-        if !Arc::ptr_eq(&root, &origin.root) {
+        let overwritten = lock(&fork.state).first.is_some();
+        if overwritten {
             self.writable()?;
-            // Read after the root, so they cover at least what that root contains.
-            let touched = || lock(&fork.state).touched.clone();
-            if self.origin.is_some() {
-                state.touched.extend(touched());
+            if let Some(receipt) = self.merge_overwrite(fork) {
+                return Ok(receipt);
             }
-            state.root = if Arc::ptr_eq(&before, &origin.root) {
+        }
+        let (start, root, touched) = {
+            let fork = fork.settled();
+            (fork.start.clone(), fork.root.clone(), fork.touched.clone())
+        };
+        let Some(start) = start else { return Err(foreign) };
+        let stamp = self.stamp(Dir::MODE);
+        let mut state = self.settled();
+        let before = state.root.clone();
+        if !Arc::ptr_eq(&root, &start) {
+            self.writable()?;
+            if self.origin.is_some() {
+                state.touched.extend(touched.iter().cloned());
+            }
+            state.root = if Arc::ptr_eq(&before, &start) {
                 root
             } else {
-                rebase(&before, differences(&origin.root, &root, &touched()), &stamp)?
+                rebase(&before, differences(&start, &root, &touched), &stamp)?
             };
         }
-        Ok(MergeReceipt::new(Merged { instance: self.instance, before, after: state.root.clone() }))
+        let (instance, after) = (self.instance, state.root.clone());
+        Ok(MergeReceipt::new(Merged { instance, before: Before::Root(before), after }))
+    }
+
+    /// Merges a fork that did nothing but overwrite a file, if the base stood still. The fork lets go of the roots it
+    /// shares with the base first, so that unless somebody else looks at them nothing has to be copied.
+    fn merge_overwrite(&self, fork: &Self) -> Option<MergeReceipt> {
+        // Nobody locks a fork while holding its base.
+        let mut theirs = lock(&fork.state);
+        let mut state = lock(&self.state);
+        let still = theirs.start.as_ref().is_some_and(|start| Arc::ptr_eq(start, &state.root));
+        if !still || self.origin.is_some() || state.first.is_some() {
+            return None;
+        }
+        let Overwrite { path, old, new } = theirs.first.take()?;
+        theirs.start = None;
+        theirs.root = Arc::clone(&NOTHING);
+        tree::replace(&mut state.root, &path, Node::File(new));
+        theirs.root = state.root.clone();
+        theirs.start = Some(state.root.clone());
+        let (instance, after) = (self.instance, state.root.clone());
+        Some(MergeReceipt::new(Merged { instance, before: Before::File(path, old), after }))
     }
 
     pub(super) fn do_unmerge(&self, receipt: MergeReceipt) -> FsResult<()> {
@@ -62,21 +105,24 @@ impl MemoryFilesystem {
         if merged.instance != self.instance {
             return Err(FsError::Foreign { what: "merge receipt" });
         }
-        if Arc::ptr_eq(&merged.before, &merged.after) {
+        if matches!(&merged.before, Before::Root(before) if Arc::ptr_eq(before, &merged.after)) {
             return Ok(());
         }
-        let mut state = lock(&self.state);
+        let mut state = self.settled();
         if !Arc::ptr_eq(&state.root, &merged.after) {
             return Err(FsError::Moved);
         }
-        state.root = merged.before;
+        match merged.before {
+            Before::Root(before) => state.root = before,
+            Before::File(path, old) => tree::replace(&mut state.root, &path, Node::File(old)),
+        }
         Ok(())
     }
 
     pub(super) fn do_changes(&self) -> Vec<FsPath> {
-        let Some(origin) = &self.origin else { return Vec::new() };
-        let state = lock(&self.state);
-        differences(&origin.root, &state.root, &state.touched).into_keys().collect()
+        let state = self.settled();
+        let Some(start) = &state.start else { return Vec::new() };
+        differences(start, &state.root, &state.touched).into_keys().collect()
     }
 }
 

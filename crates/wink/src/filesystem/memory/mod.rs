@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -27,7 +27,7 @@ use super::{
     FsResult, FsSnapshot, GrepOutcome, GrepQuery, MergeReceipt, Metadata, MkdirOptions, ReadWindow, TextRead,
     WriteMode, WriteOptions, WriteReceipt,
 };
-use tree::{Dir, Stamp};
+use tree::{Dir, File, Node, Stamp};
 
 /// Files in memory.
 ///
@@ -48,7 +48,8 @@ pub struct MemoryFilesystem {
     access: Access,
     numbers: Arc<Numbers>,
     instance: Instance,
-    origin: Option<Origin>,
+    /// What a fork is a fork of.
+    origin: Option<Instance>,
     state: Mutex<State>,
 }
 
@@ -65,17 +66,43 @@ struct Instance {
     number: u64,
 }
 
-/// Where a fork came from.
-struct Origin {
-    instance: Instance,
-    root: Arc<Dir>,
-}
-
 struct State {
     root: Arc<Dir>,
+    /// In a fork: the root that it started from.
+    start: Option<Arc<Dir>>,
+    /// In a fork: the one thing that was done so far, not in `root` yet.
+    first: Option<Overwrite>,
     /// In a fork: everything that differs from the origin is at or below one of these. It may name too much
     /// (a change that was taken back), never too little.
     touched: BTreeSet<FsPath>,
+}
+
+/// A file that got new contents, and nothing else: what most calls do, and what can be merged without copying the
+/// directories above it.
+struct Overwrite {
+    path: FsPath,
+    old: Arc<File>,
+    new: Arc<File>,
+}
+
+impl State {
+    fn of(root: Arc<Dir>) -> Self {
+        Self { root, start: None, first: None, touched: BTreeSet::new() }
+    }
+
+    /// Brings what was done so far into the root.
+    fn settle(&mut self) {
+        if let Some(Overwrite { path, new, .. }) = self.first.take() {
+            tree::replace(&mut self.root, &path, Node::File(new));
+            self.touched.insert(path);
+        }
+    }
+
+    /// Whether nothing was done yet in this fork.
+    fn is_fresh(&self) -> bool {
+        let same = |start| Arc::ptr_eq(start, &self.root);
+        self.first.is_none() && self.touched.is_empty() && self.start.as_ref().is_some_and(same)
+    }
 }
 
 /// Numbers that a filesystem and its forks never use twice.
@@ -111,7 +138,7 @@ impl MemoryFilesystem {
             instance: numbers.instance(),
             numbers: Arc::new(numbers),
             origin: None,
-            state: Mutex::new(State { root: Arc::new(Dir::empty(stamp)), touched: BTreeSet::new() }),
+            state: Mutex::new(State::of(Arc::new(Dir::empty(stamp)))),
         }
     }
 
@@ -150,7 +177,14 @@ impl MemoryFilesystem {
     }
 
     fn root(&self) -> Arc<Dir> {
-        lock(&self.state).root.clone()
+        self.settled().root.clone()
+    }
+
+    /// The state, with everything in its root.
+    fn settled(&self) -> MutexGuard<'_, State> {
+        let mut state = lock(&self.state);
+        state.settle();
+        state
     }
 
     fn writable(&self) -> FsResult<()> {

@@ -10,7 +10,7 @@ use crate::filesystem::{
 };
 use crate::support::lock::lock;
 
-use super::MemoryFilesystem;
+use super::{MemoryFilesystem, Overwrite};
 use super::tree::{self, Dir, File, Node, Place, Stamp, locate};
 
 const FILE_MODE: u32 = 0o644;
@@ -42,6 +42,9 @@ impl MemoryFilesystem {
         }
         let stamp = self.stamp(FILE_MODE);
         let mut state = lock(&self.state);
+        if !state.is_fresh() {
+            state.settle();
+        }
         let created = match locate(&state.root, path)? {
             Place::Dir(_) => return Err(FsError::IsDirectory { path: path.clone() }),
             Place::File(old) => {
@@ -50,9 +53,14 @@ impl MemoryFilesystem {
                     WriteMode::Overwrite => Arc::from(content),
                     WriteMode::Append => Arc::from([&*old.content, content].concat()),
                 };
-                let file = File { stamp: Stamp { mode: old.stamp.mode, ..stamp }, content };
-                self.touch(&mut state, path);
-                tree::replace(&mut state.root, path, Node::File(Arc::new(file)));
+                let new = Arc::new(File { stamp: Stamp { mode: old.stamp.mode, ..stamp }, content });
+                if state.is_fresh() {
+                    let old = Arc::clone(old);
+                    state.first = Some(Overwrite { path: path.clone(), old, new });
+                } else {
+                    self.touch(&mut state, path);
+                    tree::replace(&mut state.root, path, Node::File(new));
+                }
                 false
             }
             Place::Missing { present } => {
@@ -69,7 +77,7 @@ impl MemoryFilesystem {
     pub(super) fn do_edit(&self, path: &FsPath, edit: &Edit) -> FsResult<EditReceipt> {
         self.writable()?;
         let stamp = self.stamp(FILE_MODE);
-        let mut state = lock(&self.state);
+        let mut state = self.settled();
         let old = file_at(&state.root, path)?;
         let (content, replacements) = apply_edit(path, &old.content, edit, &self.limits)?;
         let stamp = Stamp { mode: old.stamp.mode, ..stamp };
@@ -85,7 +93,7 @@ impl MemoryFilesystem {
             return Err(FsError::RootProtected);
         }
         let stamp = self.stamp(FILE_MODE);
-        let mut state = lock(&self.state);
+        let mut state = self.settled();
         match locate(&state.root, path)? {
             Place::Missing { .. } => return Err(FsError::NotFound { path: path.clone() }),
             Place::Dir(dir) if mode == DeleteMode::Single && !dir.entries.is_empty() => {
@@ -105,7 +113,7 @@ impl MemoryFilesystem {
         self.writable()?;
         path.check(&self.limits)?;
         let stamp = self.stamp(Dir::MODE);
-        let mut state = lock(&self.state);
+        let mut state = self.settled();
         let made = match locate(&state.root, path)? {
             Place::File(_) => return Err(FsError::NotDirectory { path: path.clone() }),
             Place::Dir(_) if options.exist_ok => return Ok(()),
@@ -124,7 +132,7 @@ impl MemoryFilesystem {
         }
         to.check(&self.limits)?;
         let stamp = self.stamp(FILE_MODE);
-        let mut state = lock(&self.state);
+        let mut state = self.settled();
         let node = match locate(&state.root, from)? {
             Place::File(file) => Node::File(file.clone()),
             Place::Dir(dir) => Node::Dir(dir.clone()),

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use crate::filesystem::{
     EntryKind, FileVersion, FsError, FsLimits, FsPath, FsResult, FsSnapshot, SnapshotData,
 };
-use crate::support::lock::lock;
 
 use super::tree::{self, Dir, File, Node, Place, Stamp, locate};
 use super::{Instance, MemoryFilesystem};
@@ -32,7 +31,7 @@ impl MemoryFilesystem {
         let Some(snapshot) = snapshot.downcast_ref::<MemorySnapshot>() else {
             return Err(FsError::Foreign { what: "snapshot" });
         };
-        let mut state = lock(&self.state);
+        let mut state = self.settled();
         if Arc::ptr_eq(&state.root, &snapshot.root) {
             return Ok(());
         }

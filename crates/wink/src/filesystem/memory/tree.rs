@@ -8,6 +8,7 @@ use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 use jiff::Timestamp;
 
+use crate::filesystem::path::segments;
 use crate::filesystem::{FileVersion, FsError, FsPath, FsResult};
 
 /// What is known about a node beside its contents.
@@ -100,7 +101,7 @@ pub(super) fn node_at(root: &Arc<Dir>, path: &FsPath) -> Option<Node> {
 fn parent_mut<'a, 'b>(root: &'a mut Arc<Dir>, path: &'b FsPath) -> Option<(&'a mut Dir, &'b str)> {
     let (parents, name) = path.split_last()?;
     let mut dir = Arc::make_mut(root);
-    for segment in parents.split('/').filter(|segment| !segment.is_empty()) {
+    for segment in segments(parents) {
         let Node::Dir(child) = dir.entries.get_mut(segment)? else { return None };
         dir = Arc::make_mut(child);
     }
@@ -121,7 +122,7 @@ pub(super) fn replace(root: &mut Arc<Dir>, path: &FsPath, file: Node) {
 pub(super) fn insert(root: &mut Arc<Dir>, path: &FsPath, node: Node, stamp: &Stamp) {
     let Some((parents, name)) = path.split_last() else { return };
     let mut dir = Arc::make_mut(root);
-    for segment in parents.split('/').filter(|segment| !segment.is_empty()) {
+    for segment in segments(parents) {
         if !dir.entries.contains_key(segment) {
             let made = Dir::empty(Stamp { mode: Dir::MODE, ..*stamp });
             dir.entries.insert(Arc::from(segment), Node::Dir(Arc::new(made)));
