@@ -151,20 +151,16 @@ impl Call {
 
     /// Commits the success with its event. Once begun it is brought to its end, whoever stops waiting.
     pub(super) async fn commit(&mut self) -> Result<Outcome, Box<Failure>> {
+        let ledger = self.recording()?;
         let (Some((event, shown)), Some(tx)) = (self.candidate.take(), self.tx.take()) else {
             return Err(Failure::new(Ending::NotCommitted, "there is nothing to commit"));
         };
-        // The end of the call, as its event has it.
-        let now = event.time.saturating_add(event.duration).unwrap_or(event.time);
+        let now = event.ended_at();
         if tx.work().with(|fork, _| fork.success = Some((Arc::clone(&event.tool), now))).is_err() {
             self.candidate = Some((event, shown));
             self.tx = Some(tx);
             return Err(Failure::new(Ending::NotCommitted, "the call was over before it could be committed"));
         }
-        let ledger = self.claim.as_ref().map(|claim| {
-            let value = event.value.is_some().then(|| event.value.to_json());
-            claim.effect(&event.message, value, event.value_hidden, now).into_row()
-        });
         let stored = self.session().must_store(ledger.as_ref());
         let end = End {
             event,
@@ -378,19 +374,25 @@ impl End {
     }
 
     async fn record(mut self, aborted: Aborted) -> Outcome {
-        let doubt = self.claim.as_ref().filter(|_| self.doubtful).map(|claim| {
-            claim.doubt(format!("an earlier call {} while it ran", ended(self.event.ending)), self.event.time)
-        });
         let closing =
-            Closing { event: Some(Arc::clone(&self.event) as _), ledger: doubt, ends: Some(self.event.id) };
+            Closing { event: Some(Arc::clone(&self.event) as _), ledger: None, ends: Some(self.event.id) };
         if let Err(error) = aborted.close(closing).await {
             tracing::error!(%error, "the end of a call could not be stored");
             self.escalation.get_or_insert(Escalation::Store(error));
-        } else if let Some(claim) = self.claim.take().filter(|_| !self.doubtful)
-            && let Err(error) = claim.release().await
-        {
-            tracing::error!(%error, "a claim could not be released; it is in doubt now");
-            self.escalation.get_or_insert(Escalation::Store(StoreError::into(error)));
+        }
+        if let Some(claim) = self.claim.take() {
+            // A claim that is left as it is counts as in doubt from here on, so nothing is lost before this.
+            let ended = match self.doubtful {
+                true => {
+                    let reason = format!("an earlier call {} while it ran", ended(self.event.ending));
+                    claim.leave_in_doubt(reason, self.event.time).await
+                }
+                false => claim.release().await,
+            };
+            if let Err(error) = ended {
+                tracing::error!(%error, "the end of a claim could not be stored; it is in doubt now");
+                self.escalation.get_or_insert(Escalation::Store(StoreError::into(error)));
+            }
         }
         self.outcome()
     }

@@ -139,9 +139,8 @@ impl Call {
                 let text = format!("the recorded result of {} cannot be read: {reason}", self.name);
                 Failure::new(Ending::Errored, text).because(vec![reason])
             })?;
-            let again = effect.session == *self.session().id();
             self.result = Some(result);
-            return if again { Ok(()) } else { self.publish() };
+            return self.publish_replayed();
         }
         let cx = CallContext {
             around: Arc::clone(&self.around),
@@ -187,7 +186,7 @@ impl Call {
     }
 
     /// Dispatches a success's value to its slices.
-    fn publish(&mut self) -> Result<(), Box<Failure>> {
+    pub(super) fn publish(&mut self) -> Result<(), Box<Failure>> {
         let (Some(placed), Some(tx), Some(result)) = (&self.placed, &self.tx, &self.result) else {
             return Err(lost("the result"));
         };

@@ -62,6 +62,13 @@ pub struct ToolInvoked {
     pub usage: Option<TokenUsage>,
 }
 
+impl ToolInvoked {
+    /// When the call ended.
+    pub fn ended_at(&self) -> Timestamp {
+        self.time.saturating_add(self.duration).unwrap_or(self.time)
+    }
+}
+
 impl SliceType for ToolInvoked {
     const NAME: &'static str = "wink.tool_invoked";
     const KIND: SliceKind = SliceKind::Log;

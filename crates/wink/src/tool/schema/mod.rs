@@ -18,6 +18,7 @@ mod pointer;
 mod problem;
 mod scan;
 mod tighten;
+mod uniform;
 mod union;
 mod walk;
 
