@@ -16,6 +16,7 @@ use crate::term::{BOLD, DIM, GOOD, ODD, PLAIN, Span, cut, span};
 
 /// Plays everything.
 pub(super) async fn play(stage: &mut Stage) -> Result<(), DemoError> {
+    #[expect(clippy::disallowed_methods, reason = "how long it took to whoever watches")]
     let began = Instant::now();
     stage.screen.heading("", "A session of a small shop")?;
     stage.screen.text(

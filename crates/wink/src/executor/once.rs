@@ -169,7 +169,7 @@ impl Call {
         &mut self,
         probe: &Probe,
         doubt: &InDoubt,
-        doubted: Doubted,
+        doubted: Box<Doubted>,
     ) -> Result<bool, Box<Failure>> {
         let json = self.params.as_ref().map(|params| params.json().clone()).unwrap_or_default();
         let when = StopWhen::within(Some(self.shared.limits.probe_timeout));
@@ -194,7 +194,7 @@ impl Call {
     }
 
     /// Makes the entry this call's. False when it has changed meanwhile.
-    async fn take_over(&mut self, doubted: Doubted, before: Before) -> Result<bool, Box<Failure>> {
+    async fn take_over(&mut self, doubted: Box<Doubted>, before: Before) -> Result<bool, Box<Failure>> {
         let taken = doubted.take_over(before, self.session().clock().now()).await;
         self.claim = taken.map_err(|error| self.store_failed(&error))?;
         Ok(self.claim.is_some())

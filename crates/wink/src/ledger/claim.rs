@@ -33,7 +33,7 @@ pub(crate) enum ClaimOutcome {
     /// The effect happened.
     Hit(ToolEffect),
     /// It cannot be known.
-    Doubt(InDoubt, Doubted),
+    Doubt(InDoubt, Box<Doubted>),
     /// Another process has it.
     Elsewhere(Timestamp),
 }
@@ -94,7 +94,8 @@ impl Claim {
             };
             if let Some(doubt) = doubt {
                 let (reason, since) = (doubt.reason.clone(), doubt.since);
-                return Ok(ClaimOutcome::Doubt(doubt, Doubted { found, reason, since, claim }));
+                let doubted = Box::new(Doubted { found, reason, since, claim });
+                return Ok(ClaimOutcome::Doubt(doubt, doubted));
             }
         }
     }

@@ -36,7 +36,7 @@ struct State {
 #[derive(Serialize, Deserialize)]
 enum Entry {
     Begin { session: SessionId, mark: CallMark },
-    Commit { session: SessionId, batch: Batch },
+    Commit { session: SessionId, batch: Box<Batch> },
     Put(LedgerRow),
     Removed(Vec<String>),
 }
@@ -136,7 +136,7 @@ impl State {
     fn commit(&mut self, session: SessionId, batch: Batch) -> Result<(), StoreError> {
         match &batch.ledger {
             Some(change) if !change.expects(self.ledger.get(&change.from.key)) => Err(change.refused()),
-            Some(_) | None => self.write(&Entry::Commit { session, batch }),
+            Some(_) | None => self.write(&Entry::Commit { session, batch: Box::new(batch) }),
         }
     }
 
