@@ -98,20 +98,12 @@ struct Shop {
     market: Arc<Market>,
     prompt: Prompt,
     executor: Executor,
+    /// What the probe of `buy_probe` says next.
+    probed: Arc<Mutex<Option<Probed>>>,
 }
 
 fn start() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
-}
-
-/// What the probe of `buy_probe` says next.
-static PROBED: Mutex<Vec<(String, Probed)>> = Mutex::new(Vec::new());
-
-fn probe(key: String, _: Value) -> BoxFuture<'static, Result<Probed, BoxError>> {
-    let mut probed = PROBED.lock().unwrap();
-    let at = probed.iter().position(|(of, _)| key.starts_with(of));
-    let answer = at.map_or(Probed::Unknown, |at| probed.remove(at).1);
-    Box::pin(async move { Ok(answer) })
 }
 
 impl Shop {
@@ -129,6 +121,12 @@ impl Shop {
             let config = IdempotencyConfig::params(["what"]).scope(scope).ttl(Some(TTL)).when_in_doubt(doubt);
             Tool::new(name, "Buy.", buy).idempotency(config).publishes()
         };
+        let probed = Arc::new(Mutex::new(None));
+        let next = Arc::clone(&probed);
+        let probe = move |_: String, _: Value| -> BoxFuture<'static, Result<Probed, BoxError>> {
+            let answer = next.lock().unwrap().take().unwrap_or(Probed::Unknown);
+            Box::pin(async move { Ok(answer) })
+        };
         let section = Section::tools("shop", "Shop")
             .tool(tool("buy", LedgerScope::Global, WhenInDoubt::Fail))
             .tool(tool("buy_again", LedgerScope::Global, WhenInDoubt::RunAgain))
@@ -140,7 +138,7 @@ impl Shop {
         let clock = FakeClock::new(start());
         let executor =
             open(&prompt, &(Arc::clone(&store) as SharedStore), Arc::new(clock.clone()), &market, "s").await;
-        Self { inner, bytes, store, clock, market, prompt, executor }
+        Self { inner, bytes, store, clock, market, prompt, executor, probed }
     }
 
     /// A further handle of the same store, with a session of its own.
@@ -577,7 +575,7 @@ async fn a_settled_value_reaches_each_session_once() {
                     value: Some(json!({ "number": 9 })),
                     exclude_value_from_context: true,
                 };
-                PROBED.lock().unwrap().push((doubt.key.clone(), found));
+                *shop.probed.lock().unwrap() = Some(found);
             }
             for _ in 0..3 {
                 // A replay that is not committed brings nothing, and the next one does.
@@ -728,6 +726,72 @@ impl Store for Slow {
     }
     fn remove<'a>(&'a self, which: Rows) -> BoxFuture<'a, Result<Vec<LedgerRow>, StoreError>> {
         slowly!(self.0.remove(which))
+    }
+}
+
+/// Asks twice for everything, as a store does that has lost an answer on its way.
+struct Twice(SharedStore);
+
+macro_rules! twice {
+    ($operation:expr) => {
+        Box::pin(async move {
+            let _ = $operation.await;
+            $operation.await
+        })
+    };
+}
+
+impl Store for Twice {
+    fn durability(&self) -> Durability {
+        self.0.durability()
+    }
+    fn load<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<StoredSession, StoreError>> {
+        self.0.load(session)
+    }
+    fn begin<'a>(&'a self, session: &'a SessionId, mark: CallMark) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.0.begin(session, mark)
+    }
+    fn commit<'a>(&'a self, session: &'a SessionId, batch: Batch) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.0.commit(session, batch)
+    }
+    fn claim<'a>(&'a self, row: LedgerRow, now: Timestamp) -> BoxFuture<'a, Result<Claimed, StoreError>> {
+        twice!(self.0.claim(row.clone(), now))
+    }
+    fn replace<'a>(&'a self, change: LedgerChange) -> BoxFuture<'a, Result<bool, StoreError>> {
+        twice!(self.0.replace(change.clone()))
+    }
+    fn rows<'a>(&'a self, which: Rows) -> BoxFuture<'a, Result<Vec<LedgerRow>, StoreError>> {
+        self.0.rows(which)
+    }
+    fn remove<'a>(&'a self, which: Rows) -> BoxFuture<'a, Result<Vec<LedgerRow>, StoreError>> {
+        self.0.remove(which)
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_asks_twice_waits_for_nobody_and_runs_it_once() {
+    let shop = Shop::on(Arc::new(Twice(Arc::new(MemoryStore::new()))), None).await;
+    assert!(!shop.buy("buy", End::Refuse).await.is_success());
+    assert!(shop.buy("buy", End::Well).await.is_success());
+    assert!(shop.buy("buy", End::Well).await.event.replayed);
+    assert_eq!(shop.runs(), 2, "the one that was refused, and one");
+}
+
+#[tokio::test]
+async fn a_probe_whose_value_cannot_be_read_settles_nothing() {
+    for kind in KINDS {
+        let shop = Shop::new(kind).await;
+        let doubt = shop.doubt("buy_probe").await;
+        let unreadable = Probed::Happened {
+            message: "found".into(),
+            value: Some(json!({ "count": 9 })),
+            exclude_value_from_context: false,
+        };
+        *shop.probed.lock().unwrap() = Some(unreadable);
+        let outcome = shop.buy("buy_probe", End::Well).await;
+        assert_eq!(outcome.event.ending, Ending::InDoubt, "{}", outcome.text());
+        assert!(outcome.text().contains("gave a value that cannot be read: missing field `number`"));
+        assert_eq!((shop.doubts().await, shop.runs()), (vec![doubt], 1), "{kind:?}");
     }
 }
 

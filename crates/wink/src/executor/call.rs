@@ -161,7 +161,7 @@ impl Call {
             self.tx = Some(tx);
             return Err(Failure::new(Ending::NotCommitted, "the call was over before it could be committed"));
         }
-        let stored = self.session().must_store(ledger.as_ref());
+        let stored = self.session().must_store(ledger.as_deref());
         let end = End {
             event,
             shown,

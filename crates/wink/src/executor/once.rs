@@ -96,22 +96,14 @@ impl Call {
     /// # Errors
     /// When the value could not be given again: it must not be committed then. The handler has run, and so the key
     /// is left in doubt.
-    pub(super) fn recording(&self) -> Result<Option<LedgerChange>, Box<Failure>> {
-        let (Some(claim), Some((event, _)), Some(placed)) = (&self.claim, &self.candidate, &self.placed)
-        else {
-            return Ok(None);
-        };
+    pub(super) fn recording(&self) -> Result<Option<Box<LedgerChange>>, Box<Failure>> {
+        let (Some(claim), Some((event, _))) = (&self.claim, &self.candidate) else { return Ok(None) };
         let value = match &event.value {
             LoggedValue::None => Ok(None),
             LoggedValue::Json(value) => Ok(Some(Value::clone(value))),
             LoggedValue::Typed(value) => value.as_ref().to_json().map(Some),
         };
-        let value = value.and_then(|value| {
-            if let Some(value) = &value {
-                catch(|| placed.tool.inner.revive(value))??;
-            }
-            Ok(value)
-        });
+        let value = value.and_then(|value| self.readable(value.as_ref()).map(|()| value));
         let value = value.map_err(|reason| {
             let text = format!(
                 "{} was not committed: its value cannot be kept as JSON and read again, which an idempotent tool's has \
@@ -126,7 +118,13 @@ impl Call {
             exclude_value_from_context: event.value_hidden,
             ..claim.effect(&event.message, event.ended_at())
         };
-        Ok(Some(claim.recorded(effect)))
+        Ok(Some(Box::new(claim.recorded(effect))))
+    }
+
+    /// Whether a value can be given to later calls: it has to come back in the tool's own type.
+    fn readable(&self, value: Option<&Value>) -> Result<(), String> {
+        let (Some(value), Some(placed)) = (value, &self.placed) else { return Ok(()) };
+        catch(|| placed.tool.inner.revive(value))?.map(drop)
     }
 
     /// Dispatches a replayed value to its slices, once in each session: not where the effect was run, nor where an
@@ -178,6 +176,11 @@ impl Call {
         match held_to(&when, self.session().clock(), pin!(asked)).await {
             Ok(Ok(Probed::DidNotHappen)) => self.take_over(doubted, Before::DidNotHappen).await,
             Ok(Ok(Probed::Happened { message, value, exclude_value_from_context })) => {
+                // One that cannot be read would fail every later call.
+                if let Err(reason) = self.readable(value.as_ref()) {
+                    let why = format!("Its probe gave a value that cannot be read: {reason}");
+                    return Err(self.doubtful(doubt, &why));
+                }
                 let effect = doubted.effect(message, self.session().clock().now());
                 let effect = ToolEffect { value, exclude_value_from_context, ..effect };
                 let settled =

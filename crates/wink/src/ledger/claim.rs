@@ -80,6 +80,8 @@ impl Claim {
             claim = back;
             let found = match answer {
                 Claimed::Yes => return Ok(ClaimOutcome::Mine(claim)),
+                // A store that asks again when an answer is lost finds what it has written itself.
+                Claimed::No(row) if row == claim.row => return Ok(ClaimOutcome::Mine(claim)),
                 Claimed::No(row) => row,
             };
             let doubt = match Standing::of(&found)? {

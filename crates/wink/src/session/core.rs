@@ -42,7 +42,7 @@ pub(crate) struct Closing {
     /// The one event.
     pub(crate) event: Option<Item>,
     /// What becomes of the call's ledger row with the commit.
-    pub(crate) ledger: Option<LedgerChange>,
+    pub(crate) ledger: Option<Box<LedgerChange>>,
     /// The call that ends.
     pub(crate) ends: Option<InvocationId>,
 }
@@ -311,11 +311,11 @@ impl Session {
         before: Vec<Record>,
         own: impl IntoIterator<Item = Record>,
         ends: Option<InvocationId>,
-        ledger: Option<LedgerChange>,
+        ledger: Option<Box<LedgerChange>>,
     ) -> Result<(), StoreError> {
         let mut records = before.clone();
         records.extend(own);
-        let stored = self.store_batch(Batch { records, ends, ledger }).await;
+        let stored = self.store_batch(Batch { records, ends, ledger: ledger.map(|change| *change) }).await;
         if stored.is_err() {
             self.take_back(before);
         }
