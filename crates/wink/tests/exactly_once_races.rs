@@ -272,6 +272,77 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
+/// Its answers to claims take their time on the way.
+struct Late {
+    inner: SharedStore,
+    answered: Semaphore,
+    arrives: Semaphore,
+}
+
+impl Store for Late {
+    fn durability(&self) -> Durability {
+        self.inner.durability()
+    }
+    fn load<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<StoredSession, StoreError>> {
+        self.inner.load(session)
+    }
+    fn begin<'a>(&'a self, session: &'a SessionId, mark: CallMark) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.inner.begin(session, mark)
+    }
+    fn commit<'a>(&'a self, session: &'a SessionId, batch: Batch) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.inner.commit(session, batch)
+    }
+    fn claim<'a>(&'a self, row: LedgerRow, now: Timestamp) -> BoxFuture<'a, Result<Claimed, StoreError>> {
+        Box::pin(async move {
+            let answer = self.inner.claim(row, now).await;
+            self.answered.add_permits(1);
+            self.arrives.acquire().await.unwrap().forget();
+            answer
+        })
+    }
+    fn replace<'a>(&'a self, change: LedgerChange) -> BoxFuture<'a, Result<bool, StoreError>> {
+        self.inner.replace(change)
+    }
+    fn rows<'a>(&'a self, which: Rows) -> BoxFuture<'a, Result<Vec<LedgerRow>, StoreError>> {
+        self.inner.rows(which)
+    }
+    fn remove<'a>(&'a self, which: Rows) -> BoxFuture<'a, Result<Vec<LedgerRow>, StoreError>> {
+        self.inner.remove(which)
+    }
+}
+
+// case 235
+#[tokio::test]
+async fn a_call_that_ends_while_another_hears_of_it_is_not_in_doubt() {
+    for kind in KINDS {
+        let shop = Shop::new(kind).await;
+        let late = Arc::new(Late {
+            inner: Arc::clone(&shop.inner),
+            answered: Semaphore::new(0),
+            arrives: Semaphore::new(0),
+        });
+        let clock = Arc::new(shop.clock.clone());
+        let store = Arc::clone(&late) as SharedStore;
+        let other = open(&shop.prompt, &store, clock, &shop.market, "other").await;
+        let ends = async {
+            shop.market.entered.acquire().await.unwrap().forget();
+            let hears = async {
+                late.answered.acquire().await.unwrap().forget();
+                shop.market.go.add_permits(1);
+                while !matches!(shop.row().await.state, LedgerState::Recorded { .. }) {
+                    tokio::task::yield_now().await;
+                }
+                settle_down().await;
+                late.arrives.add_permits(9);
+            };
+            tokio::join!(other.call(call("buy", End::Well)), hears).0
+        };
+        let (first, second) = tokio::join!(shop.buy("buy", End::Later), ends);
+        assert!(first.is_success() && second.event.replayed, "{kind:?}: {}", second.text());
+        assert_eq!(shop.runs(), 1);
+    }
+}
+
 // case 235
 #[test]
 fn many_threads_with_many_handles_run_it_once() {

@@ -71,7 +71,7 @@ enum Level {
     High,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 struct Line {
     #[serde(default)]
     count: u8,
@@ -144,6 +144,46 @@ fn a_default_counts_whether_it_is_written_or_not() {
     let line = |line: &str| with(&format!(r#""lines":[{line}]"#));
     assert!(keys.same(&line("{}"), &line(r#"{"of":null,"count":0}"#)), "inside of things too");
     assert!(!keys.same(&line("{}"), &line(r#"{"of":0}"#)));
+}
+
+// case 233
+#[test]
+fn items_of_a_set_are_told_apart_in_any_order() {
+    #[derive(Serialize, Deserialize, JsonSchema)]
+    struct Parts {
+        parts: HashSet<Line>,
+    }
+    let keys = keys_of::<Parts>(IdempotencyConfig::auto());
+    let parts = |parts: &str| format!(r#"{{"parts":[{parts}]}}"#);
+    // In whatever order the set of the parameters has them.
+    for _ in 0..20 {
+        assert!(keys.same(
+            &parts(r#"{"of":null},{"of":1},{"of":2,"count":1},{"count":2}"#),
+            &parts(r#"{"count":2,"of":null},{"of":2,"count":1},{},{"count":0,"of":1}"#)
+        ));
+    }
+    assert!(!keys.same(&parts(r#"{"of":null},{"of":1}"#), &parts(r#"{"of":0},{"of":1}"#)));
+}
+
+// case 233
+#[test]
+fn parameters_that_cannot_be_written_again_have_keys() {
+    #[derive(Deserialize, JsonSchema)]
+    struct OneWay {
+        name: Option<String>,
+        #[serde(default)]
+        #[schemars(default)]
+        count: u8,
+    }
+    impl Serialize for OneWay {
+        fn serialize<S: wink::serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+            let _ = (&self.name, self.count);
+            Err(wink::serde::ser::Error::custom("one way"))
+        }
+    }
+    let keys = keys_of::<OneWay>(IdempotencyConfig::auto());
+    assert!(keys.same("{}", r#"{"count":0,"name":null}"#));
+    assert!(!keys.same("{}", r#"{"name":""}"#));
 }
 
 // case 233

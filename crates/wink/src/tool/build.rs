@@ -15,7 +15,7 @@ use super::error::{ToolError, ToolValidationError};
 use super::footprint::Footprint;
 use super::handler::{BlockingHandler, ContextKind, Handler};
 use super::result::{IntoToolResult, RenderError, ToolResult};
-use super::schema::{self, CompiledSchema, ParseLimits, Rejection, SchemaError};
+use super::schema::{self, CompiledSchema, ParseLimits, Rejection, SchemaError, Typed};
 use super::{Tool, ToolData, render};
 use crate::BoxFuture;
 use crate::ledger::KeyStrategy;
@@ -338,9 +338,15 @@ impl<P: ToolData, R: ToolData> Erased for Built<P, R> {
         if matches!(config.strategy, KeyStrategy::None) {
             return Ok(None);
         }
-        // Not every parameter type can be serialised again; it only helps to tell what omitted fields mean.
-        let typed = params.typed::<P>().and_then(|typed| catch(|| serde_json::to_value(typed).ok()).ok()?);
-        let all = self.contract.compiled.uniform(params.text(), typed.as_ref());
+        let written =
+            params.typed::<P>().and_then(|typed| catch(|| serde_json::to_value(typed).ok()).ok()?);
+        let typed = match &written {
+            _ if TypeId::of::<P>() == TypeId::of::<Value>() => Typed::AsWritten,
+            Some(written) => Typed::Known(written),
+            // Not every parameter type can be serialised again.
+            None => Typed::Unknown,
+        };
+        let all = self.contract.compiled.uniform(params.text(), typed);
         let all = all.ok_or("the arguments could not be read again")?;
         let params_hash = canonical_hash(&all);
         let text = match &config.strategy {

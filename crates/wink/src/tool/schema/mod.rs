@@ -33,6 +33,7 @@ pub use mask::mark_sensitive;
 pub(crate) use problem::nearest;
 pub use problem::{Problem, ProblemKind, Rejection};
 pub use tighten::tighten;
+pub(crate) use uniform::Typed;
 
 use findings::Path;
 use node::{Node, NodeId, Types};

@@ -14,12 +14,31 @@ use crate::support::canonical::{canonical, canonical_hash};
 impl CompiledSchema {
     /// Accepted arguments in the one form that all their spellings share: keys are sorted, lists of unique items too,
     /// defaults are written out, numbers stand for their value, and what is sensitive is replaced by its hash.
-    ///
-    /// `typed` is the decoded parameters as they serialise, where they do. It tells which omitted fields mean the
-    /// same as null or as an empty value that the type does not write.
-    pub(crate) fn uniform(&self, text: &str, typed: Option<&Value>) -> Option<Value> {
+    pub(crate) fn uniform(&self, text: &str, typed: Typed<'_>) -> Option<Value> {
         let text = if text.trim_ascii().is_empty() { "{}" } else { text };
         Uniform::new(self, text, Vec::new()).value(&[0], typed, 0).ok()
+    }
+}
+
+/// The decoded parameters as they serialise: they tell which omitted fields mean the same as null, or as an empty value
+/// that their type does not write.
+#[derive(Clone, Copy)]
+pub(crate) enum Typed<'v> {
+    /// Nothing is decoded: what was omitted is not there, and null is null.
+    AsWritten,
+    /// This is what was decoded.
+    Known(&'v Value),
+    /// It cannot be told what was decoded here. Omitting what can be null mostly means null.
+    Unknown,
+}
+
+impl<'v> Typed<'v> {
+    /// What is known of a part.
+    fn part(self, find: impl FnOnce(&'v Value) -> Option<&'v Value>) -> Self {
+        match self {
+            Self::Known(value) => find(value).map_or(Self::Unknown, Self::Known),
+            Self::AsWritten | Self::Unknown => self,
+        }
     }
 }
 
@@ -39,7 +58,7 @@ impl<'s, 't> Uniform<'s, 't> {
     }
 
     /// The next value, which `nodes` describe and which stands inside `depth` others.
-    fn value(&mut self, nodes: &[NodeId], typed: Option<&Value>, depth: usize) -> Result<Value, Stop> {
+    fn value(&mut self, nodes: &[NodeId], typed: Typed<'_>, depth: usize) -> Result<Value, Stop> {
         let first = self.walker.scan.peek().unwrap_or_default();
         let views = self.views(nodes, Types::starting_with(first), depth)?;
         let value = match first {
@@ -89,16 +108,15 @@ impl<'s, 't> Uniform<'s, 't> {
     fn object(
         &mut self,
         views: &[NodeId],
-        typed: Option<&Value>,
+        typed: Typed<'_>,
         depth: usize,
     ) -> Result<Map<String, Value>, Stop> {
-        let typed = typed.and_then(Value::as_object);
         let mut fields = Map::new();
         let mut more = self.walker.scan.open(depth, b'}')?;
         while more {
             let name = self.walker.scan.key()?.text().into_owned();
             let (inner, _) = self.schema.fields(views, &name);
-            let value = self.value(&inner, typed.and_then(|typed| typed.get(&name)), depth + 1)?;
+            let value = self.value(&inner, typed.part(|typed| typed.get(&name)), depth + 1)?;
             fields.insert(name, value);
             more = self.walker.scan.more(b'}')?;
         }
@@ -111,12 +129,7 @@ impl<'s, 't> Uniform<'s, 't> {
     }
 
     /// Makes an optional property look the same whether it was written or left out, where that means the same.
-    fn omitted(
-        &self,
-        fields: &mut Map<String, Value>,
-        property: &Property,
-        typed: Option<&Map<String, Value>>,
-    ) {
+    fn omitted(&self, fields: &mut Map<String, Value>, property: &Property, typed: Typed<'_>) {
         let name = &property.name;
         match (&property.omitted, fields.get(name)) {
             (Omitted::Is(_), Some(_)) | (Omitted::Unknown, _) => {}
@@ -124,21 +137,36 @@ impl<'s, 't> Uniform<'s, 't> {
                 if self.inside.len() < MOST_DEFAULTS && !self.inside.contains(&property.node) {
                     let (text, mut inside) = (default.to_string(), self.inside.clone());
                     inside.push(property.node);
-                    let written = Uniform::new(self.schema, &text, inside).value(&[property.node], None, 0);
+                    let written =
+                        Uniform::new(self.schema, &text, inside).value(&[property.node], Typed::AsWritten, 0);
                     fields.insert(name.clone(), written.unwrap_or_else(|_| Value::clone(default)));
                 }
             }
             (Omitted::AsTyped, None) => {
                 // An option without a default.
-                if self.takes_null(property) && typed.and_then(|typed| typed.get(name)) == Some(&Value::Null)
+                if let Typed::Known(typed) = typed
+                    && typed.get(name) == Some(&Value::Null)
+                    && self.takes_null(property)
                 {
                     fields.insert(name.clone(), Value::Null);
                 }
             }
             (Omitted::AsTyped, Some(value)) => {
-                // Types that leave out what is empty read it back from nothing.
-                let left_out = typed.is_some_and(|typed| !typed.contains_key(name));
-                if left_out && if self.takes_null(property) { value.is_null() } else { is_empty(value) } {
+                let takes_null = self.takes_null(property);
+                let same = match typed {
+                    Typed::AsWritten => false,
+                    // Types that leave out what is empty read it back from nothing.
+                    Typed::Known(Value::Object(typed)) if !typed.contains_key(name) => {
+                        if takes_null {
+                            value.is_null()
+                        } else {
+                            is_empty(value)
+                        }
+                    }
+                    Typed::Known(_) => false,
+                    Typed::Unknown => takes_null && value.is_null(),
+                };
+                if same {
                     fields.shift_remove(name);
                 }
             }
@@ -149,19 +177,19 @@ impl<'s, 't> Uniform<'s, 't> {
         self.walker.node(property.node).reach.meets(Types::NULL)
     }
 
-    fn list(&mut self, views: &[NodeId], typed: Option<&Value>, depth: usize) -> Result<Vec<Value>, Stop> {
+    fn list(&mut self, views: &[NodeId], typed: Typed<'_>, depth: usize) -> Result<Vec<Value>, Stop> {
         let schema = self.schema;
         let rules = || views.iter().filter_map(|id| schema.node(*id)?.array.as_ref());
         let is_set = rules().any(|rules| rules.unique);
         // The decoded form of a set may have any order: which item is which cannot be told.
-        let typed = typed.filter(|_| !is_set);
+        let typed = if is_set { typed.part(|_| None) } else { typed };
         let mut items = Vec::new();
         let mut more = self.walker.scan.open(depth, b']')?;
         while more {
             let at = items.len();
             let inner: Vec<NodeId> =
                 rules().filter_map(|rules| rules.prefix.get(at).copied().or(rules.items)).collect();
-            items.push(self.value(&inner, typed.and_then(|typed| typed.get(at)), depth + 1)?);
+            items.push(self.value(&inner, typed.part(|typed| typed.get(at)), depth + 1)?);
             more = self.walker.scan.more(b']')?;
         }
         if is_set {
