@@ -49,6 +49,7 @@ fn calls_in_a_batch(case: &mut Case) -> u32 {
     ((BATCH.as_nanos() as f64 / per_call) as u32).clamp(1, MOST_CALLS_IN_A_BATCH)
 }
 
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures")]
 fn nanoseconds_per_call(case: &mut Case, calls: u32) -> f64 {
     let start = Instant::now();
     measured_region(case, calls);

@@ -223,7 +223,7 @@ async fn entries_can_be_looked_up_recorded_and_forgotten() {
             exclude_value_from_context: false,
             created_at: start(),
             expires_at: Some("2026-01-02T00:00:00Z".parse().unwrap()),
-            session: "s".into(),
+            session: Some("s".into()),
             effect_id: effect.effect_id.clone(),
         };
         assert_eq!(effect, expected);

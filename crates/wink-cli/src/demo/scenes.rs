@@ -16,6 +16,7 @@ use crate::term::{BOLD, DIM, GOOD, ODD, PLAIN, Span, cut, span};
 
 /// Plays everything.
 pub(super) async fn play(stage: &mut Stage) -> Result<(), DemoError> {
+    #[expect(clippy::disallowed_methods, reason = "how long it took to whoever watches")]
     let began = Instant::now();
     stage.screen.heading("", "A session of a small shop")?;
     stage.screen.text(
@@ -174,11 +175,14 @@ async fn in_doubt(stage: &mut Stage) -> Result<(), DemoError> {
     for doubt in &doubts {
         let found = charges.iter().find(|charge| charge.order == 18);
         let settlement = match found.map(serde_json::to_value).transpose().doing("read the bank's books")? {
-            Some(value) => Settlement::Happened { message: String::new(), value: Some(value) },
+            Some(value) => Settlement::Happened {
+                message: String::new(),
+                value: Some(value),
+                exclude_value_from_context: false,
+            },
             None => Settlement::DidNotHappen,
         };
-        let id = stage.session().id().clone();
-        stage.ledger().settle(&doubt.key, &id, settlement).await.doing("settle an entry")?;
+        stage.ledger().settle(&doubt.key, settlement).await.doing("settle an entry")?;
     }
     let settled = stage.call("charge_card", arguments).await?;
     let receipt = charges.last().cloned();

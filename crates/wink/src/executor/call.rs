@@ -169,6 +169,7 @@ impl Call {
     /// Commits the success with its event; hands back what has to be waited for. Once begun it is brought to its end,
     /// whoever stops waiting.
     pub(super) fn commit(&mut self) -> Result<Option<MustFinish<Outcome>>, Box<Failure>> {
+        let ledger = self.recording()?;
         let (Some((event, shown)), Some(tx)) = (self.candidate.take(), self.tx.take()) else {
             return Err(Failure::new(Ending::NotCommitted, "there is nothing to commit"));
         };
@@ -179,11 +180,7 @@ impl Call {
             self.tx = Some(tx);
             return Err(Failure::new(Ending::NotCommitted, "the call was over before it could be committed"));
         }
-        let ledger = self.claim.as_ref().map(|claim| {
-            let value = event.value.is_some().then(|| event.value.to_json());
-            claim.effect(&event.message, value, event.value_hidden, now).into_row()
-        });
-        let stored = self.session().must_store(ledger.as_ref());
+        let stored = self.session().must_store(ledger.as_deref());
         let end = End {
             event,
             shown,
@@ -445,13 +442,10 @@ impl End {
     }
 
     async fn record(mut self, aborted: Aborted) -> Outcome {
-        let doubt = self.claim.as_ref().filter(|_| self.doubtful).map(|claim| {
-            claim.doubt(format!("an earlier call {} while it ran", ended(self.event.ending)), self.event.time)
-        });
         let session = aborted.session.clone();
         let closing = || Closing {
             event: Some(Arc::clone(&self.event) as _),
-            ledger: doubt.clone(),
+            ledger: None,
             ends: Some(self.event.id),
         };
         let closed = match CatchPanic(Box::pin(aborted.close(closing()))).await {
@@ -467,11 +461,20 @@ impl End {
         if let Err(error) = closed {
             tracing::error!(%error, "the end of a call could not be stored");
             self.escalation.get_or_insert(Escalation::Store(error));
-        } else if let Some(claim) = self.claim.take().filter(|_| !self.doubtful)
-            && let Err(error) = claim.release().await
-        {
-            tracing::error!(%error, "a claim could not be released; it is in doubt now");
-            self.escalation.get_or_insert(Escalation::Store(StoreError::into(error)));
+        }
+        if let Some(claim) = self.claim.take() {
+            // A claim that is left as it is counts as in doubt from here on, so nothing is lost before this.
+            let ended = match self.doubtful {
+                true => {
+                    let reason = format!("an earlier call {} while it ran", ended(self.event.ending));
+                    claim.leave_in_doubt(reason, self.event.time).await
+                }
+                false => claim.release().await,
+            };
+            if let Err(error) = ended {
+                tracing::error!(%error, "the end of a claim could not be stored; it is in doubt now");
+                self.escalation.get_or_insert(Escalation::Store(StoreError::into(error)));
+            }
         }
         self.outcome()
     }

@@ -1,25 +1,37 @@
 //! The ledger's step: whether the effect happened already, and what to do when nobody can know.
 
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+
+use serde_json::Value;
 
 use super::call::Call;
 use super::govern::MOST_QUESTIONS;
 use super::outcome::Failure;
 use super::steps::lost;
 use super::stop::{StopWhen, held_to};
-use crate::ledger::{Claim, ClaimOutcome, IdempotencyConfig, InDoubt, Probe, Probed, WhenInDoubt};
-use crate::session::Ending;
+use crate::ledger::{
+    Before, Claim, ClaimOutcome, Doubted, IdempotencyConfig, InDoubt, Probe, Probed, ToolEffect, WhenInDoubt,
+};
+use crate::session::{Ending, LoggedValue};
+use crate::store::LedgerChange;
+use crate::support::future::catch;
 use crate::tool::erased::KeyParts;
+
+/// Where a session remembers which replayed values it has: beside the state of policies, whose keys start with a
+/// section or a template, and with it part of the call's transaction.
+static REPLAYED: LazyLock<Arc<str>> = LazyLock::new(|| ":replayed".into());
 
 impl Call {
     pub(super) async fn ledger(&mut self) -> Result<(), Box<Failure>> {
         let Some((config, parts)) = self.key()? else { return Ok(()) };
         // What somebody has approved to run again, and who.
         let mut approved: Option<(InDoubt, Arc<str>)> = None;
-        for _ in 0..=MOST_QUESTIONS {
+        let mut questions = 0;
+        // Each turn but that of a question means that another call was faster.
+        loop {
             let made = Claim::make(&self.shared.session, &config, &self.name, parts.clone()).await;
-            let (doubt, claim) = match made.map_err(|error| self.store_failed(&error))? {
+            let (doubt, doubted) = match made.map_err(|error| self.store_failed(&error))? {
                 ClaimOutcome::Mine(claim) => {
                     self.claim = Some(Box::new(claim));
                     return Ok(());
@@ -35,32 +47,106 @@ impl Call {
                     );
                     return Err(Failure::new(Ending::InDoubt, text));
                 }
-                ClaimOutcome::Doubt(doubt, claim) => (doubt, claim),
+                ClaimOutcome::Doubt(doubt, doubted) => (doubt, doubted),
             };
-            match &config.when_in_doubt {
+            let decided = match &config.when_in_doubt {
                 WhenInDoubt::Fail => {
                     return Err(self
                         .doubtful(&doubt, "It was not run again; somebody has to settle the entry first."));
                 }
-                WhenInDoubt::RunAgain => return self.take_over(claim).await,
-                WhenInDoubt::Probe(probe) => return self.probe(&**probe, &doubt, claim).await,
-                WhenInDoubt::Ask => {}
+                WhenInDoubt::RunAgain => self.take_over(doubted, Before::InDoubt).await?,
+                WhenInDoubt::Probe(probe) => self.probe(&**probe, &doubt, doubted).await?,
+                WhenInDoubt::Ask => match approved.take_if(|(shown, _)| *shown == doubt) {
+                    Some((_, by)) => {
+                        let taken = self.take_over(doubted, Before::InDoubt).await?;
+                        if taken {
+                            self.approver = Some(by);
+                        }
+                        taken
+                    }
+                    None => {
+                        if questions > MOST_QUESTIONS {
+                            let text = format!(
+                                "{} was not run: its entry kept changing while approval was asked for",
+                                self.name
+                            );
+                            return Err(Failure::new(Ending::InDoubt, text));
+                        }
+                        questions += 1;
+                        // The session is others' while somebody thinks.
+                        let question =
+                            format!("{} Run it again?", self.doubtful(&doubt, "").message.trim_end());
+                        let asked = self.ask("ledger", question).await;
+                        let by = asked.map_err(|reason| self.doubtful(&doubt, &reason))?;
+                        // What the policies allowed was the state before.
+                        self.policies().await?;
+                        approved = Some((doubt, by));
+                        false
+                    }
+                },
+            };
+            if decided {
+                return Ok(());
             }
-            if let Some((_, by)) = approved.take_if(|(shown, _)| *shown == doubt) {
-                self.approver = Some(by);
-                return self.take_over(claim).await;
-            }
-            // The session is others' while somebody thinks. They may wait for this very key: it must be free.
-            drop(claim);
-            let question = format!("{} Run it again?", self.doubtful(&doubt, "").message.trim_end());
-            let asked = self.ask("ledger", question).await;
-            let by = asked.map_err(|reason| self.doubtful(&doubt, &reason))?;
-            // What the policies allowed was the state before.
-            self.policies().await?;
-            approved = Some((doubt, by));
         }
-        let text = format!("{} was not run: its entry kept changing while approval was asked for", self.name);
-        Err(Failure::new(Ending::InDoubt, text))
+    }
+
+    /// What the call's success does to the ledger.
+    ///
+    /// # Errors
+    /// When the value could not be given again: it must not be committed then. The handler has run, and so the key
+    /// is left in doubt.
+    pub(super) fn recording(&self) -> Result<Option<Box<LedgerChange>>, Box<Failure>> {
+        let (Some(claim), Some((event, _))) = (&self.claim, &self.candidate) else { return Ok(None) };
+        let value = match &event.value {
+            LoggedValue::None => Ok(None),
+            LoggedValue::Json(value) => Ok(Some(Value::clone(value))),
+            LoggedValue::Typed(value) => value.as_ref().to_json().map(Some),
+        };
+        let value = value.and_then(|value| self.readable(value.as_ref()).map(|()| value));
+        let value = value.map_err(|reason| {
+            let text = format!(
+                "{} was not committed: its value cannot be kept as JSON and read again, which an idempotent tool's has \
+                 to be ({reason}); {}",
+                self.name,
+                self.what_remains()
+            );
+            Failure::new(Ending::NotCommitted, text).because(vec![reason])
+        })?;
+        let effect = ToolEffect {
+            value,
+            exclude_value_from_context: event.value_hidden,
+            ..claim.effect(&event.message, event.ended_at())
+        };
+        Ok(Some(Box::new(claim.recorded(effect))))
+    }
+
+    /// Whether a value can be given to later calls: it has to come back in the tool's own type.
+    fn readable(&self, value: Option<&Value>) -> Result<(), String> {
+        let (Some(value), Some(placed)) = (value, &self.placed) else { return Ok(()) };
+        catch(|| placed.tool.inner.revive(value))?.map(drop)
+    }
+
+    /// Dispatches a replayed value to its slices, once in each session: not where the effect was run, nor where an
+    /// earlier replay has brought it.
+    pub(super) fn publish_replayed(&mut self) -> Result<(), Box<Failure>> {
+        let (Some(effect), Some(placed), Some(tx)) = (&self.replay, &self.placed, &self.tx) else {
+            return Err(lost("the result"));
+        };
+        let session = &self.shared.session;
+        if effect.value.is_none()
+            || effect.session.as_ref() == Some(session.id())
+            || placed.tool.inner.published_kinds(session).is_empty()
+        {
+            return Ok(());
+        }
+        let (work, id) = (Arc::clone(tx.work()), Arc::<str>::from(effect.effect_id.as_str()));
+        let over = |_| lost("the transaction");
+        if work.policy_get(&REPLAYED, &id).map_err(over)?.is_some() {
+            return Ok(());
+        }
+        self.publish()?;
+        work.policy_set(&REPLAYED, id, Some(Arc::new(Value::Bool(true)))).map_err(over)
     }
 
     /// The key's parts; none when the tool always runs.
@@ -76,22 +162,31 @@ impl Call {
         }
     }
 
-    /// Asks the outside world whether the effect happened.
-    async fn probe(&mut self, probe: &Probe, doubt: &InDoubt, mut claim: Claim) -> Result<(), Box<Failure>> {
+    /// Asks the outside world whether the effect happened. False when the entry has changed meanwhile.
+    async fn probe(
+        &mut self,
+        probe: &Probe,
+        doubt: &InDoubt,
+        doubted: Box<Doubted>,
+    ) -> Result<bool, Box<Failure>> {
         let json = self.params.as_ref().map(|params| params.json().clone()).unwrap_or_default();
         let when = StopWhen::within(Some(self.shared.limits.probe_timeout));
-        let key = claim.key.to_string();
+        let key = doubted.key().to_owned();
         let asked = async { probe(key, json).await };
         match held_to(&when, self.session().clock(), pin!(asked)).await {
-            Ok(Ok(Probed::DidNotHappen)) => {
-                claim.no_longer_in_doubt();
-                self.take_over(claim).await
-            }
-            Ok(Ok(Probed::Happened { message, value })) => {
-                let effect = claim.effect(&message, value, false, self.session().clock().now());
-                claim.settle(&effect).await.map_err(|error| self.store_failed(&error))?;
-                self.replay = Some(Box::new(effect));
-                Ok(())
+            Ok(Ok(Probed::DidNotHappen)) => self.take_over(doubted, Before::DidNotHappen).await,
+            Ok(Ok(Probed::Happened { message, value, exclude_value_from_context })) => {
+                // One that cannot be read would fail every later call.
+                if let Err(reason) = self.readable(value.as_ref()) {
+                    let why = format!("Its probe gave a value that cannot be read: {reason}");
+                    return Err(self.doubtful(doubt, &why));
+                }
+                let effect = doubted.effect(message, self.session().clock().now());
+                let effect = ToolEffect { value, exclude_value_from_context, ..effect };
+                let settled =
+                    doubted.settle(effect.clone()).await.map_err(|error| self.store_failed(&error))?;
+                self.replay = settled.then(|| Box::new(effect));
+                Ok(settled)
             }
             Ok(Ok(Probed::Unknown)) => {
                 Err(self.doubtful(doubt, "Its probe could not tell; it was not run again."))
@@ -101,11 +196,11 @@ impl Call {
         }
     }
 
-    async fn take_over(&mut self, claim: Claim) -> Result<(), Box<Failure>> {
-        let taken = claim.take_over(self.session().clock().now()).await;
-        taken.map_err(|error| self.store_failed(&error))?;
-        self.claim = Some(Box::new(claim));
-        Ok(())
+    /// Makes the entry this call's. False when it has changed meanwhile.
+    async fn take_over(&mut self, doubted: Box<Doubted>, before: Before) -> Result<bool, Box<Failure>> {
+        let taken = doubted.take_over(before, self.session().clock().now()).await;
+        self.claim = taken.map_err(|error| self.store_failed(&error))?.map(Box::new);
+        Ok(self.claim.is_some())
     }
 
     /// The call is not run: it may have had its effect already.

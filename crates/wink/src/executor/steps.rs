@@ -157,11 +157,8 @@ impl Call {
                 let text = format!("the recorded result of {} cannot be read: {reason}", self.name);
                 Failure::new(Ending::Errored, text).because(vec![reason])
             })?;
-            let again = effect.session == *self.session().id();
             self.result = Some(result);
-            if !again {
-                self.publish()?;
-            }
+            self.publish_replayed()?;
             return Ok(true);
         }
         let cx = CallContext {
@@ -234,7 +231,7 @@ impl Call {
     }
 
     /// Dispatches a success's value to its slices.
-    fn publish(&mut self) -> Result<(), Box<Failure>> {
+    pub(super) fn publish(&mut self) -> Result<(), Box<Failure>> {
         let (Some(placed), Some(tx), Some(result)) = (&self.placed, &self.tx, &self.result) else {
             return Err(lost("the result"));
         };
@@ -309,7 +306,7 @@ impl Call {
 
     pub(super) fn subscribers(&mut self) -> Result<(), Box<Failure>> {
         self.make_candidate();
-        self.ended = self.candidate.as_ref().map_or(self.ended, |(event, _)| event.ended());
+        self.ended = self.candidate.as_ref().map_or(self.ended, |(event, _)| event.ended_at());
         let (Some((event, _)), Some(tx)) = (&self.candidate, &self.tx) else {
             return Err(lost("the result"));
         };

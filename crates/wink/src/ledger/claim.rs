@@ -1,32 +1,29 @@
 //! A call's claim on its key, from before the handler to its end.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
+use jiff::Timestamp;
 
-use super::flight::{Flight, take_off};
-use super::{IdempotencyConfig, InDoubt, LedgerScope, ToolEffect, doubt_of, effect_of};
+use super::key::key_of;
+use super::live::Owner;
+use super::{IdempotencyConfig, InDoubt, Standing, ToolEffect, doubt_if_ended, replace};
 use crate::session::{Session, SessionId};
-use crate::store::{Claimed, LedgerRow, LedgerState, Rows, SharedStore, StoreError};
+use crate::store::{Claimed, LedgerChange, LedgerRow, LedgerState, SharedStore, StoreError};
+use crate::support::background::{MustFinish, finish};
+use crate::support::future::{CatchPanic, catch};
 use crate::tool::erased::KeyParts;
 
-/// This process, as the owner of claims.
-static OWNER: LazyLock<String> =
-    LazyLock::new(|| format!("{}:{}", std::process::id(), crate::session::fresh_uuid(Timestamp::now())));
-
-/// A key that belongs to one call.
+/// A key that belongs to one call: nobody else changes its row.
 pub(crate) struct Claim {
     pub(crate) key: Arc<str>,
-    tool: Arc<str>,
-    params_hash: String,
+    /// The row while the call runs.
+    row: LedgerRow,
     store: SharedStore,
-    ttl: Option<std::time::Duration>,
     session: SessionId,
     /// What is still in doubt under this key. Only a success settles it: a try that came to nothing says nothing
     /// about the one before.
     earlier: Option<LedgerRow>,
-    _flight: Flight,
+    owner: Owner,
 }
 
 /// What stands under a key.
@@ -35,134 +32,189 @@ pub(crate) enum ClaimOutcome {
     Mine(Claim),
     /// The effect happened.
     Hit(ToolEffect),
-    /// It cannot be known. The key is held meanwhile, so that it can be settled.
-    Doubt(InDoubt, Claim),
+    /// It cannot be known.
+    Doubt(InDoubt, Box<Doubted>),
     /// Another process has it.
     Elsewhere(Timestamp),
 }
 
-/// The whole key of a call.
-pub(crate) fn key_of(
-    config: &IdempotencyConfig,
-    session: &SessionId,
-    tool: &str,
-    parts: &KeyParts,
-) -> Arc<str> {
-    let text = &parts.text;
-    match &config.scope {
-        LedgerScope::Session => format!("session:{session}:{tool}:{text}"),
-        LedgerScope::Global => format!("global:{tool}:{text}"),
-        LedgerScope::Named(name) => format!("{name}:{tool}:{text}"),
-    }
-    .into()
+/// An entry in doubt, as it was found, and the claim that could take its place.
+pub(crate) struct Doubted {
+    found: LedgerRow,
+    reason: String,
+    since: Timestamp,
+    claim: Claim,
+}
+
+/// Whether what was in doubt still is when somebody tries again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Before {
+    InDoubt,
+    /// Somebody knows that the earlier try had no effect.
+    DidNotHappen,
 }
 
 impl Claim {
-    /// Claims `key` for one call, after whoever has it in this process.
+    /// Claims the key of a call, after whoever has it in this process.
     pub(crate) async fn make(
         session: &Session,
         config: &IdempotencyConfig,
         tool: &Arc<str>,
         parts: KeyParts,
     ) -> Result<ClaimOutcome, StoreError> {
-        let key = key_of(config, session.id(), tool, &parts);
-        let store = Arc::clone(session.store());
-        let flight = take_off(&store, &key).await;
-        let mut claim = Self {
-            key,
-            tool: Arc::clone(tool),
+        let key = key_of(config, session.id(), tool, &parts.text);
+        let owner = Owner::new();
+        let row = LedgerRow {
+            key: key.to_string(),
+            tool: tool.to_string(),
             params_hash: parts.params_hash,
             ttl: config.ttl,
-            session: session.id().clone(),
-            store,
-            earlier: None,
-            _flight: flight,
+            state: claimed(&owner, session.clock().now()),
         };
-        let now = session.clock().now();
-        let row = match claim.store.claim(claim.row(claimed(now)), now).await? {
-            Claimed::Yes => return Ok(ClaimOutcome::Mine(claim)),
-            Claimed::No(row) => row,
-        };
-        if let Some(effect) = effect_of(&row)? {
-            return Ok(ClaimOutcome::Hit(effect));
-        }
-        let doubt = match row.state {
-            LedgerState::Claimed { owner, since } if owner != *OWNER => {
-                return Ok(ClaimOutcome::Elsewhere(since));
+        let (store, session_id) = (Arc::clone(session.store()), session.id().clone());
+        let mut claim = Self { key, row, store, session: session_id, earlier: None, owner };
+        loop {
+            let now = session.clock().now();
+            claim.row.state = claimed(&claim.owner, now);
+            let (answer, back) = claim.write(now).await?;
+            claim = back;
+            let found = match answer {
+                Claimed::Yes => return Ok(ClaimOutcome::Mine(claim)),
+                // A store that asks again when an answer is lost finds what it has written itself.
+                Claimed::No(row) if row == claim.row => return Ok(ClaimOutcome::Mine(claim)),
+                Claimed::No(row) => row,
+            };
+            let doubt = match Standing::of(&found)? {
+                Standing::Recorded(effect) => return Ok(ClaimOutcome::Hit(effect)),
+                Standing::Elsewhere(since) => return Ok(ClaimOutcome::Elsewhere(since)),
+                Standing::InDoubt(doubt) => Some(doubt),
+                Standing::Ended(doubt) => doubt_if_ended(&claim.store, &found, doubt).await?,
+                Standing::Here(going) => {
+                    going.ended().await;
+                    None
+                }
+            };
+            if let Some(doubt) = doubt {
+                let (reason, since) = (doubt.reason.clone(), doubt.since);
+                let doubted = Box::new(Doubted { found, reason, since, claim });
+                return Ok(ClaimOutcome::Doubt(doubt, doubted));
             }
-            // Ours, and yet nobody flies: its end was never written.
-            LedgerState::Claimed { since, .. } => {
-                let reason = "its end could not be recorded".to_owned();
-                InDoubt { key: row.key, tool: row.tool, reason, since }
-            }
-            state => match doubt_of(LedgerRow { key: row.key, tool: row.tool, state }) {
-                Some(doubt) => doubt,
-                None => return Ok(ClaimOutcome::Mine(claim)),
-            },
-        };
-        claim.earlier = Some(claim.doubt(doubt.reason.clone(), doubt.since));
-        Ok(ClaimOutcome::Doubt(doubt, claim))
-    }
-
-    /// Takes over an entry in doubt, to run it again.
-    pub(crate) async fn take_over(&self, now: Timestamp) -> Result<(), StoreError> {
-        self.store.put(self.row(claimed(now))).await
-    }
-
-    /// The row that a committed success leaves.
-    pub(crate) fn effect(
-        &self,
-        message: &str,
-        value: Option<Value>,
-        hidden: bool,
-        now: Timestamp,
-    ) -> ToolEffect {
-        ToolEffect {
-            idempotency_key: self.key.to_string(),
-            tool_name: self.tool.to_string(),
-            params_hash: self.params_hash.clone(),
-            message: message.to_owned(),
-            value,
-            success: true,
-            exclude_value_from_context: hidden,
-            created_at: now,
-            expires_at: self
-                .ttl
-                .and_then(|ttl| SignedDuration::try_from(ttl).ok())
-                .and_then(|ttl| now.checked_add(ttl).ok()),
-            session: self.session.clone(),
-            effect_id: crate::session::fresh_uuid(now).to_string(),
         }
     }
 
-    /// The row of a call that was stopped.
-    pub(crate) fn doubt(&self, reason: String, since: Timestamp) -> LedgerRow {
-        self.row(LedgerState::InDoubt { reason, since })
+    /// The effect of a success.
+    pub(crate) fn effect(&self, message: &str, now: Timestamp) -> ToolEffect {
+        let ran = Some(self.session.clone());
+        ToolEffect { session: ran, ..ToolEffect::of(&self.row, message.to_owned(), now) }
     }
 
-    /// Somebody knows that the earlier try had no effect.
-    pub(crate) fn no_longer_in_doubt(&mut self) {
-        self.earlier = None;
+    /// What a committed success does to the ledger.
+    pub(crate) fn recorded(&self, effect: ToolEffect) -> LedgerChange {
+        LedgerChange { from: self.row.clone(), to: Some(effect.into_row()) }
+    }
+
+    /// Leaves the key in doubt: the call was stopped.
+    pub(crate) async fn leave_in_doubt(self, reason: String, since: Timestamp) -> Result<(), StoreError> {
+        let doubt = self.row_in(LedgerState::InDoubt { reason, since });
+        self.end(Some(doubt)).await
     }
 
     /// Leaves the key as if this call had never been: the next one runs, or finds what was in doubt before.
     pub(crate) async fn release(mut self) -> Result<(), StoreError> {
-        match self.earlier.take() {
-            Some(doubt) => self.store.put(doubt).await,
-            None => self.store.remove(Rows::Key(self.key.to_string())).await.map(drop),
-        }
+        let earlier = self.earlier.take();
+        self.end(earlier).await
     }
 
-    /// Records what a probe found.
-    pub(crate) async fn settle(&self, effect: &ToolEffect) -> Result<(), StoreError> {
-        self.store.put(effect.clone().into_row()).await
+    /// A row that is no longer this call's stays as it is.
+    async fn end(self, to: Option<LedgerRow>) -> Result<(), StoreError> {
+        replace(&self.store, LedgerChange { from: self.row.clone(), to }).await.map(drop)
     }
 
-    fn row(&self, state: LedgerState) -> LedgerRow {
-        LedgerRow { key: self.key.to_string(), tool: self.tool.to_string(), state }
+    /// Asks the store for the key. Once asked, the answer is waited for, whoever stops waiting: a claim that nobody
+    /// is there to use is released.
+    async fn write(self, now: Timestamp) -> Result<(Claimed, Self), StoreError> {
+        let unused = Unused(Some(self));
+        let writing = MustFinish::new(async move {
+            let Some(claim) = &unused.0 else { return Err(lost()) };
+            let answer = match catch(|| claim.store.claim(claim.row.clone(), now)) {
+                Ok(claiming) => CatchPanic(claiming).await,
+                Err(panic) => Err(panic),
+            };
+            let answer = answer.unwrap_or_else(|panic| {
+                Err(StoreError { doing: "claim", reason: format!("it panicked: {panic}") })
+            })?;
+            Ok((answer, unused))
+        });
+        let (answer, unused) = writing.await?;
+        Ok((answer, unused.used()?))
+    }
+
+    fn row_in(&self, state: LedgerState) -> LedgerRow {
+        LedgerRow { state, ..self.row.clone() }
     }
 }
 
-fn claimed(since: Timestamp) -> LedgerState {
-    LedgerState::Claimed { owner: OWNER.clone(), since }
+impl Doubted {
+    /// The key.
+    pub(crate) fn key(&self) -> &str {
+        &self.claim.key
+    }
+
+    /// Takes the entry over, to run it again; none when it is no longer as it was found.
+    pub(crate) async fn take_over(self, before: Before, now: Timestamp) -> Result<Option<Claim>, StoreError> {
+        let Self { found, reason, since, mut claim } = self;
+        claim.row.state = claimed(&claim.owner, now);
+        claim.earlier = match before {
+            Before::InDoubt => Some(claim.row_in(LedgerState::InDoubt { reason, since })),
+            Before::DidNotHappen => None,
+        };
+        let (store, change) =
+            (Arc::clone(&claim.store), LedgerChange { from: found, to: Some(claim.row.clone()) });
+        let unused = Unused(Some(claim));
+        let taking = MustFinish::new(async move { Ok((replace(&store, change).await?, unused)) });
+        let (taken, unused) = taking.await?;
+        let claim = unused.used()?;
+        Ok(taken.then_some(claim))
+    }
+
+    /// The effect of which a probe found out that it happened.
+    pub(crate) fn effect(&self, message: String, now: Timestamp) -> ToolEffect {
+        ToolEffect::of(&self.found, message, now)
+    }
+
+    /// Records what a probe found. False when the entry is no longer as it was.
+    pub(crate) async fn settle(&self, effect: ToolEffect) -> Result<bool, StoreError> {
+        let change = LedgerChange { from: self.found.clone(), to: Some(effect.into_row()) };
+        replace(&self.claim.store, change).await
+    }
+}
+
+/// A claim that may be in the store and is no call's yet. Dropping it releases it.
+struct Unused(Option<Claim>);
+
+impl Unused {
+    fn used(mut self) -> Result<Claim, StoreError> {
+        self.0.take().ok_or_else(lost)
+    }
+}
+
+impl Drop for Unused {
+    fn drop(&mut self) {
+        if let Some(claim) = self.0.take() {
+            finish(async move {
+                if let Err(error) = claim.release().await {
+                    tracing::error!(%error, "a claim that was not used could not be released; it is in doubt now");
+                }
+            });
+        }
+    }
+}
+
+/// It cannot happen, and if it does, only the call fails.
+fn lost() -> StoreError {
+    StoreError { doing: "claim", reason: "the claim was lost".to_owned() }
+}
+
+fn claimed(owner: &Owner, since: Timestamp) -> LedgerState {
+    LedgerState::Claimed { owner: owner.name().to_owned(), since }
 }

@@ -53,6 +53,8 @@ pub enum Probed {
         message: String,
         /// The value, as JSON.
         value: Option<Value>,
+        /// Whether the value is kept from the model.
+        exclude_value_from_context: bool,
     },
     /// It did not happen: run the tool.
     DidNotHappen,

@@ -4,23 +4,30 @@
 //! by then. A committed success replaces it by the recorded effect, in the same store transaction as everything
 //! else. A handler that *returned* a failure releases the claim; one that was stopped leaves it in doubt, and
 //! nothing is silently run again. Calls with one key wait for each other within a process.
+//!
+//! A row is changed only by whoever knows what it says now (compare and swap), so that of several who want to take
+//! over, settle or forget an entry, in however many processes, one does.
 
 mod claim;
 mod config;
-mod flight;
+mod key;
+mod live;
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::limits::Clock;
 use crate::session::SessionId;
-use crate::store::{LedgerRow, LedgerState, Rows, SharedStore, StoreError};
+use crate::store::{Claimed, LedgerChange, LedgerRow, LedgerState, Rows, SharedStore, StoreError};
+use crate::support::future::{CatchPanic, catch};
 
-pub(crate) use claim::{Claim, ClaimOutcome};
+pub(crate) use claim::{Before, Claim, ClaimOutcome, Doubted};
 pub use config::{IdempotencyConfig, KeyStrategy, LedgerScope, Probe, Probed, WhenInDoubt};
+
+use live::{Going, Whereabouts, whereabouts};
 
 /// An effect that happened, and what came of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,18 +50,40 @@ pub struct ToolEffect {
     pub created_at: Timestamp,
     /// When it stops counting; never, if absent.
     pub expires_at: Option<Timestamp>,
-    /// The session that ran it.
-    pub session: SessionId,
+    /// The session that ran it, and so has its value; none when it was settled without being run.
+    pub session: Option<SessionId>,
     /// This record, unique.
     pub effect_id: String,
 }
 
 impl ToolEffect {
-    pub(crate) fn into_row(self) -> LedgerRow {
+    /// An effect of this entry that happened now, without a value.
+    fn of(row: &LedgerRow, message: String, now: Timestamp) -> Self {
+        let ttl = row.ttl.and_then(|ttl| SignedDuration::try_from(ttl).ok());
+        Self {
+            idempotency_key: row.key.clone(),
+            tool_name: row.tool.clone(),
+            params_hash: row.params_hash.clone(),
+            message,
+            value: None,
+            success: true,
+            exclude_value_from_context: false,
+            created_at: now,
+            // What would end after the end of time does not end.
+            expires_at: ttl.and_then(|ttl| now.checked_add(ttl).ok()),
+            session: None,
+            effect_id: crate::session::fresh_uuid(now).to_string(),
+        }
+    }
+
+    fn into_row(self) -> LedgerRow {
         let expires_at = self.expires_at;
+        let ttl = expires_at.and_then(|at| at.duration_since(self.created_at).try_into().ok());
         LedgerRow {
             key: self.idempotency_key.clone(),
             tool: self.tool_name.clone(),
+            params_hash: self.params_hash.clone(),
+            ttl,
             state: LedgerState::Recorded {
                 effect: serde_json::to_value(&self).unwrap_or(Value::Null),
                 expires_at,
@@ -85,6 +114,8 @@ pub enum Settlement {
         message: String,
         /// The value, as JSON.
         value: Option<Value>,
+        /// Whether the value is kept from the model.
+        exclude_value_from_context: bool,
     },
     /// It did not: the next call runs.
     DidNotHappen,
@@ -105,33 +136,49 @@ impl EffectLedger {
 
     /// The recorded effect of this key. One whose time has come is removed.
     pub async fn lookup(&self, key: &str) -> Result<Option<ToolEffect>, StoreError> {
-        let rows = self.store.rows(Rows::Key(key.to_owned())).await?;
-        let Some(row) = rows.into_iter().next() else { return Ok(None) };
+        let Some(row) = row_of(&self.store, key).await? else { return Ok(None) };
         if row.is_expired(self.clock.now()) {
-            self.store.remove(Rows::Key(key.to_owned())).await?;
+            // Unless it is another one by now, or somebody's claim.
+            replace(&self.store, LedgerChange { from: row, to: None }).await?;
             return Ok(None);
         }
         effect_of(&row)
     }
 
-    /// Records an effect by hand.
+    /// Records an effect by hand, in the place of whatever is known of its key.
+    ///
+    /// # Errors
+    /// When a call with this key is running: what comes of it is not known yet.
     pub async fn record(&self, effect: ToolEffect) -> Result<(), StoreError> {
-        self.store.put(effect.into_row()).await
+        let new = effect.into_row();
+        loop {
+            let Claimed::No(from) = self.store.claim(new.clone(), self.clock.now()).await? else {
+                return Ok(());
+            };
+            if let Standing::Here(_) | Standing::Elsewhere(_) = Standing::of(&from)? {
+                let reason = format!("a call with the key {:?} is running; wait for its end", new.key);
+                return Err(StoreError { doing: "record an effect", reason });
+            }
+            if replace(&self.store, LedgerChange { from, to: Some(new.clone()) }).await? {
+                return Ok(());
+            }
+        }
     }
 
-    /// Forgets the key, whatever is known of it. True if there was something.
+    /// Forgets the key, whatever is known of it. True if there was something. The claim of a call that is running
+    /// stays, here and in all that follows: forgetting it would let another one run beside it.
     pub async fn invalidate(&self, key: &str) -> Result<bool, StoreError> {
-        Ok(!self.store.remove(Rows::Key(key.to_owned())).await?.is_empty())
+        Ok(self.forget(Rows::Key(key.to_owned())).await? > 0)
     }
 
     /// Forgets everything of a tool. Says how many entries went.
     pub async fn invalidate_by_tool(&self, tool: &str) -> Result<usize, StoreError> {
-        Ok(self.store.remove(Rows::Tool(tool.to_owned())).await?.len())
+        self.forget(Rows::Tool(tool.to_owned())).await
     }
 
     /// Forgets everything. Says how many entries went.
     pub async fn clear(&self) -> Result<usize, StoreError> {
-        Ok(self.store.remove(Rows::All).await?.len())
+        self.forget(Rows::All).await
     }
 
     /// Forgets what no longer counts. Says how many entries went.
@@ -141,60 +188,125 @@ impl EffectLedger {
 
     /// The entries in doubt, by key.
     pub async fn in_doubt(&self) -> Result<Vec<InDoubt>, StoreError> {
-        let rows = self.store.rows(Rows::All).await?;
-        Ok(rows.into_iter().filter_map(doubt_of).collect())
+        let mut doubts = Vec::new();
+        for row in self.store.rows(Rows::All).await? {
+            doubts.extend(self.doubt(&row).await?);
+        }
+        Ok(doubts)
     }
 
     /// Settles an entry in doubt. False if there is none under this key.
-    pub async fn settle(
-        &self,
-        key: &str,
-        session: &SessionId,
-        settlement: Settlement,
-    ) -> Result<bool, StoreError> {
-        let rows = self.store.rows(Rows::Key(key.to_owned())).await?;
-        let Some(doubt) = rows.into_iter().next().and_then(doubt_of) else { return Ok(false) };
-        match settlement {
-            Settlement::DidNotHappen => {
-                self.store.remove(Rows::Key(key.to_owned())).await?;
+    ///
+    /// An effect that happened counts from now, for as long as the tool's config says. No session has its value yet:
+    /// each gets it with its next call.
+    pub async fn settle(&self, key: &str, settlement: Settlement) -> Result<bool, StoreError> {
+        let Some(from) = row_of(&self.store, key).await? else { return Ok(false) };
+        if self.doubt(&from).await?.is_none() {
+            return Ok(false);
+        }
+        let to = match settlement {
+            Settlement::DidNotHappen => None,
+            Settlement::Happened { message, value, exclude_value_from_context } => {
+                let effect = ToolEffect::of(&from, message, self.clock.now());
+                Some(ToolEffect { value, exclude_value_from_context, ..effect }.into_row())
             }
-            Settlement::Happened { message, value } => {
-                let now = self.clock.now();
-                let effect = ToolEffect {
-                    idempotency_key: doubt.key,
-                    tool_name: doubt.tool,
-                    params_hash: String::new(),
-                    message,
-                    value,
-                    success: true,
-                    exclude_value_from_context: false,
-                    created_at: now,
-                    expires_at: None,
-                    session: session.clone(),
-                    effect_id: crate::session::fresh_uuid(now).to_string(),
-                };
-                self.store.put(effect.into_row()).await?;
+        };
+        replace(&self.store, LedgerChange { from, to }).await
+    }
+
+    async fn forget(&self, which: Rows) -> Result<usize, StoreError> {
+        let mut gone = self.store.remove(which.clone()).await?.len();
+        // Claims whose call has ended, and could not say so.
+        for from in self.store.rows(which).await?.into_iter().filter(LedgerRow::is_claimed) {
+            if self.doubt(&from).await?.is_some()
+                && replace(&self.store, LedgerChange { from, to: None }).await?
+            {
+                gone += 1;
             }
         }
-        Ok(true)
+        Ok(gone)
+    }
+
+    async fn doubt(&self, row: &LedgerRow) -> Result<Option<InDoubt>, StoreError> {
+        match &row.state {
+            LedgerState::Recorded { .. } => Ok(None),
+            LedgerState::Claimed { .. } | LedgerState::InDoubt { .. } => match Standing::of(row)? {
+                Standing::InDoubt(doubt) => Ok(Some(doubt)),
+                Standing::Ended(doubt) => doubt_if_ended(&self.store, row, doubt).await,
+                Standing::Recorded(_) | Standing::Here(_) | Standing::Elsewhere(_) => Ok(None),
+            },
+        }
     }
 }
 
-fn doubt_of(row: LedgerRow) -> Option<InDoubt> {
-    match row.state {
-        LedgerState::InDoubt { reason, since } => {
-            Some(InDoubt { key: row.key, tool: row.tool, reason, since })
-        }
-        LedgerState::Claimed { .. } | LedgerState::Recorded { .. } => None,
+/// What a row means to this process.
+enum Standing {
+    /// The effect happened.
+    Recorded(ToolEffect),
+    /// It cannot be known whether it did.
+    InDoubt(InDoubt),
+    /// The call has ended, and when the row was read it did not say how. It is in doubt if it still does not.
+    Ended(InDoubt),
+    /// A call of this process is running.
+    Here(Going),
+    /// A call of another process is running.
+    Elsewhere(Timestamp),
+}
+
+impl Standing {
+    fn of(row: &LedgerRow) -> Result<Self, StoreError> {
+        let doubt = |reason: &str, since: &Timestamp| InDoubt {
+            key: row.key.clone(),
+            tool: row.tool.clone(),
+            reason: reason.to_owned(),
+            since: *since,
+        };
+        Ok(match &row.state {
+            LedgerState::InDoubt { reason, since } => Self::InDoubt(doubt(reason, since)),
+            LedgerState::Claimed { owner, since } => match whereabouts(owner) {
+                Whereabouts::Here(going) => Self::Here(going),
+                Whereabouts::Ended => Self::Ended(doubt("its end could not be recorded", since)),
+                Whereabouts::Elsewhere => Self::Elsewhere(*since),
+            },
+            LedgerState::Recorded { effect, .. } => match serde_json::from_value(effect.clone()) {
+                Ok(effect) => Self::Recorded(effect),
+                Err(error) => {
+                    return Err(StoreError { doing: "read a recorded effect", reason: error.to_string() });
+                }
+            },
+        })
     }
+}
+
+/// The doubt of a claim whose call has ended: what it had to write is written by then, so a row that still is the
+/// claim will always be.
+async fn doubt_if_ended(
+    store: &SharedStore,
+    row: &LedgerRow,
+    doubt: InDoubt,
+) -> Result<Option<InDoubt>, StoreError> {
+    let now = row_of(store, &row.key).await?;
+    Ok((now.as_ref() == Some(row)).then_some(doubt))
+}
+
+async fn row_of(store: &SharedStore, key: &str) -> Result<Option<LedgerRow>, StoreError> {
+    Ok(store.rows(Rows::Key(key.to_owned())).await?.into_iter().next())
+}
+
+/// Makes the change if nobody was faster. A store that panics has failed, like any other.
+async fn replace(store: &SharedStore, change: LedgerChange) -> Result<bool, StoreError> {
+    let replaced = match catch(|| store.replace(change)) {
+        Ok(replacing) => CatchPanic(replacing).await,
+        Err(panic) => Err(panic),
+    };
+    replaced.unwrap_or_else(|panic| {
+        Err(StoreError { doing: "replace a row", reason: format!("it panicked: {panic}") })
+    })
 }
 
 fn effect_of(row: &LedgerRow) -> Result<Option<ToolEffect>, StoreError> {
-    match &row.state {
-        LedgerState::Recorded { effect, .. } => match serde_json::from_value(effect.clone()) {
-            Ok(effect) => Ok(Some(effect)),
-            Err(error) => Err(StoreError { doing: "read a recorded effect", reason: error.to_string() }),
-        },
-        LedgerState::Claimed { .. } | LedgerState::InDoubt { .. } => Ok(None),
+    match Standing::of(row)? {
+        Standing::Recorded(effect) => Ok(Some(effect)),
+        Standing::InDoubt(_) | Standing::Ended(_) | Standing::Here(_) | Standing::Elsewhere(_) => Ok(None),
     }
 }

@@ -1,5 +1,7 @@
 //! The only clock there is.
 
+#![expect(clippy::disallowed_methods, reason = "the one place that asks the machine")]
+
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 

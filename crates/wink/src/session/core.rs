@@ -14,7 +14,7 @@ use super::root::Root;
 use super::slice::{Cell, Change, Item, SliceDef, SliceKind};
 use super::window::{Late, Window};
 use super::{Committing, ReducerFailure, Session, record};
-use crate::store::{Batch, Durability, LedgerRow, Record, StoreError};
+use crate::store::{Batch, Durability, LedgerChange, Record, StoreError};
 use crate::support::background::MustFinish;
 use crate::support::future::{CatchPanic, catch};
 use crate::support::lock::lock;
@@ -41,8 +41,8 @@ pub(crate) struct Inner {
 pub(crate) struct Closing {
     /// The one event.
     pub(crate) event: Option<Item>,
-    /// The ledger row that becomes true with the commit.
-    pub(crate) ledger: Option<LedgerRow>,
+    /// What becomes of the call's ledger row with the commit.
+    pub(crate) ledger: Option<Box<LedgerChange>>,
     /// The call that ends.
     pub(crate) ends: Option<InvocationId>,
 }
@@ -226,8 +226,8 @@ impl Session {
         stored
     }
 
-    /// Whether a commit that leaves this ledger row has to be stored.
-    pub(crate) fn must_store(&self, ledger: Option<&LedgerRow>) -> bool {
+    /// Whether a commit that changes the ledger like this has to be stored.
+    pub(crate) fn must_store(&self, ledger: Option<&LedgerChange>) -> bool {
         self.core.hears_every_commit || ledger.is_some()
     }
 
@@ -266,7 +266,7 @@ impl Session {
         }
     }
 
-    /// Records the end of a call that did not commit: its LOG part, its event and what becomes of its claim.
+    /// Records the end of a call that did not commit: its LOG part and its event.
     ///
     /// The event is in the log even when the store fails; that failure is the caller's to report, and the event
     /// goes to the store with the next batch.
@@ -321,11 +321,11 @@ impl Session {
         before: Vec<Record>,
         own: impl IntoIterator<Item = Record>,
         ends: Option<InvocationId>,
-        ledger: Option<LedgerRow>,
+        ledger: Option<Box<LedgerChange>>,
     ) -> Result<(), StoreError> {
         let mut records = before.clone();
         records.extend(own);
-        let stored = self.store_batch(Batch { records, ends, ledger }).await;
+        let stored = self.store_batch(Batch { records, ends, ledger: ledger.map(|change| *change) }).await;
         if stored.is_err() {
             self.take_back(before);
         }

@@ -64,7 +64,7 @@ pub struct ToolInvoked {
 
 impl ToolInvoked {
     /// When the call ended.
-    pub fn ended(&self) -> Timestamp {
+    pub fn ended_at(&self) -> Timestamp {
         self.time.saturating_add(self.duration).unwrap_or(self.time)
     }
 }

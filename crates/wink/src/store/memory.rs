@@ -5,7 +5,9 @@ use std::sync::Mutex;
 
 use jiff::Timestamp;
 
-use super::{Batch, CallMark, Claimed, Durability, LedgerRow, Rows, Store, StoreError, StoredSession};
+use super::{
+    Batch, CallMark, Claimed, Durability, LedgerChange, LedgerRow, Rows, Store, StoreError, StoredSession,
+};
 use crate::BoxFuture;
 use crate::session::SessionId;
 use crate::support::lock::lock;
@@ -45,8 +47,11 @@ impl Store for MemoryStore {
     }
 
     fn commit<'a>(&'a self, _: &'a SessionId, batch: Batch) -> BoxFuture<'a, Result<(), StoreError>> {
-        if let Some(row) = batch.ledger {
-            lock(&self.ledger).insert(row.key.clone(), row);
+        if let Some(change) = batch.ledger {
+            let refused = change.refused();
+            if !make(&mut lock(&self.ledger), change) {
+                return Box::pin(std::future::ready(Err(refused)));
+            }
         }
         ready(())
     }
@@ -63,9 +68,8 @@ impl Store for MemoryStore {
         ready(claimed)
     }
 
-    fn put<'a>(&'a self, row: LedgerRow) -> BoxFuture<'a, Result<(), StoreError>> {
-        lock(&self.ledger).insert(row.key.clone(), row);
-        ready(())
+    fn replace<'a>(&'a self, change: LedgerChange) -> BoxFuture<'a, Result<bool, StoreError>> {
+        ready(make(&mut lock(&self.ledger), change))
     }
 
     fn rows<'a>(&'a self, which: Rows) -> BoxFuture<'a, Result<Vec<LedgerRow>, StoreError>> {
@@ -81,11 +85,27 @@ impl Store for MemoryStore {
     fn remove<'a>(&'a self, which: Rows) -> BoxFuture<'a, Result<Vec<LedgerRow>, StoreError>> {
         let mut ledger = lock(&self.ledger);
         let gone: Vec<LedgerRow> = match &which {
-            Rows::Key(key) => ledger.remove(key).into_iter().collect(),
+            Rows::Key(key) => match ledger.get(key) {
+                Some(row) if !row.is_claimed() => ledger.remove(key).into_iter().collect(),
+                Some(_) | None => Vec::new(),
+            },
             Rows::Tool(_) | Rows::ExpiredAt(_) | Rows::All => {
-                ledger.extract_if(.., |_, row| which.matches(row)).map(|(_, row)| row).collect()
+                let free = |row: &LedgerRow| !row.is_claimed() && which.matches(row);
+                ledger.extract_if(.., |_, row| free(row)).map(|(_, row)| row).collect()
             }
         };
         ready(gone)
     }
+}
+
+/// Makes the change, if the row is as expected.
+fn make(ledger: &mut BTreeMap<String, LedgerRow>, change: LedgerChange) -> bool {
+    if !change.expects(ledger.get(&change.from.key)) {
+        return false;
+    }
+    match change.to {
+        Some(row) => ledger.insert(change.from.key, row),
+        None => ledger.remove(&change.from.key),
+    };
+    true
 }

@@ -7,6 +7,7 @@
 mod memory;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -42,8 +43,8 @@ pub struct Batch {
     pub records: Vec<Record>,
     /// The call that ends here; its mark goes.
     pub ends: Option<InvocationId>,
-    /// What becomes of the call's ledger row.
-    pub ledger: Option<LedgerRow>,
+    /// What becomes of the call's ledger row. Where it is no longer as expected, nothing of the batch becomes true.
+    pub ledger: Option<LedgerChange>,
 }
 
 /// A call that has begun. One without its end is found when the store is next opened.
@@ -82,8 +83,21 @@ pub struct LedgerRow {
     pub key: String,
     /// The tool.
     pub tool: String,
+    /// The hash of all the parameters.
+    pub params_hash: String,
+    /// How long the effect counts once it is recorded; forever, if absent.
+    pub ttl: Option<Duration>,
     /// What is known of the effect.
     pub state: LedgerState,
+}
+
+/// A row becomes another, if it is still what whoever decided this had seen: compare and swap.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LedgerChange {
+    /// The row as it has to be, all of it.
+    pub from: LedgerRow,
+    /// The row as it then is; removed, if absent. Its key is that of `from`.
+    pub to: Option<LedgerRow>,
 }
 
 /// What is known of an effect.
@@ -92,7 +106,7 @@ pub struct LedgerRow {
 pub enum LedgerState {
     /// A call is running. When a store is opened, a claim whose owner is gone becomes [`LedgerState::InDoubt`].
     Claimed {
-        /// Who runs it.
+        /// Who runs it: another text for each claim.
         owner: String,
         /// Since when.
         since: Timestamp,
@@ -163,19 +177,21 @@ pub trait Store: Send + Sync + 'static {
     /// Makes it known that a call begins. Must survive the death of the process.
     fn begin<'a>(&'a self, session: &'a SessionId, mark: CallMark) -> BoxFuture<'a, Result<(), StoreError>>;
 
-    /// Makes the whole batch true, or nothing of it: an error says that nothing of it is, or ever will be.
+    /// Makes the whole batch true, or nothing of it: an error says that nothing of it is, or ever will be. A ledger
+    /// row that is not as the batch expects it is such an error; [`LedgerChange::refused`] is its text.
     fn commit<'a>(&'a self, session: &'a SessionId, batch: Batch) -> BoxFuture<'a, Result<(), StoreError>>;
 
     /// Puts `row` in the ledger unless its key has a row that still counts at `now`.
     fn claim<'a>(&'a self, row: LedgerRow, now: Timestamp) -> BoxFuture<'a, Result<Claimed, StoreError>>;
 
-    /// Sets a row, whatever was there.
-    fn put<'a>(&'a self, row: LedgerRow) -> BoxFuture<'a, Result<(), StoreError>>;
+    /// Makes a change of the ledger, if the row is as the change expects it; says whether it was. Of any number of
+    /// changes that expect the same row, in however many processes, one goes through.
+    fn replace<'a>(&'a self, change: LedgerChange) -> BoxFuture<'a, Result<bool, StoreError>>;
 
     /// The rows that match, by key.
     fn rows<'a>(&'a self, which: Rows) -> BoxFuture<'a, Result<Vec<LedgerRow>, StoreError>>;
 
-    /// Removes the rows that match, and returns them, by key.
+    /// Removes the rows that match, and returns them, by key. Claims stay: only [`Store::replace`] removes one.
     fn remove<'a>(&'a self, which: Rows) -> BoxFuture<'a, Result<Vec<LedgerRow>, StoreError>>;
 }
 
@@ -191,7 +207,25 @@ impl Rows {
     }
 }
 
+impl LedgerChange {
+    /// Whether this is the row that the change expects.
+    pub fn expects(&self, row: Option<&LedgerRow>) -> bool {
+        row == Some(&self.from)
+    }
+
+    /// The error of a commit whose ledger row is not as it was expected.
+    pub fn refused(&self) -> StoreError {
+        let reason = format!("the claim on {:?} is no longer this call's", self.from.key);
+        StoreError { doing: "commit", reason }
+    }
+}
+
 impl LedgerRow {
+    /// Whether a call holds the key.
+    pub fn is_claimed(&self) -> bool {
+        matches!(self.state, LedgerState::Claimed { .. })
+    }
+
     /// Whether the row is a recorded effect whose time has come. Exactly at its time it no longer counts.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         matches!(&self.state, LedgerState::Recorded { expires_at: Some(at), .. } if *at <= now)

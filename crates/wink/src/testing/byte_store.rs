@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::BoxFuture;
 use crate::session::SessionId;
 use crate::store::{
-    Batch, CallMark, Claimed, Durability, LedgerRow, LedgerState, Rows, Store, StoreError, StoredSession,
+    Batch, CallMark, Claimed, Durability, LedgerChange, LedgerRow, LedgerState, Rows, Store, StoreError,
+    StoredSession,
 };
 use crate::support::lock::lock;
 
@@ -35,7 +36,7 @@ struct State {
 #[derive(Serialize, Deserialize)]
 enum Entry {
     Begin { session: SessionId, mark: CallMark },
-    Commit { session: SessionId, batch: Batch },
+    Commit { session: SessionId, batch: Box<Batch> },
     Put(LedgerRow),
     Removed(Vec<String>),
 }
@@ -116,19 +117,38 @@ impl State {
                 let stored = self.sessions.entry(session).or_default();
                 stored.unfinished.retain(|mark| Some(mark.invocation) != batch.ends);
                 stored.records.extend(batch.records);
-                if let Some(row) = batch.ledger {
-                    self.ledger.insert(row.key.clone(), row);
+                if let Some(LedgerChange { from, to }) = batch.ledger {
+                    self.set(from.key, to);
                 }
             }
-            Entry::Put(row) => {
-                self.ledger.insert(row.key.clone(), row);
-            }
-            Entry::Removed(keys) => {
-                for key in keys {
-                    self.ledger.remove(&key);
-                }
-            }
+            Entry::Put(row) => self.set(row.key.clone(), Some(row)),
+            Entry::Removed(keys) => keys.into_iter().for_each(|key| self.set(key, None)),
         }
+    }
+
+    fn set(&mut self, key: String, row: Option<LedgerRow>) {
+        match row {
+            Some(row) => self.ledger.insert(key, row),
+            None => self.ledger.remove(&key),
+        };
+    }
+
+    fn commit(&mut self, session: SessionId, batch: Batch) -> Result<(), StoreError> {
+        match &batch.ledger {
+            Some(change) if !change.expects(self.ledger.get(&change.from.key)) => Err(change.refused()),
+            Some(_) | None => self.write(&Entry::Commit { session, batch: Box::new(batch) }),
+        }
+    }
+
+    fn replace(&mut self, change: LedgerChange) -> Result<bool, StoreError> {
+        if !change.expects(self.ledger.get(&change.from.key)) {
+            return Ok(false);
+        }
+        self.write(&match change.to {
+            Some(row) => Entry::Put(row),
+            None => Entry::Removed(vec![change.from.key]),
+        })?;
+        Ok(true)
     }
 
     fn claim(&mut self, row: LedgerRow, now: Timestamp) -> Result<Claimed, StoreError> {
@@ -144,7 +164,8 @@ impl State {
     }
 
     fn remove(&mut self, which: &Rows) -> Result<Vec<LedgerRow>, StoreError> {
-        let rows = self.rows(which);
+        let mut rows = self.rows(which);
+        rows.retain(|row| !row.is_claimed());
         if !rows.is_empty() {
             self.write(&Entry::Removed(rows.iter().map(|row| row.key.clone()).collect()))?;
         }
@@ -166,15 +187,15 @@ impl Store for ByteStore {
     }
 
     fn commit<'a>(&'a self, session: &'a SessionId, batch: Batch) -> BoxFuture<'a, Result<(), StoreError>> {
-        ready(lock(&self.state).write(&Entry::Commit { session: session.clone(), batch }))
+        ready(lock(&self.state).commit(session.clone(), batch))
     }
 
     fn claim<'a>(&'a self, row: LedgerRow, now: Timestamp) -> BoxFuture<'a, Result<Claimed, StoreError>> {
         ready(lock(&self.state).claim(row, now))
     }
 
-    fn put<'a>(&'a self, row: LedgerRow) -> BoxFuture<'a, Result<(), StoreError>> {
-        ready(lock(&self.state).write(&Entry::Put(row)))
+    fn replace<'a>(&'a self, change: LedgerChange) -> BoxFuture<'a, Result<bool, StoreError>> {
+        ready(lock(&self.state).replace(change))
     }
 
     fn rows<'a>(&'a self, which: Rows) -> BoxFuture<'a, Result<Vec<LedgerRow>, StoreError>> {

@@ -8,7 +8,8 @@ use tokio::sync::watch;
 use crate::BoxFuture;
 use crate::session::SessionId;
 use crate::store::{
-    Batch, CallMark, Claimed, Durability, LedgerRow, Rows, SharedStore, Store, StoreError, StoredSession,
+    Batch, CallMark, Claimed, Durability, LedgerChange, LedgerRow, Rows, SharedStore, Store, StoreError,
+    StoredSession,
 };
 use crate::support::lock::lock;
 
@@ -24,8 +25,8 @@ pub enum StoreOp {
     Commit,
     /// [`Store::claim`].
     Claim,
-    /// [`Store::put`].
-    Put,
+    /// [`Store::replace`].
+    Replace,
     /// [`Store::rows`].
     Rows,
     /// [`Store::remove`].
@@ -185,10 +186,10 @@ impl Store for FaultyStore {
         })
     }
 
-    fn put<'a>(&'a self, row: LedgerRow) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn replace<'a>(&'a self, change: LedgerChange) -> BoxFuture<'a, Result<bool, StoreError>> {
         Box::pin(async move {
-            self.pass(StoreOp::Put).await?;
-            self.inner.put(row).await
+            self.pass(StoreOp::Replace).await?;
+            self.inner.replace(change).await
         })
     }
 
@@ -225,7 +226,7 @@ fn refused(op: StoreOp) -> StoreError {
         StoreOp::Begin => "begin",
         StoreOp::Commit => "commit",
         StoreOp::Claim => "claim",
-        StoreOp::Put => "put",
+        StoreOp::Replace => "replace a row",
         StoreOp::Rows => "list rows",
         StoreOp::Remove => "remove rows",
     };

@@ -11,13 +11,15 @@
 
 use std::slice;
 use std::sync::Barrier;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::json;
 
 use crate::session::{InvocationId, SessionId};
 use crate::store::{
-    Batch, CallMark, Claimed, Durability, LedgerRow, LedgerState, Record, Rows, SharedStore, StoredSession,
+    Batch, CallMark, Claimed, Durability, LedgerChange, LedgerRow, LedgerState, Record, Rows, SharedStore,
+    StoredSession,
 };
 use crate::support::background::block_on;
 
@@ -36,7 +38,10 @@ pub async fn store_contract(make: impl Fn() -> Open) {
     calls_without_an_end_are_found(make()).await;
     one_of_many_claims_wins(make()).await;
     claims_respect_what_counts(make()).await;
-    rows_are_put_listed_and_removed(make()).await;
+    rows_are_listed_and_removed(make()).await;
+    a_change_needs_the_row_that_it_expects(make()).await;
+    one_of_many_changes_wins(make()).await;
+    a_commit_whose_claim_is_gone_is_refused_as_a_whole(make()).await;
     claims_of_the_dead_are_in_doubt(make()).await;
 }
 
@@ -48,9 +53,11 @@ async fn commits_are_whole_and_in_order(mut open: Open) {
     let mark = mark(1);
     store.begin(&session, mark.clone()).await.unwrap();
     let row = recorded("key", "send", None);
+    let claim = claimed("key", "me");
+    assert_eq!(store.claim(claim.clone(), at(0)).await.unwrap(), Claimed::Yes);
     let first = Batch { records: records("a", 0..3), ends: None, ledger: None };
-    let second =
-        Batch { records: records("b", 3..5), ends: Some(mark.invocation), ledger: Some(row.clone()) };
+    let ledger = Some(LedgerChange { from: claim, to: Some(row.clone()) });
+    let second = Batch { records: records("b", 3..5), ends: Some(mark.invocation), ledger };
     let third = Batch { records: records("a", 5..6), ends: None, ledger: None };
     for batch in [&first, &second, &third] {
         store.commit(&session, batch.clone()).await.unwrap();
@@ -120,23 +127,9 @@ async fn calls_without_an_end_are_found(mut open: Open) {
 }
 
 async fn one_of_many_claims_wins(mut open: Open) {
-    const THREADS: usize = 16;
     let store = open();
-    let start = Barrier::new(THREADS);
-    // A store may need the runtime of the test that called us.
-    let runtime = tokio::runtime::Handle::try_current().ok();
-    let answers: Vec<(usize, Claimed)> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..THREADS)
-            .map(|number| {
-                let (store, start, runtime) = (&store, &start, &runtime);
-                scope.spawn(move || {
-                    let _entered = runtime.as_ref().map(|runtime| runtime.enter());
-                    start.wait();
-                    (number, block_on(store.claim(claimed("key", &number.to_string()), at(0))).unwrap())
-                })
-            })
-            .collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    let answers = at_once(|number| {
+        (number, block_on(store.claim(claimed("key", &number.to_string()), at(0))).unwrap())
     });
     let winners: Vec<usize> =
         answers.iter().filter(|(_, answer)| *answer == Claimed::Yes).map(|(number, _)| *number).collect();
@@ -152,9 +145,9 @@ async fn claims_respect_what_counts(mut open: Open) {
     let store = open();
     let old = recorded("old", "send", Some(at(10)));
     let doubt = in_doubt("doubt", "send");
-    store.put(old.clone()).await.unwrap();
-    store.put(recorded("kept", "send", None)).await.unwrap();
-    store.put(doubt.clone()).await.unwrap();
+    for row in [&old, &recorded("kept", "send", None), &doubt] {
+        add(&store, row).await;
+    }
     let wish = claimed("old", "me");
     assert_eq!(store.claim(wish.clone(), at(9)).await.unwrap(), Claimed::No(old), "it still counts");
     assert_eq!(
@@ -176,14 +169,14 @@ async fn claims_respect_what_counts(mut open: Open) {
     );
 }
 
-async fn rows_are_put_listed_and_removed(mut open: Open) {
+async fn rows_are_listed_and_removed(mut open: Open) {
     let store = open();
     let a = recorded("a", "send", Some(at(10)));
     let b = recorded("b", "pay", Some(at(20)));
     let c = in_doubt("c", "send");
     let d = recorded("d", "pay", None);
     for row in [&d, &b, &c, &a] {
-        store.put(row.clone()).await.unwrap();
+        add(&store, row).await;
     }
     let durable = store.durability() == Durability::Restart;
     let store = check_twice(store, &mut open, async |store, restarted| {
@@ -200,25 +193,110 @@ async fn rows_are_put_listed_and_removed(mut open: Open) {
         assert_eq!(rows(Rows::ExpiredAt(at(99))).await, [a.clone(), b.clone()]);
     })
     .await;
-    for row in [&a, &b, &c, &d] {
-        store.put(row.clone()).await.unwrap();
+    let _ = store.remove(Rows::All).await.unwrap();
+    let held = claimed("held", "me");
+    for row in [&a, &b, &c, &d, &held] {
+        add(&store, row).await;
     }
-    let changed = recorded("d", "send", None);
-    store.put(changed.clone()).await.unwrap();
-    assert_eq!(store.rows(Rows::Key("d".into())).await.unwrap(), slice::from_ref(&changed), "put replaces");
-
     let remove = async |which| store.remove(which).await.unwrap();
     assert_eq!(remove(Rows::Key("x".into())).await, []);
     assert_eq!(remove(Rows::ExpiredAt(at(10))).await, [a]);
     assert_eq!(remove(Rows::Key("b".into())).await, slice::from_ref(&b));
     assert_eq!(remove(Rows::Key("b".into())).await, [], "once");
-    assert_eq!(remove(Rows::Tool("send".into())).await, [c, changed]);
-    store.put(b.clone()).await.unwrap();
-    assert_eq!(remove(Rows::All).await, [b]);
+    assert_eq!(remove(Rows::Tool("send".into())).await, [c], "a claim is not removed");
+    assert_eq!(remove(Rows::Key("held".into())).await, [], "nor by its key");
+    add(&store, &b).await;
+    assert_eq!(remove(Rows::All).await, [b, d], "nor with everything");
+    assert_eq!(store.rows(Rows::All).await.unwrap(), slice::from_ref(&held));
+    assert!(store.replace(LedgerChange { from: held, to: None }).await.unwrap());
     check_twice(store, &mut open, async |store, _| {
         assert_eq!(store.rows(Rows::All).await.unwrap(), [], "what was removed stays away");
     })
     .await;
+}
+
+async fn a_change_needs_the_row_that_it_expects(mut open: Open) {
+    let store = open();
+    let (doubt, mine, yours) = (in_doubt("key", "send"), claimed("key", "me"), claimed("key", "you"));
+    let done = recorded("key", "send", Some(at(10)));
+    let replace = async |from: &LedgerRow, to: Option<&LedgerRow>| {
+        store.replace(LedgerChange { from: from.clone(), to: to.cloned() }).await.unwrap()
+    };
+    let row = async || store.rows(Rows::All).await.unwrap().pop();
+    assert!(!replace(&doubt, Some(&mine)).await, "there is no row");
+    assert!(!replace(&doubt, None).await);
+    assert_eq!(row().await, None);
+    add(&store, &doubt).await;
+    let mut others = vec![mine.clone(), done.clone()];
+    let differ = |change: &dyn Fn(&mut LedgerRow)| {
+        let mut other = doubt.clone();
+        change(&mut other);
+        other
+    };
+    others.push(differ(&|row| row.tool = "pay".to_owned()));
+    others.push(differ(&|row| row.params_hash = "another".to_owned()));
+    others.push(differ(&|row| row.ttl = None));
+    others.push(differ(&|row| {
+        row.state = LedgerState::InDoubt { reason: "timed out".to_owned(), since: at(1) };
+    }));
+    for other in &others {
+        assert!(!replace(other, Some(&yours)).await, "the row is not {other:?}");
+        assert!(!replace(other, None).await);
+    }
+    assert_eq!(row().await, Some(doubt.clone()));
+    assert!(replace(&doubt, Some(&mine)).await);
+    assert!(!replace(&doubt, Some(&yours)).await, "once");
+    assert!(!replace(&yours, None).await, "another's claim");
+    assert_eq!(row().await, Some(mine.clone()));
+    assert!(replace(&mine, Some(&done)).await);
+    assert!(replace(&done, Some(&done)).await, "also by itself, and after its time");
+    if store.durability() == Durability::Restart {
+        drop(store);
+        let store = open();
+        assert_eq!(store.rows(Rows::All).await.unwrap(), slice::from_ref(&done), "there again");
+        assert!(store.replace(LedgerChange { from: done, to: None }).await.unwrap());
+        drop(store);
+        assert_eq!(open().rows(Rows::All).await.unwrap(), [], "and gone");
+    }
+}
+
+async fn one_of_many_changes_wins(mut open: Open) {
+    let store = open();
+    let doubt = in_doubt("key", "send");
+    add(&store, &doubt).await;
+    let wins = at_once(|number| {
+        let to = match number % 3 {
+            0 => None,
+            1 => Some(recorded("key", "send", None)),
+            _ => Some(claimed("key", &number.to_string())),
+        };
+        (block_on(store.replace(LedgerChange { from: doubt.clone(), to: to.clone() })).unwrap(), to)
+    });
+    let mut winners = wins.into_iter().filter_map(|(won, to)| won.then_some(to));
+    let winner = winners.next().expect("one change goes through");
+    assert_eq!(winners.next(), None, "and only one");
+    assert_eq!(store.rows(Rows::All).await.unwrap(), Vec::from_iter(winner), "as it was wanted");
+}
+
+async fn a_commit_whose_claim_is_gone_is_refused_as_a_whole(mut open: Open) {
+    let session = SessionId::from("one");
+    let store = open();
+    let mark = mark(1);
+    store.begin(&session, mark.clone()).await.unwrap();
+    let change = LedgerChange { from: claimed("key", "me"), to: Some(recorded("key", "send", None)) };
+    let batch =
+        Batch { records: records("a", 0..2), ends: Some(mark.invocation), ledger: Some(change.clone()) };
+    let refused = store.commit(&session, batch.clone()).await;
+    assert_eq!(refused, Err(change.refused()), "there is no claim");
+    add(&store, &claimed("key", "you")).await;
+    assert_eq!(store.commit(&session, batch).await, Err(change.refused()), "it is another's");
+    assert_eq!(store.rows(Rows::All).await.unwrap(), [claimed("key", "you")]);
+    if store.durability() == Durability::Restart {
+        drop(store);
+        let kept = open().load(&session).await.unwrap();
+        let nothing = StoredSession { records: Vec::new(), unfinished: vec![mark] };
+        assert_eq!(kept, nothing, "nothing of the batch is true");
+    }
 }
 
 async fn claims_of_the_dead_are_in_doubt(mut open: Open) {
@@ -230,12 +308,40 @@ async fn claims_of_the_dead_are_in_doubt(mut open: Open) {
     drop(store);
     let store = open();
     let rows = store.rows(Rows::Key("key".into())).await.unwrap();
-    let [LedgerRow { key, tool, state: LedgerState::InDoubt { reason, since } }] = rows.as_slice() else {
+    let [LedgerRow { state: LedgerState::InDoubt { reason, since }, .. }] = rows.as_slice() else {
         panic!("the claim of a process that ended must be in doubt, and is {rows:?}");
     };
-    assert_eq!((key.as_str(), tool.as_str(), *since), ("key", "send", at(0)));
+    let doubt = LedgerState::InDoubt { reason: reason.clone(), since: at(0) };
+    assert_eq!(*since, at(0));
+    assert_eq!(rows, [LedgerRow { state: doubt, ..claimed("key", "me") }], "the rest of it stays as it was");
     assert!(reason.starts_with("interrupted"), "the reason says so: {reason}");
     assert_eq!(store.claim(claimed("key", "you"), at(1)).await.unwrap(), Claimed::No(rows[0].clone()));
+}
+
+/// Puts a row where there is none.
+async fn add(store: &SharedStore, row: &LedgerRow) {
+    assert_eq!(store.claim(row.clone(), at(0)).await.unwrap(), Claimed::Yes);
+}
+
+/// What each of many threads gets that do something at the same time.
+fn at_once<T: Send>(work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    const THREADS: usize = 16;
+    let start = Barrier::new(THREADS);
+    // A store may need the runtime of the test that called us.
+    let runtime = tokio::runtime::Handle::try_current().ok();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|number| {
+                let (work, start, runtime) = (&work, &start, &runtime);
+                scope.spawn(move || {
+                    let _entered = runtime.as_ref().map(|runtime| runtime.enter());
+                    start.wait();
+                    work(number)
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
 }
 
 /// Checks the store as it is, and as it is opened again.
@@ -274,19 +380,20 @@ fn mark(number: i64) -> CallMark {
 
 fn claimed(key: &str, owner: &str) -> LedgerRow {
     let state = LedgerState::Claimed { owner: owner.to_owned(), since: at(0) };
-    LedgerRow { key: key.to_owned(), tool: "send".to_owned(), state }
+    row(key, "send", state)
 }
 
 fn in_doubt(key: &str, tool: &str) -> LedgerRow {
     let state = LedgerState::InDoubt { reason: "timed out".to_owned(), since: at(0) };
-    LedgerRow { key: key.to_owned(), tool: tool.to_owned(), state }
+    row(key, tool, state)
 }
 
 fn recorded(key: &str, tool: &str, expires_at: Option<Timestamp>) -> LedgerRow {
     let effect = json!({ "message": "sent", "value": { "id": 7, "big": 1.0e300, "none": null } });
-    LedgerRow {
-        key: key.to_owned(),
-        tool: tool.to_owned(),
-        state: LedgerState::Recorded { effect, expires_at },
-    }
+    row(key, tool, LedgerState::Recorded { effect, expires_at })
+}
+
+fn row(key: &str, tool: &str, state: LedgerState) -> LedgerRow {
+    let ttl = Some(Duration::new(86_400, 1));
+    LedgerRow { key: key.to_owned(), tool: tool.to_owned(), params_hash: "hash".to_owned(), ttl, state }
 }

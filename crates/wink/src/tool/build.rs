@@ -15,8 +15,8 @@ use super::error::{ToolError, ToolValidationError};
 use super::footprint::Footprint;
 use super::handler::{BlockingHandler, ContextKind, Handler};
 use super::result::{IntoToolResult, RenderError, ToolResult};
-use super::schema::{self, CompiledSchema, ParseLimits, Rejection, SchemaError};
-use super::{Tool, ToolData, render, secret};
+use super::schema::{self, CompiledSchema, ParseLimits, Rejection, SchemaError, Typed};
+use super::{Tool, ToolData, render};
 use crate::BoxFuture;
 use crate::ledger::KeyStrategy;
 use crate::session::{ErasedValue, Item, Session, SessionError, SliceType};
@@ -343,15 +343,22 @@ impl<P: ToolData, R: ToolData> Erased for Built<P, R> {
         if matches!(config.strategy, KeyStrategy::None) {
             return Ok(None);
         }
-        let typed = params.typed::<P>().ok_or("the parameters have another type")?;
-        let all =
-            secret::with_key_hashes(|| serde_json::to_value(typed)).map_err(|error| error.to_string())?;
+        let written =
+            params.typed::<P>().and_then(|typed| catch(|| serde_json::to_value(typed).ok()).ok()?);
+        let typed = match &written {
+            _ if TypeId::of::<P>() == TypeId::of::<Value>() => Typed::AsWritten,
+            Some(written) => Typed::Known(written),
+            // Not every parameter type can be serialised again.
+            None => Typed::Unknown,
+        };
+        let all = self.contract.compiled.uniform(params.text(), typed);
+        let all = all.ok_or("the arguments could not be read again")?;
         let params_hash = canonical_hash(&all);
         let text = match &config.strategy {
             KeyStrategy::Auto => params_hash.clone(),
             KeyStrategy::Params(fields) => {
-                let picked = |field: &String| (field.clone(), all.get(field).cloned().unwrap_or(Value::Null));
-                canonical_hash(&Value::Object(fields.iter().map(picked).collect()))
+                let picked = |field: &String| Some((field.clone(), all.get(field)?.clone()));
+                canonical_hash(&Value::Object(fields.iter().filter_map(picked).collect()))
             }
             KeyStrategy::Custom(make) => catch(|| make(&all))
                 .unwrap_or_else(|panic| Err(format!("the key function panicked: {panic}")))?,

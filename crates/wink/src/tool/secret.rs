@@ -1,11 +1,9 @@
 //! Values that a tool needs and nobody else may see.
 //!
-//! A [`Secret`] is an ordinary value for the handler and `***` for everything that prints or serialises it.
-//! Idempotency keys still have to tell two secrets apart: inside [`with_key_hashes`] a secret serialises as
-//! the hash of its content, never as the content.
+//! A [`Secret`] is an ordinary value for the handler and `***` for everything that prints or serialises it. Idempotency
+//! keys, which have to tell two secrets apart, are made from what the model wrote, with the hash of a secret in its place.
 
 use std::borrow::Cow;
-use std::cell::Cell;
 use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -65,16 +63,9 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Secret<T> {
     }
 }
 
-impl<T: Serialize> Serialize for Secret<T> {
+impl<T> Serialize for Secret<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if !KEY_HASHES.get() {
-            return serializer.serialize_str(MASK);
-        }
-        // Through a value first: object keys come out sorted whatever map type `T` uses.
-        let mut value = serde_json::to_value(&self.0).map_err(serde::ser::Error::custom)?;
-        value.sort_all_objects();
-        let canonical = value.to_string();
-        serializer.serialize_str(&format!("blake3:{}", blake3::hash(canonical.as_bytes()).to_hex()))
+        serializer.serialize_str(MASK)
     }
 }
 
@@ -97,22 +88,4 @@ impl<T: JsonSchema> JsonSchema for Secret<T> {
         schema.insert(SENSITIVE_KEYWORD.to_owned(), true.into());
         schema
     }
-}
-
-/// Runs `work` with secrets serialising as hashes of their content: for idempotency keys, and nothing else.
-///
-/// The setting belongs to the current thread and ends with `work`, also when it panics.
-pub fn with_key_hashes<T>(work: impl FnOnce() -> T) -> T {
-    struct Restore(bool);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            KEY_HASHES.set(self.0);
-        }
-    }
-    let _restore = Restore(KEY_HASHES.replace(true));
-    work()
-}
-
-thread_local! {
-    static KEY_HASHES: Cell<bool> = const { Cell::new(false) };
 }

@@ -7,7 +7,9 @@ use wink::BoxFuture;
 use wink::filesystem::{Filesystem, FilesystemExt};
 use wink::resource::{Binding, ResourceError, ResourceRegistry};
 use wink::session::{CommitError, Conflict, Session, SessionId, SliceType};
-use wink::store::{Batch, CallMark, Claimed, Durability, LedgerRow, Rows, Store, StoreError, StoredSession};
+use wink::store::{
+    Batch, CallMark, Claimed, Durability, LedgerChange, LedgerRow, Rows, Store, StoreError, StoredSession,
+};
 use wink::transaction::{RestoreFailedError, Transaction, TransactionError};
 
 use crate::world::{Counter, Fragile, Note, Outside, Seen, Stubborn, World, change_all, note};
@@ -173,7 +175,7 @@ async fn a_store_that_panics_has_failed() {
         ) -> BoxFuture<'a, Result<Claimed, StoreError>> {
             Self::now()
         }
-        fn put<'a>(&'a self, _: LedgerRow) -> BoxFuture<'a, Result<(), StoreError>> {
+        fn replace<'a>(&'a self, _: LedgerChange) -> BoxFuture<'a, Result<bool, StoreError>> {
             Self::now()
         }
         fn rows<'a>(&'a self, _: Rows) -> BoxFuture<'a, Result<Vec<LedgerRow>, StoreError>> {

@@ -13,7 +13,8 @@ use wink::resource::{
 };
 use wink::session::{Session, SessionId, SliceKind, SliceType};
 use wink::store::{
-    Batch, CallMark, Claimed, Durability, LedgerRow, MemoryStore, Rows, Store, StoreError, StoredSession,
+    Batch, CallMark, Claimed, Durability, LedgerChange, LedgerRow, MemoryStore, Rows, Store, StoreError,
+    StoredSession,
 };
 use wink::testing::filesystem_tree;
 use wink::transaction::Views;
@@ -184,8 +185,8 @@ impl Store for Stubborn {
         self.inner.claim(row, now)
     }
 
-    fn put<'a>(&'a self, row: LedgerRow) -> BoxFuture<'a, Result<(), StoreError>> {
-        self.inner.put(row)
+    fn replace<'a>(&'a self, change: LedgerChange) -> BoxFuture<'a, Result<bool, StoreError>> {
+        self.inner.replace(change)
     }
 
     fn rows<'a>(&'a self, which: Rows) -> BoxFuture<'a, Result<Vec<LedgerRow>, StoreError>> {

@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 use super::error::SchemaError;
 use super::node::{
-    Additional, Allowed, ArrayRules, Bounds, Combine, Node, NodeId, NumberRules, ObjectRules, Pattern,
-    Property, StringRules, Types, Union,
+    Additional, Allowed, ArrayRules, Bounds, Combine, Node, NodeId, NumberRules, ObjectRules, Omitted,
+    Pattern, Property, StringRules, Types, Union,
 };
 use super::number::{Num, canonical};
 use super::pointer::{Pointer, resolve};
@@ -190,7 +190,8 @@ impl<'r> Compiler<'r> {
                 "properties" => {
                     for (name, schema) in schemas(value, &here)? {
                         let node = self.child(schema, &here.key(name), nesting)?;
-                        rules.properties.push(Property::new(name, node));
+                        let omitted = omitted(schema);
+                        rules.properties.push(Property { omitted, ..Property::new(name, node) });
                     }
                 }
                 "patternProperties" => {
@@ -284,6 +285,15 @@ fn is_object_keyword(keyword: &str) -> bool {
 
 fn is_array_keyword(keyword: &str) -> bool {
     matches!(keyword, "items" | "prefixItems" | "minItems" | "maxItems" | "uniqueItems")
+}
+
+/// What leaving out the property with this schema means.
+fn omitted(schema: &Value) -> Omitted {
+    match schema.get("default") {
+        Some(default) => Omitted::Is(Box::new(default.clone())),
+        None if schema.get("writeOnly") == Some(&Value::Bool(true)) => Omitted::Unknown,
+        None => Omitted::AsTyped,
+    }
 }
 
 /// Keywords that say something to readers and nothing to the parser.

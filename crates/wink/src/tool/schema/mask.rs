@@ -44,6 +44,24 @@ impl CompiledSchema {
             properties.filter(|property| self.node(property.node).is_some_and(|node| node.sensitive));
         sensitive.map(|property| property.name.clone()).collect()
     }
+
+    /// What describes the field `name`, and whether the schema knows it by name.
+    pub(super) fn fields(&self, views: &[NodeId], name: &str) -> (Vec<NodeId>, bool) {
+        let mut inner = Vec::new();
+        let mut declared = false;
+        for rules in views.iter().filter_map(|id| self.node(*id)?.object.as_ref()) {
+            let property = rules.find(name).and_then(|index| rules.properties.get(index));
+            if let Some(property) = property.filter(|property| property.declared) {
+                declared = true;
+                inner.push(property.node);
+                continue;
+            }
+            inner
+                .extend(rules.patterns.iter().filter(|(p, _)| p.regex.is_match(name)).map(|(_, node)| *node));
+            inner.extend(rules.additional.node());
+        }
+        (inner, declared)
+    }
 }
 
 struct Masker<'s, 't> {
@@ -96,7 +114,7 @@ impl Masker<'_, '_> {
                 let mut more = self.scan.open(depth, b'}')?;
                 while more {
                     let name = self.scan.key()?.text();
-                    let (inner, declared) = self.fields(&views, &name);
+                    let (inner, declared) = schema.fields(&views, &name);
                     if !declared && schema.hidden_names().iter().any(|hidden| may_mean(&name, hidden)) {
                         self.hide(depth + 1)?;
                     } else {
@@ -121,24 +139,6 @@ impl Masker<'_, '_> {
             }
             _ => self.scan.skip(depth, &mut |_| ()),
         }
-    }
-
-    /// What describes the field `name`, and whether the schema knows it by name.
-    fn fields(&self, views: &[NodeId], name: &str) -> (Vec<NodeId>, bool) {
-        let mut inner = Vec::new();
-        let mut declared = false;
-        for rules in views.iter().filter_map(|id| self.schema.node(*id)?.object.as_ref()) {
-            let property = rules.find(name).and_then(|index| rules.properties.get(index));
-            if let Some(property) = property.filter(|property| property.declared) {
-                declared = true;
-                inner.push(property.node);
-                continue;
-            }
-            inner
-                .extend(rules.patterns.iter().filter(|(p, _)| p.regex.is_match(name)).map(|(_, node)| *node));
-            inner.extend(rules.additional.node());
-        }
-        (inner, declared)
     }
 }
 

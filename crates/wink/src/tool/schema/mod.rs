@@ -19,6 +19,7 @@ mod problem;
 mod read;
 mod scan;
 mod tighten;
+mod uniform;
 mod union;
 mod walk;
 
@@ -33,6 +34,7 @@ pub use mask::mark_sensitive;
 pub(crate) use problem::nearest;
 pub use problem::{Problem, ProblemKind, Rejection};
 pub use tighten::tighten;
+pub(crate) use uniform::Typed;
 
 use findings::Path;
 use node::{Node, NodeId, Types};

@@ -4,6 +4,7 @@
 //! branch of a union a value belongs to.
 
 use regex::Regex;
+use serde_json::Value;
 
 use super::number::Num;
 use super::problem::shorten;
@@ -208,13 +209,32 @@ pub(super) struct Property {
     pub(super) required: bool,
     /// False for a name that is only required: its value falls under `additionalProperties`.
     pub(super) declared: bool,
+    pub(super) omitted: Omitted,
+}
+
+/// What it means when a property is left out.
+#[derive(Debug)]
+pub(super) enum Omitted {
+    /// The same as this default.
+    Is(Box<Value>),
+    /// Whatever the parameter type makes of it.
+    AsTyped,
+    /// Not to be told: the parameter type keeps it to itself.
+    Unknown,
 }
 
 impl Property {
     pub(super) fn new(name: &str, node: NodeId) -> Self {
         let quoted = format!("\"{name}\":");
         let plain = !name.chars().any(|c| matches!(c, '"' | '\\' | '\0'..'\x20'));
-        Self { name: name.to_owned(), quoted: plain.then_some(quoted), node, required: false, declared: true }
+        Self {
+            name: name.to_owned(),
+            quoted: plain.then_some(quoted),
+            node,
+            required: false,
+            declared: true,
+            omitted: Omitted::AsTyped,
+        }
     }
 }
 

@@ -121,7 +121,7 @@ impl<'s> Walker<'s, '_> {
     }
 
     /// Where the value at `start` ends, if it fits.
-    fn probe(
+    pub(super) fn probe(
         &mut self,
         id: NodeId,
         start: usize,
