@@ -156,6 +156,15 @@ pub enum ResourceError {
         /// The resource.
         name: ResourceName,
     },
+    /// A call that only looks changed its copy of a resource.
+    #[error(
+        "{name} was changed by a tool that may not: its handler takes a ReadContext and only looks; \
+         take a ToolContext to change something"
+    )]
+    OnlyLooks {
+        /// The resource.
+        name: ResourceName,
+    },
     /// An operation of a snapshotable resource failed.
     #[error("{name} could not be {step}: {cause}")]
     Snapshot {

@@ -9,7 +9,7 @@ use super::binding::{Binding, Erased};
 use super::error::{ResourceError, SnapshotStep};
 use super::name::ResourceName;
 use super::snapshot::{ErasedFork, ErasedSnapshot, ResourceSnapshot, Undo, step, typed};
-use crate::filesystem::{Filesystem, FsSnapshot};
+use crate::filesystem::{Filesystem, FsSnapshot, Looking};
 
 /// The name under which the workspace's snapshot is stored.
 const NAME: &str = "filesystem";
@@ -84,6 +84,19 @@ struct FilesFork {
 impl ErasedFork for FilesFork {
     fn value(&self) -> &Erased {
         &self.value
+    }
+
+    fn to_look_at(&self) -> Erased {
+        let looking: Arc<dyn Filesystem> = Arc::new(Looking(Arc::clone(&self.fork)));
+        Arc::new(looking)
+    }
+
+    fn unchanged(&self) -> Result<(), ResourceError> {
+        let changed = step(&self.name, SnapshotStep::Snapshot, || Ok(!self.fork.changes().is_empty()))?;
+        match changed {
+            false => Ok(()),
+            true => Err(ResourceError::OnlyLooks { name: self.name.clone() }),
+        }
     }
 
     fn merge(&self) -> Result<Option<Undo>, ResourceError> {

@@ -156,6 +156,14 @@ pub(crate) trait ErasedFork: Send + Sync {
     /// The copy, as the call sees it.
     fn value(&self) -> &Erased;
 
+    /// The copy, as a call sees it that only looks.
+    fn to_look_at(&self) -> Erased {
+        Arc::clone(self.value())
+    }
+
+    /// An error if the call did something to it.
+    fn unchanged(&self) -> Result<(), ResourceError>;
+
     /// Brings the copy's changes into its original; `None` when there were none. A merge that fails has
     /// changed nothing.
     fn merge(&self) -> Result<Option<Undo>, ResourceError>;
@@ -243,12 +251,18 @@ impl<T: Snapshotable> ErasedFork for ForkOf<T> {
         &self.value
     }
 
+    fn unchanged(&self) -> Result<(), ResourceError> {
+        match self.is_changed()? {
+            false => Ok(()),
+            true => Err(ResourceError::OnlyLooks { name: self.name.clone() }),
+        }
+    }
+
     fn merge(&self) -> Result<Option<Undo>, ResourceError> {
-        let name = &self.name;
-        let changed = step(name, SnapshotStep::Snapshot, || Ok(!self.fork.snapshot()?.same(&self.base)))?;
-        if !changed {
+        if !self.is_changed()? {
             return Ok(None);
         }
+        let name = &self.name;
         let before = step(name, SnapshotStep::Snapshot, || self.original.snapshot())?;
         let after = step(name, SnapshotStep::Merge, || self.original.merge(&self.fork, &self.base))
             .and_then(|()| step(name, SnapshotStep::Snapshot, || self.original.snapshot()))
@@ -268,6 +282,10 @@ impl<T: Snapshotable> ErasedFork for ForkOf<T> {
 }
 
 impl<T: Snapshotable> ForkOf<T> {
+    fn is_changed(&self) -> Result<bool, ResourceError> {
+        step(&self.name, SnapshotStep::Snapshot, || Ok(!self.fork.snapshot()?.same(&self.base)))
+    }
+
     /// Foreign code may have merged half before it failed. A refused merge has changed nothing, and then
     /// nothing is restored over what somebody else may be writing.
     fn put_back(

@@ -131,7 +131,8 @@ pub struct CallContext {
     pub(crate) idempotency_key: Option<Arc<str>>,
 }
 
-/// What a read-only tool is lent: everything can be looked at, nothing changed.
+/// What a read-only tool is lent: everything can be looked at, nothing changed. (A resource that is not snapshotable
+/// is what its owner made it: nobody can tell whether it was changed.)
 pub struct ReadContext {
     inner: CallContext,
 }
@@ -189,7 +190,8 @@ impl ReadContext {
         Ok(work.resources.get::<dyn Filesystem>().await?)
     }
 
-    /// A resource, by type or trait. A snapshotable one is this call's own copy.
+    /// A resource, by type or trait. A snapshotable one is this call's own copy; a handler that only looks must not
+    /// change it, or the call fails.
     pub async fn resource<T: ?Sized + Send + Sync + 'static>(&self) -> Result<Arc<T>, AccessError> {
         self.inner.work.resource::<T>().await
     }
