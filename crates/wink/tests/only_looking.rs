@@ -8,12 +8,16 @@
     reason = "tests panic when they fail"
 )]
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
+use wink::BoxFuture;
 use wink::executor::{Executor, Outcome, ToolCall};
+use wink::feedback::{Feedback, StaticFeedback, Trigger};
 use wink::filesystem::{DeleteMode, Filesystem, FilesystemExt, FsError, MemoryFilesystem};
+use wink::policy::{Decision, PolicyCall, PolicyContext, ToolPolicy};
 use wink::prelude::*;
-use wink::resource::{Binding, Resolver, ResourceRegistry, Scope, Shared};
+use wink::resource::{Binding, BoxError, Resolver, ResourceRegistry, Scope, Shared};
 use wink::session::Ending;
 use wink::tool::IntoTool;
 
@@ -136,4 +140,116 @@ async fn a_read_only_handler_that_only_looks_succeeds_whatever_others_change_mea
     world.files.write_text("a.txt", "new").await.unwrap();
     world.counter.update(|count| *count += 1);
     assert_eq!(world.call().await.text(), "new 2");
+}
+
+/// A workspace that a provider builds, and how often it was built and closed.
+#[derive(Clone, Default)]
+struct Lazy {
+    built: Arc<AtomicUsize>,
+    closed: Arc<AtomicUsize>,
+}
+
+impl Lazy {
+    fn resources(&self) -> ResourceRegistry {
+        let (built, closed) = (Arc::clone(&self.built), Arc::clone(&self.closed));
+        let workspace = Binding::<dyn Filesystem>::of_trait(move |_| {
+            built.fetch_add(1, Ordering::SeqCst);
+            Ok(Arc::new(MemoryFilesystem::from_files([("a.txt", "old")])?))
+        });
+        let closing = workspace.on_close(move |_| {
+            closed.fetch_add(1, Ordering::SeqCst);
+            std::future::ready(Ok(()))
+        });
+        ResourceRegistry::of((closing,)).unwrap()
+    }
+
+    /// How often the workspace was built and closed.
+    fn counts(&self) -> (usize, usize) {
+        (self.built.load(Ordering::SeqCst), self.closed.load(Ordering::SeqCst))
+    }
+}
+
+/// Looks at the workspace, and answers as it was told.
+struct Looking(Arc<Mutex<Decision>>);
+
+impl ToolPolicy for Looking {
+    fn kind(&self) -> &'static str {
+        "looking"
+    }
+
+    fn check<'a>(
+        &'a self,
+        _: &'a PolicyCall<'a>,
+        cx: &'a PolicyContext<'a>,
+    ) -> BoxFuture<'a, Result<Decision, BoxError>> {
+        Box::pin(async move {
+            let path = cx.path("a.txt").await?.expect("a workspace");
+            assert!(cx.stat(&path).await?.is_some());
+            Ok(self.0.lock().unwrap().clone())
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_policys_look_leaves_nothing_unless_the_call_succeeds() {
+    async fn ends(fail: Fail, _: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+        match fail.fail {
+            true => Err(ToolError::new("no")),
+            false => Ok(ToolResult::done("done")),
+        }
+    }
+    let lazy = Lazy::default();
+    let answer = Arc::new(Mutex::new(Decision::deny("not now")));
+    let section = Section::tools("tools", "Tools").tool(Tool::new("end", "Ends.", ends));
+    let prompt = prompt(section.policy(Looking(Arc::clone(&answer))));
+    let executor =
+        Executor::builder(&prompt, &Session::new()).resources(lazy.resources()).open().await.unwrap();
+    let call =
+        async |arguments: &str| executor.call(ToolCall::new("c", "end", arguments)).await.text().to_owned();
+    let there = || executor.resources().ready::<dyn Filesystem>().unwrap().is_some();
+
+    assert_eq!(call("{}").await, "not now");
+    assert_eq!((lazy.counts(), there()), ((1, 1), false));
+    *answer.lock().unwrap() = Decision::Ask("really?".to_owned());
+    assert_eq!(call("{}").await, "end needs approval, and nobody can be asked: really?");
+    assert_eq!((lazy.counts(), there()), ((2, 2), false));
+    assert!(!executor.dry_run(ToolCall::new("c", "end", "{}")).await.would_run());
+    assert_eq!((lazy.counts(), there()), ((3, 3), false));
+    *answer.lock().unwrap() = Decision::Allow;
+    assert_eq!(call(r#"{"fail": true}"#).await, "no");
+    assert_eq!((lazy.counts(), there()), ((4, 4), false));
+    assert_eq!(call("{}").await, "done");
+    assert_eq!((lazy.counts(), there()), ((5, 4), true));
+    assert_eq!(call(r#"{"fail": true}"#).await, "no");
+    assert_eq!((lazy.counts(), there()), ((5, 4), true));
+}
+
+#[tokio::test]
+async fn feedback_that_looks_for_files_leaves_nothing_after_a_failed_call() {
+    async fn ends(fail: Fail, _: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+        match fail.fail {
+            true => Err(ToolError::new("no")),
+            false => Ok(ToolResult::done("done")),
+        }
+    }
+    let lazy = Lazy::default();
+    let prompt = prompt(Section::tools("tools", "Tools").tool(Tool::new("end", "Ends.", ends)));
+    let executor = Executor::builder(&prompt, &Session::new())
+        .resources(lazy.resources())
+        .feedback(Trigger::file("missing.txt"), StaticFeedback::new("note", Feedback::info("there")))
+        .open()
+        .await
+        .unwrap();
+    let there = || executor.resources().ready::<dyn Filesystem>().unwrap().is_some();
+
+    assert!(!executor.call(ToolCall::new("c", "end", r#"{"fail": true}"#)).await.is_success());
+    assert_eq!((lazy.counts(), there()), ((1, 1), false));
+    assert!(executor.call(ToolCall::new("c", "end", "{}")).await.is_success());
+    assert_eq!((lazy.counts(), there()), ((2, 1), true));
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct Fail {
+    #[serde(default)]
+    fail: bool,
 }

@@ -11,6 +11,7 @@ use super::step::Step;
 use crate::ledger::{Claim, ToolEffect};
 use crate::limits::CancelToken;
 use crate::prompt::PlacedTool;
+use crate::resource::Glance;
 use crate::session::{
     Closing, Ending, InvocationId, LoggedDecision, LoggedParams, LoggedValue, Session, ToolInvoked,
 };
@@ -38,6 +39,8 @@ pub(super) struct Call {
     pub(super) footprint: Option<Footprint>,
     pub(super) decisions: Vec<LoggedDecision>,
     pub(super) approver: Option<Arc<str>>,
+    /// What policies looked at before it began.
+    pub(super) glance: Glance,
     /// The session's turn.
     pub(super) turn: Option<Turn>,
     /// Where it stands among the calls of one response.
@@ -104,6 +107,7 @@ impl Call {
             footprint: None,
             decisions: Vec::new(),
             approver: None,
+            glance: Glance::default(),
             turn: None,
             place: None,
             repeated: false,
@@ -204,7 +208,7 @@ impl Call {
         self.recorded = true;
         let mut aborted = match self.tx.take() {
             Some(tx) => tx.abort(),
-            None => Aborted::before_begin(&self.shared.session, self.turn.take()),
+            None => Aborted::before_begin(&self.shared.session, self.turn.take(), self.glance.take()),
         };
         if failure.ending == Ending::NotRun {
             // It may have overlapped with the call that ended the turn; nobody is to know.

@@ -60,6 +60,7 @@ impl Executor {
                 decision,
             });
         }
+        std::mem::take(&mut call.glance).end(false).await;
         DryRun { refused: None, opinions }
     }
 }

@@ -86,7 +86,7 @@ impl Call {
         let cx = PolicyContext {
             key: &placed.key,
             session: self.session(),
-            files: PolicyFiles::Committed(&self.shared.resources),
+            files: PolicyFiles::Committed(&self.shared.resources, &self.glance),
             work: None,
             invocation: &self.invocation,
             deadline: self.around.deadline,

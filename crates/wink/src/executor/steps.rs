@@ -128,7 +128,8 @@ impl Call {
         let call = Some((Arc::clone(&self.name), self.invocation.id));
         let footprint = self.footprint.take();
         let tag = Arc::clone(&self.name);
-        self.tx = Some(Transaction::begin_on(session, &self.shared.resources, turn, footprint, tag, call));
+        let scope = self.glance.take().unwrap_or_else(|| self.shared.resources.tool_scope());
+        self.tx = Some(Transaction::begin_on(session, scope, turn, footprint, tag, call));
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use super::trigger::Trigger;
 use super::{FeedbackContext, FeedbackProvider};
 use crate::filesystem::{Filesystem, FilesystemExt};
 use crate::limits::{BudgetTracker, Deadline};
-use crate::resource::ResourceContext;
+use crate::resource::{Glance, ResourceContext};
 use crate::session::{Session, ToolInvoked};
 use crate::support::lock::lock;
 
@@ -83,7 +83,7 @@ impl Board {
     /// The providers that have to be asked after this call. Their triggers start again.
     pub(crate) async fn due(&self, around: &Around<'_>, event: &ToolInvoked) -> Vec<Due<'_>> {
         let watched = self.watched(around.session, &event.prompt);
-        let there = there(watched, around.resources).await;
+        let there = there(watched, around.resources, event.success).await;
         let now = around.session.clock().now();
         let mut seen = lock(&self.seen);
         seen.catch_up(&self.posts, around.session, &event.prompt);
@@ -143,12 +143,19 @@ impl Board {
     }
 }
 
-/// Those of the files that are there.
-async fn there(watched: Vec<Arc<str>>, resources: &ResourceContext) -> Vec<Arc<str>> {
+/// Those of the files that are there. Looking for them after a call that failed leaves nothing.
+async fn there(watched: Vec<Arc<str>>, resources: &ResourceContext, success: bool) -> Vec<Arc<str>> {
     if watched.is_empty() {
         return watched;
     }
-    let files = match resources.get_optional::<dyn Filesystem>().await {
+    let glance = Glance::default();
+    let there = there_at(watched, resources, &glance).await;
+    glance.end(success).await;
+    there
+}
+
+async fn there_at(watched: Vec<Arc<str>>, resources: &ResourceContext, glance: &Glance) -> Vec<Arc<str>> {
+    let files = match glance.get_optional::<dyn Filesystem>(resources).await {
         Ok(Some(files)) => files,
         Ok(None) => return Vec::new(),
         Err(error) => {

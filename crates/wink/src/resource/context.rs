@@ -12,7 +12,7 @@ use super::registry::ResourceRegistry;
 use super::resolve::{Access, View};
 use super::scope::CallScope;
 use super::slot::{Closing, in_order};
-use super::snapshot::{ErasedSnapshot, ResourceSnapshot};
+use super::snapshot::{ErasedSnapshot, ResourceSnapshot, typed};
 
 /// An opened registry: it holds the singletons until it is closed. Cloning it is cheap.
 #[derive(Clone)]
@@ -165,6 +165,17 @@ impl ResourceContext {
         self.snapshotable(name)
             .map(|(binding, operations, original)| operations.decode(binding.name(), &original, json))
             .transpose()
+    }
+
+    /// A resource that was made outside; nothing when it is not bound, or a provider makes it.
+    pub(super) fn from_outside<T: ?Sized + Send + Sync + 'static>(
+        &self,
+    ) -> Result<Option<Arc<T>>, ResourceError> {
+        let found = self.core.registry.find(std::any::TypeId::of::<T>());
+        match found.map(|(_, binding)| (binding, &binding.0.source)) {
+            Some((binding, Source::Outside(value))) => typed(binding.name(), value).map(Some),
+            Some((_, Source::Provider(_))) | None => Ok(None),
+        }
     }
 
     fn view(&self) -> View<'_> {

@@ -77,6 +77,11 @@ impl CallScope {
         self.inner.view().ready()
     }
 
+    /// A resource itself, not the call's copy of it.
+    pub(super) async fn original<T: ?Sized + Send + Sync + 'static>(&self) -> Result<Arc<T>, ResourceError> {
+        View { access: Access::Original, ..self.inner.view() }.get().await
+    }
+
     /// A scope inside this one: it has its own instances, and its copies are copies of this scope's. Merging it
     /// merges into this scope only. It is closed before this one, at the latest.
     pub fn tool_scope(&self) -> Self {

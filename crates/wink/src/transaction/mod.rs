@@ -145,7 +145,7 @@ impl Transaction {
     /// ended therefore waits; [`Transaction::nested`] is for a transaction inside another.
     pub async fn begin(session: &Session, resources: &ResourceContext, tag: impl Into<Arc<str>>) -> Self {
         let turn = take_turn(session).await;
-        Self::begin_on(session, resources, Some(turn), None, tag.into(), None)
+        Self::begin_on(session, resources.tool_scope(), Some(turn), None, tag.into(), None)
     }
 
     /// Begins the transaction of a call that is run outside an executor.
@@ -155,19 +155,18 @@ impl Transaction {
         call: (Arc<str>, InvocationId),
     ) -> Self {
         let turn = take_turn(session).await;
-        Self::begin_on(session, resources, Some(turn), None, Arc::clone(&call.0), Some(call))
+        Self::begin_on(session, resources.tool_scope(), Some(turn), None, Arc::clone(&call.0), Some(call))
     }
 
     /// Begins a transaction whose turn was taken before, or that needs none.
     pub(crate) fn begin_on(
         session: &Session,
-        resources: &ResourceContext,
+        scope: CallScope,
         turn: Option<Turn>,
         footprint: Option<Footprint>,
         tag: Arc<str>,
         call: Option<(Arc<str>, InvocationId)>,
     ) -> Self {
-        let scope = resources.tool_scope();
         let (tool, invocation) = call.unzip();
         let work = Work::new(session.clone(), scope.handle(), footprint, tool, invocation);
         let parts = Parts { scope, turn, levels: Levels::default() };
@@ -368,8 +367,8 @@ impl Drop for Transaction {
 
 impl Aborted {
     /// The end of a call that never began its transaction.
-    pub(crate) fn before_begin(session: &Session, turn: Option<Turn>) -> Self {
-        Self { session: session.clone(), fork: Fork::default(), scope: None, work: None, _turn: turn }
+    pub(crate) fn before_begin(session: &Session, turn: Option<Turn>, scope: Option<CallScope>) -> Self {
+        Self { session: session.clone(), fork: Fork::default(), scope, work: None, _turn: turn }
     }
 
     /// For a call that is to have done nothing at all: not even its LOG events stand.
