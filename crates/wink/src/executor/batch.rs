@@ -2,13 +2,13 @@
 //!
 //! A call starts when every earlier call that is not decided yet has a footprint disjoint from its own, what its
 //! policies look at included; without a footprint, or with effects that no rollback reaches, it waits for all of
-//! them. Each works on its own fork. From the moment subscribers hear of a call, everything happens in request order:
+//! them. Who writes into a directory that is not there makes it, so such calls wait for each other too. Each works on its own fork. From the moment subscribers hear of a call, everything happens in request order:
 //! a call waits there until the one before it is decided, and is not run after all when that one escalated.
 
 use std::collections::HashSet;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 
 use tokio::sync::{OnceCell, watch};
 
@@ -16,9 +16,11 @@ use super::call::Call;
 use super::outcome::{Failure, Outcome, ToolCall};
 use super::{Executor, Shared};
 use crate::BoxFuture;
+use crate::filesystem::{EntryKind, Filesystem, FsPath};
 use crate::limits::CancelToken;
 use crate::policy::{PolicyCall, declared_by};
 use crate::session::Ending;
+use crate::support::future::catch;
 use crate::tool::footprint::{Area, Footprint};
 use crate::transaction::{Turn, take_turn};
 
@@ -122,7 +124,8 @@ impl Executor {
         let most = self.shared.limits.max_calls_at_once.max(1);
         poll_fn(|cx| {
             loop {
-                start(&mut members, most);
+                let held = turn.initialized();
+                start(&self.shared, &mut members, most, held);
                 let mut moved = false;
                 for member in &mut members {
                     if let Progress::Running(running) = &mut member.progress
@@ -132,7 +135,7 @@ impl Executor {
                         moved = true;
                     }
                 }
-                if !moved {
+                if !moved && held == turn.initialized() {
                     break;
                 }
             }
@@ -150,8 +153,9 @@ impl Executor {
     }
 }
 
-/// Starts what may start. The first call that has not ended always may.
-fn start(members: &mut [Member], most: usize) {
+/// Starts what may start. The first call that has not ended always may. `held` says whether the batch has the
+/// session's turn, so that nobody else changes the workspace.
+fn start(shared: &Shared, members: &mut [Member], most: usize, held: bool) {
     let open = |member: &Member| !matches!(member.progress, Progress::Done(_));
     let Some(first) = members.iter().position(open) else { return };
     let running = |member: &&Member| matches!(member.progress, Progress::Running(_));
@@ -164,8 +168,17 @@ fn start(members: &mut [Member], most: usize) {
                 return;
             }
             let own = &member.footprint;
-            let beside = |other: &Member| !own.is_lasting() && other.footprint.is_disjoint(own);
-            let free = earlier.iter().skip(first).filter(|earlier| open(earlier)).all(beside);
+            let undecided = || earlier.iter().skip(first).filter(|earlier| open(earlier));
+            let lasts = |dir: &FsPath| {
+                let removed = undecided().any(|other| other.footprint.may_remove(dir)) || own.may_remove(dir);
+                held && !removed && is_directory_now(shared, dir)
+            };
+            let beside = |other: &Member| {
+                !own.is_lasting()
+                    && other.footprint.is_disjoint(own)
+                    && !other.footprint.shares_parents(own, lasts)
+            };
+            let free = undecided().all(beside);
             if free && let Progress::Waiting(call) = std::mem::replace(&mut member.progress, Progress::Moving)
             {
                 member.progress = Progress::Running(Box::pin(call.run()));
@@ -177,6 +190,16 @@ fn start(members: &mut [Member], most: usize) {
             return;
         }
     }
+}
+
+/// Whether there is a directory in the workspace as it is committed. A workspace that cannot say so at once has none.
+fn is_directory_now(shared: &Shared, dir: &FsPath) -> bool {
+    let Some(files) = shared.resources.there_already::<dyn Filesystem>() else { return false };
+    let looked = catch(|| {
+        let mut looking = files.stat(dir);
+        looking.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+    });
+    matches!(looked, Ok(Poll::Ready(Ok(found))) if found.kind == EntryKind::Directory)
 }
 
 /// Everything that a call may touch, what its policies look at included.

@@ -178,6 +178,15 @@ impl ResourceContext {
         }
     }
 
+    /// A resource that is there to stay, without building anything.
+    pub(crate) fn there_already<T: ?Sized + Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        let (at, binding) = self.core.registry.find(std::any::TypeId::of::<T>())?;
+        match &binding.0.source {
+            Source::Outside(value) => typed(binding.name(), value).ok(),
+            Source::Provider(_) => typed(binding.name(), &self.core.permanent(at)?).ok(),
+        }
+    }
+
     fn view(&self) -> View<'_> {
         View { core: &self.core, scope: None, frame: None, access: Access::Transacted }
     }

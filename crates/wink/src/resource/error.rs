@@ -120,6 +120,15 @@ pub enum ResourceError {
         /// The snapshotable one it asked for.
         dependency: ResourceName,
     },
+    /// What is built for a call asked for a snapshotable resource that the tool's footprint does not name.
+    #[error(
+        "{name} is outside the footprint that this tool declares (read): a resource of the call asked for it; \
+         declare it with Footprint::share_resource or Footprint::use_resource"
+    )]
+    OutsideFootprint {
+        /// The resource asked for.
+        name: ResourceName,
+    },
     /// A lazy resource was asked for before its registry was opened.
     #[error("{name} is built on demand; open the registry first")]
     NotOpen {

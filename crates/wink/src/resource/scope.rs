@@ -1,9 +1,10 @@
 //! One tool call's view of the resources: its own instances, its own copies of the snapshotable ones, and how
 //! all of that ends.
 
+use std::any::TypeId;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use super::binding::{AnyBinding, Erased};
 use super::core::{self, Core, Found};
@@ -40,6 +41,7 @@ impl CallScope {
             serial: core.next_serial(),
             over: AtomicBool::new(false),
             only_looks: AtomicBool::new(false),
+            named: OnceLock::new(),
             data: Mutex::new(None),
         };
         Self { inner: Arc::new(inner), finished: false }
@@ -220,6 +222,13 @@ impl CallResources {
 }
 
 impl CallResources {
+    /// What is built for the call gets copies of these resources only: what a call-scoped resource does through them
+    /// is done by the call.
+    pub(crate) fn only_named(&self, named: Vec<TypeId>) {
+        // Said once, when the call begins.
+        let _ = self.inner.named.set(named);
+    }
+
     /// From now on the call may only look: what it gets cannot be changed, and what it changes nevertheless is not
     /// kept but an error at its end.
     pub(crate) fn only_look(&self) {
@@ -248,6 +257,8 @@ pub(super) struct ScopeInner {
     /// Set under the lock of `data`; whoever changes `data` looks at it there.
     over: AtomicBool,
     only_looks: AtomicBool,
+    /// The resources that the call says it uses; everything unless told.
+    named: OnceLock<Vec<TypeId>>,
     data: Mutex<Option<Box<Data>>>,
 }
 
@@ -276,6 +287,11 @@ impl Data {
 }
 
 impl ScopeInner {
+    /// Whether what is built for the call may have a copy of a resource.
+    pub(super) fn names(&self, resource: TypeId) -> bool {
+        self.named.get().is_none_or(|named| named.contains(&resource))
+    }
+
     pub(super) fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
     }

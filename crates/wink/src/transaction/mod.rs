@@ -168,6 +168,9 @@ impl Transaction {
         call: Option<(Arc<str>, InvocationId)>,
     ) -> Self {
         let (tool, invocation) = call.unzip();
+        if let Some(named) = footprint.as_ref().and_then(Footprint::named_resources) {
+            scope.handle().only_named(named);
+        }
         let work = Work::new(session.clone(), scope.handle(), footprint, tool, invocation);
         let parts = Parts { scope, turn, levels: Levels::default() };
         Self { parts: Some(parts), views: Views::new(Arc::new(work)), tag }
