@@ -9,6 +9,7 @@ use super::outcome::Failure;
 use super::stop::{StopWhen, held_to};
 use crate::policy::{Decision, PlacedPolicy, PolicyCall, PolicyContext, PolicyFiles, ask};
 use crate::session::{Ending, LoggedAnswer, LoggedDecision};
+use crate::support::holding::Outside;
 
 /// How often a call may come back to the approver because the state moved meanwhile.
 pub(super) const MOST_QUESTIONS: usize = 4;
@@ -45,7 +46,7 @@ impl Call {
                             given.policy == placed.key && given.question == question && given.state == state
                         });
                         let Some(by) = known.map(|given| Arc::clone(&given.by)) else {
-                            let asked = self.ask(&placed.key, question.clone()).await;
+                            let asked = self.ask(&placed.key, question.clone()).await?;
                             let question: Arc<str> = question.into();
                             match asked {
                                 Ok(by) => {
@@ -103,9 +104,16 @@ impl Call {
     }
 
     /// Asks the approver. Others may use the session meanwhile.
-    pub(super) async fn ask(&mut self, policy: &str, question: String) -> Result<Arc<str>, String> {
+    ///
+    /// # Errors
+    /// The outer one when the call has ended meanwhile; the inner one when it was not approved.
+    pub(super) async fn ask(
+        &mut self,
+        policy: &str,
+        question: String,
+    ) -> Result<Result<Arc<str>, String>, Box<Failure>> {
         let Some(approver) = self.shared.approver.clone() else {
-            return Err(format!("{} needs approval, and nobody can be asked: {question}", self.name));
+            return Ok(Err(format!("{} needs approval, and nobody can be asked: {question}", self.name)));
         };
         let request = ApprovalRequest {
             invocation: self.invocation.id,
@@ -114,12 +122,14 @@ impl Call {
             policy: policy.into(),
             question,
         };
-        // In a batch others hold the turn too, and keep it.
         self.turn = None;
-        let asked = async { approver.ask(&request).await };
+        if let Some(place) = &mut self.place {
+            place.leave_turn().await?;
+        }
+        let asked = Outside(pin!(async { approver.ask(&request).await }));
         let asked = held_to(&StopWhen::default(), self.session().clock(), pin!(asked)).await;
-        self.take_turn().await;
-        match asked {
+        self.take_turn().await?;
+        Ok(match asked {
             Ok(Ok(Approval::Approved { by })) => Ok(by),
             Ok(Ok(Approval::Refused { by, reason })) => {
                 Err(format!("{} was not approved by {by}: {reason}", self.name))
@@ -132,6 +142,6 @@ impl Call {
                 tracing::error!(?stopped, "the approver failed; the call is denied");
                 Err(format!("{} needs approval, and asking for it failed", self.name))
             }
-        }
+        })
     }
 }

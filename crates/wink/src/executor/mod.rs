@@ -127,6 +127,11 @@ impl Executor {
     }
 
     /// Runs one call. It has exactly one answer and one event, whatever happens; dropping the future cancels it.
+    ///
+    /// Callers on one session take turns. A call from inside another call of the same session (its handler, a policy, a
+    /// subscriber) would wait for itself, and is refused instead; calls of other sessions, a child's for example, are
+    /// fine. A task that a handler *spawns* just waits for the turn: a handler that waits for such a task waits until
+    /// its timeout.
     pub async fn call(&self, call: ToolCall) -> Outcome {
         Call::new(&self.shared, call, None).run().await
     }

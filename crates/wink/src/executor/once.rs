@@ -53,7 +53,7 @@ impl Call {
             // The session is others' while somebody thinks. They may wait for this very key: it must be free.
             drop(claim);
             let question = format!("{} Run it again?", self.doubtful(&doubt, "").message.trim_end());
-            let asked = self.ask("ledger", question).await;
+            let asked = self.ask("ledger", question).await?;
             let by = asked.map_err(|reason| self.doubtful(&doubt, &reason))?;
             // What the policies allowed was the state before.
             self.policies().await?;

@@ -11,6 +11,7 @@ use super::outcome::{Escalation, Failure, Outcome};
 use super::step::{Moment, Step};
 use super::stop::{StopWhen, Stopped, held_to};
 use crate::session::Ending;
+use crate::support::holding::Inside;
 use crate::tool::{Phase, PromptEvaluationError};
 
 impl Call {
@@ -42,8 +43,8 @@ impl Call {
         let prepared = match not_run {
             Some(failure) => Ok(Err(failure)),
             None => {
-                let preparing = pin!(self.prepare());
-                held_to(&when, clock, preparing).await
+                let inside = Inside(shared.session.turn_key(), pin!(self.prepare()));
+                held_to(&when, clock, pin!(inside)).await
             }
         };
         match prepared {

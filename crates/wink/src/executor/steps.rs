@@ -15,7 +15,7 @@ use crate::tool::context::CallContext;
 use crate::tool::erased::ErasedResult;
 use crate::tool::schema::nearest;
 use crate::tool::{HandlerKind, Phase, PromptEvaluationError, ToolError, VisibilityExpansionRequired};
-use crate::transaction::{Transaction, take_turn};
+use crate::transaction::{InsideCall, Transaction, take_turn_of_call};
 
 impl Call {
     pub(super) fn lookup(&mut self) -> Result<(), Box<Failure>> {
@@ -85,7 +85,7 @@ impl Call {
     }
 
     pub(super) async fn context(&mut self) -> Result<(), Box<Failure>> {
-        self.take_turn().await;
+        self.take_turn().await?;
         for error in self.shared.resources.drain().await {
             tracing::warn!(%error, "a resource of an earlier call could not be closed");
         }
@@ -102,12 +102,17 @@ impl Call {
     }
 
     /// Waits for the session's turn.
-    pub(super) async fn take_turn(&mut self) {
+    pub(super) async fn take_turn(&mut self) -> Result<(), Box<Failure>> {
         let turn = match &self.place {
             Some(place) => place.turn(self).await,
-            None => take_turn(&self.shared.session).await,
+            None => take_turn_of_call(&self.shared.session).await,
         };
-        self.turn = Some(turn);
+        let refused = |reason: InsideCall| {
+            let text = format!("{} was not run: {reason}", self.name);
+            Failure::new(Ending::Unavailable, text).because(vec![reason.to_string()])
+        };
+        self.turn = Some(turn.map_err(refused)?);
+        Ok(())
     }
 
     pub(super) async fn begin(&mut self) -> Result<(), Box<Failure>> {
@@ -123,6 +128,9 @@ impl Call {
                 time: self.invocation.time,
             };
             session.store().begin(session.id(), mark).await.map_err(|error| self.store_failed(&error))?;
+        }
+        if let Some(place) = &self.place {
+            place.asks_no_more();
         }
         let turn = self.turn.take();
         let call = Some((Arc::clone(&self.name), self.invocation.id));

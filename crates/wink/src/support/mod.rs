@@ -4,4 +4,5 @@
 pub(crate) mod background;
 pub(crate) mod canonical;
 pub(crate) mod future;
+pub(crate) mod holding;
 pub(crate) mod lock;

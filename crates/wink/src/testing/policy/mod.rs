@@ -175,10 +175,11 @@ impl PolicyBench {
     }
 
     async fn begin(&self, call: &BenchCall) -> Transaction {
-        let turn = take_turn(&self.session).await;
+        // Nothing is inside a bench's session.
+        let turn = take_turn(&self.session).await.ok();
         let of = (Arc::clone(call.tool.name()), self.invocation().id);
         let scope = self.resources.tool_scope();
-        Transaction::begin_on(&self.session, scope, Some(turn), None, "bench".into(), Some(of))
+        Transaction::begin_on(&self.session, scope, turn, None, "bench".into(), Some(of))
     }
 
     async fn tell_all(&self, work: &Work, policies: &[PlacedPolicy], call: &BenchCall, replayed: bool) {
