@@ -39,7 +39,7 @@ impl PolicyContext<'_> {
     /// The slice of `T`.
     pub fn slice<T: SliceType>(&self) -> Result<SliceView<T>, AccessError> {
         match self.work {
-            Some(work) => work.slice(),
+            Some(work) => work.slice_for_policy(),
             None => Ok(self.session.slice()),
         }
     }

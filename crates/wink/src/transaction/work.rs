@@ -129,6 +129,11 @@ impl Work {
 
     pub(crate) fn slice<T: SliceType>(&self) -> Result<SliceView<T>, AccessError> {
         self.check(Access::Read, || Area::Slice(TypeId::of::<T>(), T::NAME))?;
+        self.slice_for_policy()
+    }
+
+    /// A slice for a policy, which says itself what it looks at: the tool's footprint is the handler's.
+    pub(crate) fn slice_for_policy<T: SliceType>(&self) -> Result<SliceView<T>, AccessError> {
         let slot = self.slot::<T>()?;
         if T::KIND == crate::session::SliceKind::Log {
             self.is_open()?;
