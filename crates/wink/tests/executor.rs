@@ -240,7 +240,7 @@ async fn the_event_says_everything() {
             policy: event.decisions[0].policy.clone(),
             answer: LoggedAnswer::Allow,
         }],
-        approver: None,
+        approvers: Vec::new(),
         replayed: false,
         usage: Some(TokenUsage::new(3, 4)),
     };

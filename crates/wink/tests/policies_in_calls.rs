@@ -457,6 +457,6 @@ async fn an_approval_does_not_cover_a_denial_behind_it() {
     assert_eq!(answer(&denying, "deploy", json!({})).await, no("never"));
     let allowing = executor(Decision::Allow, &desk).await;
     let outcome = call(&allowing, "deploy", json!({ "fail": false })).await;
-    assert_eq!((outcome.is_success(), outcome.event.approver.as_deref()), (true, Some("desk")));
+    assert_eq!((outcome.is_success(), &outcome.event.approvers[..]), (true, &["desk".into()][..]));
     assert_eq!(*desk.questions.lock().unwrap(), ["Allow 'deploy' with fail=false?"]);
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::Shared;
 use super::batch::Place;
+use super::govern::Approvals;
 use super::outcome::{Answer, Escalation, Failure, Outcome, ToolCall};
 use super::step::Step;
 use crate::ledger::{Claim, ToolEffect};
@@ -38,7 +39,7 @@ pub(super) struct Call {
     pub(super) logged: Option<LoggedParams>,
     pub(super) footprint: Option<Footprint>,
     pub(super) decisions: Vec<LoggedDecision>,
-    pub(super) approver: Option<Arc<str>>,
+    pub(super) approvals: Approvals,
     /// What policies looked at before it began.
     pub(super) glance: Glance,
     /// The session's turn.
@@ -106,7 +107,7 @@ impl Call {
             logged: None,
             footprint: None,
             decisions: Vec::new(),
-            approver: None,
+            approvals: Approvals::default(),
             glance: Glance::default(),
             turn: None,
             place: None,
@@ -213,7 +214,8 @@ impl Call {
         if failure.ending == Ending::NotRun {
             // It may have overlapped with the call that ended the turn; nobody is to know.
             aborted = aborted.without_log();
-            (self.logged, self.candidate, self.replay, self.approver) = (None, None, None, None);
+            (self.logged, self.candidate, self.replay) = (None, None, None);
+            self.approvals = Approvals::default();
             self.decisions.clear();
         }
         let (shown, logged) = self.texts(&failure.message, &failure.rendered_value);
@@ -270,7 +272,7 @@ impl Call {
             rendered,
             error_chain: Vec::new(),
             decisions: std::mem::take(&mut self.decisions),
-            approver: self.approver.take(),
+            approvers: std::mem::take(&mut self.approvals.by),
             replayed: self.replay.is_some(),
             usage: self.around.budget.as_ref().map(|budget| budget.used()),
         }

@@ -1,10 +1,9 @@
 //! The ledger's step: whether the effect happened already, and what to do when nobody can know.
 
 use std::pin::pin;
-use std::sync::Arc;
 
 use super::call::Call;
-use super::govern::MOST_QUESTIONS;
+use super::govern::MOST_CHANGES;
 use super::outcome::Failure;
 use super::steps::lost;
 use super::stop::{StopWhen, held_to};
@@ -15,9 +14,9 @@ use crate::tool::erased::KeyParts;
 impl Call {
     pub(super) async fn ledger(&mut self) -> Result<(), Box<Failure>> {
         let Some((config, parts)) = self.key()? else { return Ok(()) };
-        // What somebody has approved to run again, and who.
-        let mut approved: Option<(InDoubt, Arc<str>)> = None;
-        for _ in 0..=MOST_QUESTIONS {
+        // What somebody has approved to run again.
+        let mut approved: Option<InDoubt> = None;
+        for _ in 0..=MOST_CHANGES {
             let made = Claim::make(&self.shared.session, &config, &self.name, parts.clone()).await;
             let (doubt, claim) = match made.map_err(|error| self.store_failed(&error))? {
                 ClaimOutcome::Mine(claim) => {
@@ -46,18 +45,17 @@ impl Call {
                 WhenInDoubt::Probe(probe) => return self.probe(&**probe, &doubt, claim).await,
                 WhenInDoubt::Ask => {}
             }
-            if let Some((_, by)) = approved.take_if(|(shown, _)| *shown == doubt) {
-                self.approver = Some(by);
+            if approved.take_if(|shown| *shown == doubt).is_some() {
                 return self.take_over(claim).await;
             }
             // The session is others' while somebody thinks. They may wait for this very key: it must be free.
             drop(claim);
             let question = format!("{} Run it again?", self.doubtful(&doubt, "").message.trim_end());
             let asked = self.ask("ledger", question).await?;
-            let by = asked.map_err(|reason| self.doubtful(&doubt, &reason))?;
+            asked.map_err(|reason| self.doubtful(&doubt, &reason))?;
             // What the policies allowed was the state before.
             self.policies().await?;
-            approved = Some((doubt, by));
+            approved = Some(doubt);
         }
         let text = format!("{} was not run: its entry kept changing while approval was asked for", self.name);
         Err(Failure::new(Ending::InDoubt, text))

@@ -114,6 +114,20 @@ impl ResourceContext {
             .collect()
     }
 
+    /// Whether every resource that was there when these snapshots were taken is as it was.
+    pub(crate) fn unchanged_since(
+        &self,
+        snapshots: &[(String, ResourceSnapshot)],
+    ) -> Result<bool, ResourceError> {
+        for (name, before) in snapshots {
+            let Some((binding, operations, original)) = self.snapshotable(name) else { return Ok(false) };
+            if !operations.snapshot(binding.name(), &original)?.same(before) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Goes back to what [`ResourceContext::snapshot_all`] returned, for all resources or for none.
     ///
     /// # Errors

@@ -31,6 +31,13 @@ struct Files;
 /// A filesystem's snapshot among those of other resources.
 struct Kept(FsSnapshot);
 
+fn kept(snapshot: FsSnapshot) -> ResourceSnapshot {
+    ResourceSnapshot::with_sameness(
+        Kept(snapshot),
+        |one, other| matches!((one.state::<Kept>(), other.state::<Kept>()), (Some(one), Some(other)) if one.0.is_same(&other.0)),
+    )
+}
+
 impl Serialize for Kept {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.0.to_json().serialize(serializer)
@@ -47,7 +54,7 @@ impl ErasedSnapshot for Files {
 
     fn snapshot(&self, name: &ResourceName, original: &Erased) -> Result<ResourceSnapshot, ResourceError> {
         let original = typed::<dyn Filesystem>(name, original)?;
-        step(name, SnapshotStep::Snapshot, || Ok(ResourceSnapshot::new(Kept(original.snapshot()?))))
+        step(name, SnapshotStep::Snapshot, || Ok(kept(original.snapshot()?)))
     }
 
     fn restore(
@@ -70,7 +77,7 @@ impl ErasedSnapshot for Files {
         json: &Value,
     ) -> Result<ResourceSnapshot, ResourceError> {
         let original = typed::<dyn Filesystem>(name, original)?;
-        step(name, SnapshotStep::Decode, || Ok(ResourceSnapshot::new(Kept(original.decode_snapshot(json)?))))
+        step(name, SnapshotStep::Decode, || Ok(kept(original.decode_snapshot(json)?)))
     }
 }
 

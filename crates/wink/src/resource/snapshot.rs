@@ -65,12 +65,14 @@ pub struct ResourceSnapshot {
 }
 
 /// How two snapshots of a resource are told apart.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum Sameness {
     /// By the place in memory: flat, for states that are shared and replaced whole.
     Place,
     /// By the JSON form, for states that are copied each time.
     Content,
+    /// In a way of their own.
+    Own(fn(&ResourceSnapshot, &ResourceSnapshot) -> bool),
 }
 
 impl ResourceSnapshot {
@@ -83,6 +85,14 @@ impl ResourceSnapshot {
     /// as nothing changed, so that comparing two snapshots costs nothing.
     pub fn shared<V: Serialize + Send + Sync + 'static>(state: Arc<V>) -> Self {
         Self { state, sameness: Sameness::Place }
+    }
+
+    /// A snapshot that knows itself how it is told from another.
+    pub(super) fn with_sameness<V: Serialize + Send + Sync + 'static>(
+        state: V,
+        same: fn(&Self, &Self) -> bool,
+    ) -> Self {
+        Self { state: Arc::new(state), sameness: Sameness::Own(same) }
     }
 
     /// The state, if it is a `V`.
@@ -106,10 +116,13 @@ impl ResourceSnapshot {
         if Arc::ptr_eq(&self.state, &other.state) {
             return true;
         }
-        if self.sameness == Sameness::Place && other.sameness == Sameness::Place {
-            return false;
+        match (self.sameness, other.sameness) {
+            (Sameness::Place, Sameness::Place) => false,
+            (Sameness::Own(same), _) => same(self, other),
+            (Sameness::Place | Sameness::Content, _) => {
+                matches!((self.state.json(), other.state.json()), (Ok(mine), Ok(theirs)) if mine == theirs)
+            }
         }
-        matches!((self.state.json(), other.state.json()), (Ok(mine), Ok(theirs)) if mine == theirs)
     }
 }
 

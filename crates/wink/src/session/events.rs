@@ -54,8 +54,10 @@ pub struct ToolInvoked {
     pub error_chain: Vec<String>,
     /// What each policy said, in order.
     pub decisions: Vec<LoggedDecision>,
-    /// Who approved, if somebody was asked.
-    pub approver: Option<Arc<str>>,
+    /// Everybody who approved, in the order they were asked. Who was asked again, because what they had been shown
+    /// changed meanwhile, is there again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvers: Vec<Arc<str>>,
     /// Whether the result was taken from the ledger instead of running the handler.
     pub replayed: bool,
     /// Tokens used by the evaluation so far, if somebody counts.

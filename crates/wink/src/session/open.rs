@@ -276,7 +276,7 @@ impl Session {
             value_hidden: false,
             error_chain: Vec::new(),
             decisions: Vec::new(),
-            approver: None,
+            approvers: Vec::new(),
             replayed: false,
             usage: None,
         }
