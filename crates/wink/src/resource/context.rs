@@ -192,6 +192,11 @@ impl ResourceContext {
         }
     }
 
+    /// Waits until no call is between its merge and its end, whichever session it is of, and keeps others from it.
+    pub(crate) async fn merging(&self) -> tokio::sync::OwnedMutexGuard<()> {
+        Arc::clone(&self.core.merging).lock_owned().await
+    }
+
     /// A resource that is there to stay, without building anything.
     pub(crate) fn there_already<T: ?Sized + Send + Sync + 'static>(&self) -> Option<Arc<T>> {
         let (at, binding) = self.core.registry.find(std::any::TypeId::of::<T>())?;

@@ -141,8 +141,8 @@ pub async fn create_snapshot(
     resources: &ResourceContext,
     tag: impl Into<String>,
 ) -> Result<CompositeSnapshot, ResourceError> {
-    // Not between the two halves of somebody's commit.
-    let _one_at_a_time = session.committing().await;
+    // Not between the two halves of somebody's commit, of this session or of another with the same resources.
+    let _one_at_a_time = (session.committing().await, resources.merging().await);
     let parts = resources.snapshot_all()?;
     Ok(CompositeSnapshot::new(session.snapshot(), parts, session.clock().now(), tag.into()))
 }
@@ -158,7 +158,7 @@ pub async fn restore_snapshot(
     resources: &ResourceContext,
     snapshot: &CompositeSnapshot,
 ) -> Result<RestoreOutcome, RestoreFailedError> {
-    let committing = session.committing().await;
+    let one_at_a_time = (session.committing().await, resources.merging().await);
     let (parts, mut skipped) = readable_parts(resources, snapshot)?;
     let before = Before { session: session.snapshot(), resources: resources.snapshot_all().map_err(failed)? };
     let RestoreReport { missing, .. } = resources.restore_all(&parts).map_err(failed)?;
@@ -166,8 +166,9 @@ pub async fn restore_snapshot(
     if let Err(error) = session.restore(&snapshot.session) {
         return Err(before.put_resources_back(resources, error));
     }
-    drop(committing);
+    drop(one_at_a_time);
     if let Err(error) = session.flush().await {
+        let _one_at_a_time = (session.committing().await, resources.merging().await);
         return Err(before.put_back(session, resources, error));
     }
     Ok(RestoreOutcome { skipped })
