@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::Shared;
 use super::batch::Place;
 use super::govern::Approvals;
+use super::logged::bound_chain;
 use super::outcome::{Answer, Escalation, Failure, Outcome, ToolCall};
 use super::step::Step;
 use crate::ledger::{Claim, ToolEffect};
@@ -14,7 +15,8 @@ use crate::limits::CancelToken;
 use crate::prompt::PlacedTool;
 use crate::resource::Glance;
 use crate::session::{
-    Closing, Ending, InvocationId, LoggedDecision, LoggedParams, LoggedValue, Session, ToolInvoked,
+    Closing, Ending, ErasedValue, InvocationId, LoggedDecision, LoggedParams, LoggedValue, Session,
+    ToolInvoked,
 };
 use crate::store::StoreError;
 use crate::support::background::{MustFinish, finish};
@@ -54,6 +56,8 @@ pub(super) struct Call {
     /// Whether the handler was entered, and whether it came back by itself.
     pub(super) handler: HandlerState,
     pub(super) result: Option<ErasedResult>,
+    /// What the ledger keeps of the result, when the log does not keep all of it.
+    whole: Option<Box<(String, Option<Arc<dyn ErasedValue>>)>>,
     /// The event of the success, before it is one, and what the model would see.
     pub(super) candidate: Option<(Arc<ToolInvoked>, Arc<str>)>,
     pub(super) failure: Option<Box<Failure>>,
@@ -117,6 +121,7 @@ impl Call {
             tx: None,
             handler: HandlerState::NotEntered,
             result: None,
+            whole: None,
             candidate: None,
             failure: None,
             outcome: None,
@@ -146,11 +151,17 @@ impl Call {
             Some(_) | None => Cow::Borrowed(""),
         };
         let (shown, logged) = self.texts(&result.message, &rendered_value);
-        // The empty text is shared, not allocated.
-        let message = if result.message.is_empty() { Arc::default() } else { result.message.into() };
+        let ErasedResult { message, value, hidden, .. } = result;
+        let cut = value.as_ref().and_then(|value| self.shared.cut_value(value));
+        let is_cut = cut.is_some() || message.len() > self.shared.limits.max_logged_bytes;
+        if self.claim.is_some() && is_cut {
+            // The ledger gives back what was returned, however much the log keeps of it.
+            self.whole = Some(Box::new((message.clone(), value.clone())));
+        }
+        let message = self.shared.logged_text(message);
         let mut event = self.event(Ending::Succeeded, message, logged);
-        event.value = result.value.map_or(LoggedValue::None, LoggedValue::Typed);
-        event.value_hidden = result.hidden;
+        event.value = cut.unwrap_or_else(|| value.map_or(LoggedValue::None, LoggedValue::Typed));
+        event.value_hidden = hidden;
         self.candidate = Some((Arc::new(event), shown));
     }
 
@@ -167,8 +178,12 @@ impl Call {
             return Err(Failure::new(Ending::NotCommitted, "the call was over before it could be committed"));
         }
         let ledger = self.claim.as_ref().map(|claim| {
-            let value = event.value.is_some().then(|| event.value.to_json());
-            claim.effect(&event.message, value, event.value_hidden, now).into_row()
+            let (message, value) = match &self.whole {
+                Some(whole) => (&*whole.0, whole.1.clone().map_or(LoggedValue::None, LoggedValue::Typed)),
+                None => (&*event.message, event.value.clone()),
+            };
+            let value = value.is_some().then(|| value.to_json());
+            claim.effect(message, value, event.value_hidden, now).into_row()
         });
         let stored = self.session().must_store(ledger.as_ref());
         let end = End {
@@ -177,6 +192,7 @@ impl Call {
             claim: self.claim.take(),
             doubtful: self.handler.is_doubtful(),
             escalation: None,
+            max_logged: self.shared.limits.max_logged_bytes,
         };
         self.recorded = true;
         let (tx, event) = match stored {
@@ -219,7 +235,7 @@ impl Call {
             self.decisions.clear();
         }
         let (shown, logged) = self.texts(&failure.message, &failure.rendered_value);
-        let message: Arc<str> = failure.message.into();
+        let message = self.shared.logged_text(failure.message);
         let mut event = match self.candidate.take() {
             Some((candidate, _)) => ToolInvoked {
                 ending: failure.ending,
@@ -231,31 +247,38 @@ impl Call {
             None => self.event(failure.ending, message, logged),
         };
         if failure.value.is_some() {
-            event.value = failure.value;
+            event.value = match failure.value {
+                LoggedValue::Typed(value) => {
+                    self.shared.cut_value(&value).unwrap_or(LoggedValue::Typed(value))
+                }
+                other => other,
+            };
             event.value_hidden = failure.hidden;
         }
-        event.error_chain = failure.chain;
+        event.error_chain = self.shared.logged_chain(failure.chain);
         let end = End {
             event: Arc::new(event),
             shown,
             claim: self.claim.take(),
             doubtful: self.handler.is_doubtful(),
             escalation: failure.escalation,
+            max_logged: self.shared.limits.max_logged_bytes,
         };
         (end, aborted)
     }
 
     /// The event of a call that ended like this.
     fn event(&mut self, ending: Ending, message: Arc<str>, rendered: Arc<str>) -> ToolInvoked {
-        let params = self.logged.take().unwrap_or_else(|| LoggedParams::Rejected {
-            raw: self.shared.logged_arguments(&self.masked()),
-            problems: Arc::clone(&message),
-        });
+        let params = self
+            .logged
+            .take()
+            .unwrap_or_else(|| LoggedParams::Rejected { raw: self.masked(), problems: Arc::clone(&message) });
+        let params = self.shared.logged_params(params);
         let session = &self.shared.session;
         ToolInvoked {
             id: self.invocation.id,
             call_id: Arc::clone(&self.invocation.call_id),
-            tool: Arc::clone(&self.name),
+            tool: shown_name_of(&self.name),
             prompt: Arc::clone(self.around.prompt.name()),
             adapter: Arc::clone(&self.around.adapter.name),
             session: session.id().clone(),
@@ -297,6 +320,14 @@ impl Call {
             return (Arc::clone(&text), text);
         }
         (bounded(&whole, limits.max_answer_bytes).into(), bounded(&whole, limits.max_logged_bytes).into())
+    }
+}
+
+/// A tool's name in the log; what a model made up is bounded.
+fn shown_name_of(name: &Arc<str>) -> Arc<str> {
+    match super::shown_name(name) {
+        Cow::Borrowed(_) => Arc::clone(name),
+        Cow::Owned(cut) => cut.into(),
     }
 }
 
@@ -354,6 +385,7 @@ struct End {
     claim: Option<Claim>,
     doubtful: bool,
     escalation: Option<Escalation>,
+    max_logged: usize,
 }
 
 impl End {
@@ -369,12 +401,14 @@ impl End {
         let remains = what_remains(self.claim.is_some() && self.doubtful);
         let text = format!("{} was not committed: {error}; {remains}", self.event.tool);
         self.shown = bounded(&text, MAX_REASON_BYTES).into();
+        let mut error_chain = vec![error.to_string()];
+        bound_chain(&mut error_chain, self.max_logged);
         self.event = Arc::new(ToolInvoked {
             ending: Ending::NotCommitted,
             success: false,
             message: Arc::clone(&self.shown),
             rendered: Arc::clone(&self.shown),
-            error_chain: vec![error.to_string()],
+            error_chain,
             ..ToolInvoked::clone(&self.event)
         });
         if let TransactionError::Restore(error) = error {

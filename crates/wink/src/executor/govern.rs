@@ -50,7 +50,7 @@ impl Call {
                     Decision::Allow => LoggedAnswer::Allow,
                     Decision::Deny(reason) => {
                         let reason: Arc<str> = reason.as_ref().into();
-                        self.decided(placed, LoggedAnswer::Deny(Arc::clone(&reason)));
+                        self.decided(placed, LoggedAnswer::Deny(self.shared.logged(&reason)));
                         return Err(Failure::new(Ending::Denied, &*reason));
                     }
                     Decision::Ask(question) if self.is_approved(&placed.key, &question)? => {

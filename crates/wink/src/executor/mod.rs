@@ -12,6 +12,7 @@ mod call;
 mod dry_run;
 mod feedback;
 mod govern;
+mod logged;
 mod once;
 mod outcome;
 mod pipeline;
@@ -52,7 +53,8 @@ pub struct ExecutorLimits {
     pub probe_timeout: Duration,
     /// How much of an answer the model sees.
     pub max_answer_bytes: usize,
-    /// How much of it the log keeps.
+    /// How much of each part of a call the log keeps: the answer, the message, the value, the arguments and what was
+    /// wrong with them, the causes of an error.
     pub max_logged_bytes: usize,
     /// How many calls of a batch run at once.
     pub max_calls_at_once: usize,
@@ -104,14 +106,6 @@ impl Shared {
             let name = registry.find_def(target).map_or("?", |(_, def)| def.name);
             whole.writing(Area::Slice(target, name))
         })
-    }
-
-    /// Arguments as the log keeps them.
-    fn logged_arguments(&self, raw: &Arc<str>) -> Arc<str> {
-        match raw.len() <= self.limits.max_logged_bytes {
-            true => Arc::clone(raw),
-            false => bounded(raw, self.limits.max_logged_bytes).into(),
-        }
     }
 }
 

@@ -63,7 +63,7 @@ impl Call {
             }
             Err(rejection) => {
                 let problems: Arc<str> = rejection.to_string().into();
-                let raw = self.shared.logged_arguments(&self.masked());
+                let raw = self.shared.logged(&self.masked());
                 self.logged = Some(LoggedParams::Rejected { raw, problems: Arc::clone(&problems) });
                 Err(Failure::new(Ending::Rejected, &*problems))
             }

@@ -6,3 +6,4 @@ pub(crate) mod canonical;
 pub(crate) mod future;
 pub(crate) mod holding;
 pub(crate) mod lock;
+pub(crate) mod size;
