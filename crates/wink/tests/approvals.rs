@@ -127,7 +127,7 @@ async fn what_changes_while_somebody_thinks_voids_the_approval() {
     type Change = fn(&Desk) -> BoxFuture<'static, ()>;
     let file: Change = |desk| {
         let files = Arc::clone(&desk.files);
-        Box::pin(async move { drop(files.write_text("bill.txt", "1000").await.unwrap()) })
+        Box::pin(async move { _ = files.write_text("bill.txt", "1000").await.unwrap() })
     };
     let resource: Change = |desk| {
         desk.price.set(1000);

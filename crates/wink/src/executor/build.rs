@@ -217,7 +217,7 @@ impl ExecutorBuilder {
             cancel: self.cancel,
         };
         let shared = Shared {
-            feedback: Board::new(self.feedback, self.session.clock().now()),
+            feedback: Board::new(self.feedback, &self.session),
             session: self.session,
             resources,
             owns_resources,

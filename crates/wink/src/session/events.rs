@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::ids::{InvocationId, SessionId};
 use super::slice::{SliceKind, SliceType};
+use super::tally::Counted;
 use crate::limits::TokenUsage;
 use crate::support::future::catch;
 use crate::support::size;
@@ -69,6 +70,12 @@ pub struct ToolInvoked {
 impl SliceType for ToolInvoked {
     const NAME: &'static str = "wink.tool_invoked";
     const KIND: SliceKind = SliceKind::Log;
+    const COUNTED: bool = true;
+
+    /// Calls by prompt.
+    fn counted(&self) -> Option<Counted<'_>> {
+        Some(Counted { under: [&self.prompt, &self.prompt], keep_latest: false })
+    }
 }
 
 /// How a call ended.

@@ -17,6 +17,7 @@ mod restore;
 mod root;
 mod slice;
 mod snapshot;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -49,6 +50,8 @@ pub use reducer::{
 pub use root::CallStat;
 pub use slice::{SliceKey, SliceKind, SliceOp, SliceType, SliceView};
 pub use snapshot::{SessionSnapshot, SnapshotError, SnapshotScope};
+#[doc(hidden)]
+pub use tally::Counted;
 /// Implements [`trait@SliceType`] as an attribute says.
 ///
 /// `name` is required: it is what stored values are found by, whatever becomes of the type's own name. `version`,
