@@ -9,6 +9,7 @@ use super::stop::{StopWhen, Stopped, held_to};
 use crate::ledger::ToolEffect;
 use crate::limits::{BudgetExceededError, DeadlineExceededError};
 use crate::policy::{PolicyCall, PolicyContext, PolicyFiles, PolicyMemory, ResultView};
+use crate::prompt::{PlacedTool, RenderedPrompt};
 use crate::session::{Ending, LoggedParams, LoggedValue};
 use crate::store::{CallMark, StoreError};
 use crate::tool::context::CallContext;
@@ -35,19 +36,25 @@ impl Call {
                 Some(hidden) => format!("Tool '{}' is not available: {hidden}", self.name),
                 None => format!("Unknown tool '{}'", super::shown_name(&self.name)),
             };
-            let names = rendered.tools().iter().map(|placed| &**placed.tool.name());
-            let hint = match nearest(&self.name, names) {
-                Some(name) => format!("{why}. Did you mean '{name}'?"),
-                None => format!("{why}. Call one of the tools that you were given."),
-            };
-            return Err(Failure::new(Ending::Unavailable, hint));
+            return Err(self.unavailable(&rendered, &why));
         };
         self.placed = Some(placed.clone());
         if placed.tool.contract().handler == HandlerKind::Missing {
-            let text = format!("Tool '{}' has no handler here and cannot be called.", self.name);
-            return Err(Failure::new(Ending::Unavailable, text));
+            let why = format!("Tool '{}' has no handler here and cannot be called", self.name);
+            return Err(self.unavailable(&rendered, &why));
         }
         Ok(())
+    }
+
+    /// Why the tool cannot be called, and the nearest one that can be.
+    fn unavailable(&self, rendered: &RenderedPrompt, why: &str) -> Box<Failure> {
+        let callable = |placed: &&PlacedTool| placed.tool.contract().handler != HandlerKind::Missing;
+        let names = rendered.tools().iter().filter(callable).map(|placed| &**placed.tool.name());
+        let hint = match nearest(&self.name, names) {
+            Some(name) => format!("{why}. Did you mean '{name}'?"),
+            None => format!("{why}. Call one of the tools that you were given."),
+        };
+        Failure::new(Ending::Unavailable, hint)
     }
 
     pub(super) fn parse(&mut self) -> Result<(), Box<Failure>> {
@@ -157,7 +164,12 @@ impl Call {
             work: Arc::clone(tx.work()),
             tool: placed.tool.clone(),
             invocation: self.invocation.clone(),
+            arguments: match &self.logged {
+                Some(LoggedParams::Accepted(text)) => Arc::clone(text),
+                Some(LoggedParams::Rejected { .. }) | None => Arc::default(),
+            },
             idempotency_key: self.claim.as_ref().map(|claim| Arc::clone(&claim.key)),
+            cancel: self.cancel.clone(),
         };
         let Some(params) = self.params.take() else { return Err(lost("the arguments")) };
         let contract = placed.tool.contract();
