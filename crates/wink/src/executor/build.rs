@@ -203,9 +203,10 @@ impl ExecutorBuilder {
                 ResourceRegistry::layered(order.into_iter().flatten()).open().await?
             }
         };
+        let rendered = Arc::new(rendered);
         let around = Surroundings {
-            prompt: self.prompt,
-            rendered: Some(Arc::new(rendered)),
+            prompt: self.prompt.clone(),
+            rendered: Some(Arc::clone(&rendered)),
             adapter: self.adapter,
             run: Arc::new(self.run),
             deadline: self.deadline,
@@ -227,6 +228,7 @@ impl ExecutorBuilder {
             limits: self.limits,
             abandoned: Arc::default(),
         };
+        shared.record_rendered(&self.prompt, &rendered);
         Ok(Executor { shared: Arc::new(shared) })
     }
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::Shared;
-use crate::session::{ErasedValue, LoggedParams, LoggedValue};
+use crate::prompt::{Prompt, RenderedPrompt};
+use crate::session::{ErasedValue, LoggedParams, LoggedValue, PromptRendered};
 use crate::tool::render::bounded;
 
 impl Shared {
@@ -30,6 +31,27 @@ impl Shared {
             LoggedParams::Rejected { raw, problems } => {
                 LoggedParams::Rejected { raw: self.logged(&raw), problems: self.logged(&problems) }
             }
+        }
+    }
+
+    /// Says in the log what the model sees from now on. What it saw already is not said again: an executor may be
+    /// opened for every request.
+    pub(super) fn record_rendered(&self, prompt: &Prompt, rendered: &RenderedPrompt) {
+        let tools = rendered.tools().iter().map(|placed| Arc::clone(placed.tool.name())).collect();
+        let event = PromptRendered {
+            prompt: Arc::clone(prompt.name()),
+            time: self.session.clock().now(),
+            text: self.logged(&rendered.shared_text()),
+            tools,
+        };
+        let known = self.session.counted::<PromptRendered>([&event.prompt, &event.prompt]);
+        let known = known.and_then(|(_, latest)| latest);
+        if known.is_some_and(|known| known.text == event.text && known.tools == event.tools) {
+            return;
+        }
+        let recorded = self.session.dispatch(event);
+        if !recorded.is_ok() {
+            tracing::warn!(?recorded, "that a prompt was rendered was recorded with failures");
         }
     }
 

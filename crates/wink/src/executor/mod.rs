@@ -150,12 +150,14 @@ impl Executor {
         self.shared.around.load().rendered.clone()
     }
 
-    /// Renders the prompt again, for a session that has changed. What is rendered is what can be called.
+    /// Renders the prompt again, for a session that has changed. What is rendered is what can be called. The log says
+    /// so if the model sees something else now.
     pub fn refresh(&self) -> Result<Arc<RenderedPrompt>, PromptRenderError> {
         let around = self.shared.around.load_full();
         let rendered = Arc::new(around.prompt.render(&self.shared.session)?);
         let next = Surroundings { rendered: Some(Arc::clone(&rendered)), ..around.as_ref().clone() };
         self.shared.around.store(Arc::new(next));
+        self.shared.record_rendered(&around.prompt, &rendered);
         Ok(rendered)
     }
 

@@ -306,14 +306,14 @@ pub struct RunContext {
     pub trace_id: Option<String>,
 }
 
-/// A prompt was rendered.
+/// A prompt was rendered, and the model sees something else than before: an executor was opened or refreshed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PromptRendered {
     /// The prompt, as `ns/key`.
     pub prompt: Arc<str>,
     /// When.
     pub time: Timestamp,
-    /// The text.
+    /// The text, up to the log's bound.
     pub text: Arc<str>,
     /// The names of the tools that the model is given, in order.
     pub tools: Vec<Arc<str>>,
@@ -322,9 +322,16 @@ pub struct PromptRendered {
 impl SliceType for PromptRendered {
     const NAME: &'static str = "wink.prompt_rendered";
     const KIND: SliceKind = SliceKind::Log;
+    const COUNTED: bool = true;
+
+    /// The latest by prompt.
+    fn counted(&self) -> Option<Counted<'_>> {
+        Some(Counted { under: [&self.prompt, &self.prompt], keep_latest: true })
+    }
 }
 
-/// A prompt was evaluated to the end.
+/// A prompt was evaluated to the end. Whoever evaluates prompts records it, with
+/// [`Session::record_executed`](super::Session::record_executed).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PromptExecuted {
     /// The prompt, as `ns/key`.
