@@ -182,7 +182,7 @@ impl ResourceContext {
     }
 
     /// A resource that was made outside; nothing when it is not bound, or a provider makes it.
-    pub(super) fn from_outside<T: ?Sized + Send + Sync + 'static>(
+    pub(super) fn made_outside<T: ?Sized + Send + Sync + 'static>(
         &self,
     ) -> Result<Option<Arc<T>>, ResourceError> {
         let found = self.core.registry.find(std::any::TypeId::of::<T>());

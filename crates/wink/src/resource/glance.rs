@@ -20,7 +20,7 @@ impl Glance {
         &self,
         resources: &ResourceContext,
     ) -> Result<Option<Arc<T>>, ResourceError> {
-        match resources.from_outside::<T>()? {
+        match resources.made_outside::<T>()? {
             Some(resource) => Ok(Some(resource)),
             None if !resources.registry().contains::<T>() => Ok(None),
             None => self.scope.get_or_init(|| resources.tool_scope()).original().await.map(Some),
