@@ -103,7 +103,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         for (at, line) in outcome.text().lines().filter(|line| !line.is_empty()).enumerate() {
             println!("{:<8}{line}", if at == 0 { kind } else { "" });
         }
-        if let Some(by) = &outcome.event.approver {
+        for by in &outcome.event.approvers {
             println!("        approved by {by}");
         }
         println!();

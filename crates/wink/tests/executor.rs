@@ -17,13 +17,16 @@ use serde_json::{Value, json};
 use support::{End, Kind, Note, Scratch, World};
 use wink::executor::{Answer, Escalation, Executor, Outcome, ToolCall};
 use wink::filesystem::FilesystemExt;
-use wink::limits::{Budget, BudgetTracker, Deadline, DeadlineExceededError, Heartbeat, TokenUsage};
+use wink::limits::{
+    Budget, BudgetTracker, CancelToken, Cancellation, Deadline, DeadlineExceededError, Heartbeat, TokenUsage,
+};
 use wink::prelude::*;
 use wink::resource::{Binding, BoxError, ResourceRegistry, ResourceSnapshot, Snapshotable};
 use wink::session::{
     Ending, LoggedAnswer, LoggedDecision, LoggedParams, LoggedValue, RunContext, ToolInvoked,
 };
 use wink::testing::{FakeClock, Script, StoreOp};
+use wink::tool::secret::Secret;
 use wink::tool::{
     AdapterInfo, Phase, PromptEvaluationError, ToolValidationError, VisibilityExpansionRequired,
 };
@@ -239,8 +242,9 @@ async fn the_event_says_everything() {
         decisions: [LoggedDecision {
             policy: event.decisions[0].policy.clone(),
             answer: LoggedAnswer::Allow,
-        }].into(),
-        approver: None,
+        }]
+        .into(),
+        approvers: Vec::new(),
         replayed: false,
         usage: Some(TokenUsage::new(3, 4)),
     };
@@ -330,18 +334,67 @@ async fn a_beat_without_a_heartbeat_is_nothing() {
     assert_eq!(run(&world, "beats").await.text(), "alive");
 }
 
+/// What a handler was lent, for somebody outside.
+#[derive(Default)]
+struct Lent(Mutex<Option<Cancellation>>, tokio::sync::Notify);
+
+#[tokio::test]
+async fn a_handler_listens_to_its_own_cancellation_and_to_the_executors() {
+    async fn lend(_: (), cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+        let lent = cx.resource::<Lent>().await?;
+        assert!(!cx.is_cancelled() && !cx.cancellation().is_cancelled());
+        *lent.0.lock().unwrap() = Some(cx.cancellation());
+        lent.1.notify_one();
+        std::future::pending().await
+    }
+    for own in [true, false] {
+        let section = Section::tools("tools", "Tools").tool(Tool::new("lend", "Lend.", lend));
+        let prompt = PromptTemplate::builder("tests", "cancel").section(section).build().unwrap().prompt();
+        let lent = Arc::new(Lent::default());
+        let resources = ResourceRegistry::of((Binding::instance(Arc::clone(&lent)),)).unwrap();
+        let builder = Executor::builder(&prompt, &Session::new()).resources(resources);
+        let executor = builder.open().await.unwrap();
+        let (token, calling) = (CancelToken::new(), executor.clone());
+        let given = token.clone();
+        let call =
+            tokio::spawn(
+                async move { calling.call_cancellable(ToolCall::new("c", "lend", ""), given).await },
+            );
+        lent.1.notified().await;
+        let listening = lent.0.lock().unwrap().take().unwrap();
+        let heard = tokio::spawn({
+            let listening = listening.clone();
+            async move { listening.cancelled().await }
+        });
+        assert!(!listening.is_cancelled());
+        if own {
+            token.cancel()
+        } else {
+            executor.cancel()
+        }
+        heard.await.unwrap();
+        assert!(listening.is_cancelled());
+        assert_eq!(call.await.unwrap().event.ending, Ending::Cancelled);
+    }
+}
+
 // case 60
 #[tokio::test]
 async fn the_context_has_what_the_executor_was_given() {
     struct Seen(Mutex<Option<Value>>);
     struct RateLimit(u32);
-    async fn look(_: (), cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+    #[derive(Serialize, Deserialize, JsonSchema)]
+    struct Look {
+        place: String,
+        key: Secret<String>,
+    }
+    async fn look(_: Look, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
         let seen = cx.resource::<Seen>().await?;
         let mut json = cx.to_json();
         json["sections"] = cx.prompt().sections().count().into();
         json["rendered"] = cx.rendered_prompt().is_some().into();
-        json["budget"] = cx.budget().map(|budget| budget.used().total()).into();
-        json["request"] = cx.request().cloned().into();
+        assert_eq!(cx.budget().map(|budget| budget.used().total()), Some(42));
+        assert_eq!(cx.request(), Some(&json!({ "model": "m" })));
         json["extra"] = cx.extra("color").cloned().into();
         json["rate"] = cx.adapter().get::<RateLimit>().map(|limit| limit.0).into();
         json["cancelled"] = cx.is_cancelled().into();
@@ -368,7 +421,8 @@ async fn the_context_has_what_the_executor_was_given() {
         .open()
         .await
         .unwrap();
-    let call = ToolCall::new("c", "look", "").attempt(3).parent_message("m-1");
+    let arguments = r#"{"place": "here", "key": "geheim"}"#;
+    let call = ToolCall::new("c", "look", arguments).attempt(3).parent_message("m-1");
     let outcome = executor.call(call).await;
     assert!(outcome.is_success(), "{}", outcome.text());
     let expected = json!({
@@ -377,17 +431,21 @@ async fn the_context_has_what_the_executor_was_given() {
         "adapter": { "name": "scripted", "capabilities": ["stream"] },
         "session": "mine",
         "tool": "look",
+        "arguments": { "place": "here", "key": "***" },
         "invocation": {
             "id": outcome.event.id, "call_id": "c", "time": support::start(), "attempt": 3, "parent_message": "m-1",
         },
         "idempotency_key": null,
         "deadline": "2026-01-01T00:01:00Z",
+        "budget": {
+            "limits": { "max_total_tokens": 100 },
+            "used": { "input_tokens": 20, "output_tokens": 22, "cached_tokens": 0 },
+        },
+        "request": { "model": "m" },
         "run": run,
         "extras": { "color": "blue" },
         "sections": 1,
         "rendered": true,
-        "budget": 42,
-        "request": { "model": "m" },
         "extra": "blue",
         "rate": 9,
         "cancelled": false,

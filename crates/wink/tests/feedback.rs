@@ -16,7 +16,8 @@ use wink::limits::{Clock, Deadline};
 use wink::prelude::*;
 use wink::resource::{Binding, BoxError};
 use wink::session::ToolInvoked;
-use wink::testing::FakeClock;
+use wink::store::SharedStore;
+use wink::testing::{ByteStore, FakeClock};
 
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct Say {
@@ -214,12 +215,50 @@ async fn all_that_fire_speak_in_order_and_are_recorded() {
         feedback: feedback.clone(),
         calls: 1,
         files: vec![],
+        known_files: vec![],
     };
     let hinted = Feedback::info("hint");
     let expected = [event("first", &loud), event("same", &hinted), event("same#2", &hinted)];
     assert_eq!(given.iter().map(|given| FeedbackGiven::clone(given)).collect::<Vec<_>>(), expected);
     let json = serde_json::to_value(&expected[0]).expect("serialises");
     assert_eq!(serde_json::from_value::<FeedbackGiven>(json).expect("reads"), expected[0]);
+}
+
+/// What was counted comes back with the session, and what else there is in its log does not matter.
+#[tokio::test]
+async fn counting_goes_on_when_a_session_is_opened_again() {
+    let store: SharedStore = Arc::new(ByteStore::new());
+    let mut desk = Desk::new();
+    let providers = |desk: &Desk, key: &str| {
+        let builder = desk.executor(key).feedback(Trigger::every_calls(4), hint("a"));
+        builder.feedback(Trigger::file("x").or(Trigger::file("y")), hint("f"))
+    };
+    let mut texts = Vec::new();
+    for (turn, arguments) in
+        [OK, r#"{"text":"ok","file":"x"}"#, OK, OK, r#"{"text":"ok","file":"y"}"#, OK].into_iter().enumerate()
+    {
+        let builder =
+            Session::builder().clock(Arc::new(desk.clock.clone())).store(Arc::clone(&store)).id("s");
+        desk.session = builder.open().await.expect("opens");
+        for key in ["p", "q"] {
+            let executor = desk.open(providers(&desk, key)).await;
+            let said = text(&executor, if key == "p" { arguments } else { OK }).await;
+            if key == "p" {
+                texts.push((turn, said.lines().skip(2).map(str::to_owned).collect::<Vec<_>>()));
+            }
+        }
+        desk.session.flush().await.expect("stored");
+    }
+    let a = || vec!["[feedback from a, info] hint".to_owned()];
+    let f = || vec!["[feedback from f, info] hint".to_owned()];
+    assert_eq!(texts, [(0, vec![]), (1, f()), (2, vec![]), (3, a()), (4, f()), (5, vec![])]);
+    let known = |given: &FeedbackGiven| given.known_files.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let of = |given: &&Arc<FeedbackGiven>| &*given.prompt == "tests/p" && &*given.provider == "f";
+    let given = desk.session.slice::<FeedbackGiven>().all();
+    assert_eq!(
+        given.iter().filter(of).map(|given| known(given)).collect::<Vec<_>>(),
+        [vec!["x"], vec!["x", "y"]]
+    );
 }
 
 // case 196

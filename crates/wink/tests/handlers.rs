@@ -415,6 +415,28 @@ fn an_example_of_an_array_tool_shows_an_array() {
 
 // case 14
 #[tokio::test]
+async fn a_tool_without_a_handler_suggests_the_nearest_that_can_be_called() {
+    async fn echo(text: Text, _: &mut ToolContext) -> ToolResult<String> {
+        ToolResult::value(text.text)
+    }
+    let section = Section::tools("tools", "Tools")
+        .tool(Tool::<Text, String>::without_handler("send_mail", "Somebody else's."))
+        .tool(Tool::<Text, String>::without_handler("send_mails", "Somebody else's."))
+        .tool(Tool::new("send_email", "Ours.", echo));
+    let prompt = PromptTemplate::builder("tests", "nearest").section(section).build().unwrap().prompt();
+    let executor = Executor::open(&prompt, &Session::new()).await.unwrap();
+    for (name, why) in [
+        ("send_mail", "Tool 'send_mail' has no handler here and cannot be called"),
+        ("send_mals", "Unknown tool 'send_mals'"),
+    ] {
+        let outcome = executor.call(ToolCall::new("1", name, r#"{"text":"hi"}"#)).await;
+        assert_eq!(outcome.text(), format!("{why}. Did you mean 'send_email'?"));
+        assert_eq!(outcome.event.ending, Ending::Unavailable);
+    }
+}
+
+// case 14
+#[tokio::test]
 async fn a_tool_without_a_handler_is_listed_and_calling_it_fails() {
     let tool = Tool::<Text, String>::without_handler("elsewhere", "Somebody else's.");
     let prompt = prompt(tool).unwrap();

@@ -14,6 +14,8 @@ use std::sync::{Arc, Mutex};
 use wink::executor::{Executor, ToolCall};
 use wink::prelude::*;
 use wink::resource::{Binding, ResourceRegistry, Scope};
+use wink::session::PromptRendered;
+use wink::tool::VisibilityExpansionRequired;
 
 /// What happened to instances, in order.
 type Diary = Arc<Mutex<Vec<String>>>;
@@ -169,4 +171,44 @@ async fn an_instance_from_outside_is_never_closed() {
     executor.close().await.unwrap();
     drop(prompt);
     assert_eq!((dropped.load(Ordering::SeqCst), Arc::strong_count(&outside)), (0, 1));
+}
+
+#[tokio::test]
+async fn the_log_says_what_the_model_sees_whenever_that_changes() {
+    async fn nothing(_: (), _: &mut ToolContext) -> ToolResult<()> {
+        ToolResult::done("")
+    }
+    let manual = Section::markdown("manual", "Manual")
+        .body("All of it.")
+        .summary("A manual.")
+        .visibility(Visibility::Summary)
+        .tool(Tool::new("leaf", "Turns a page.", nothing));
+    let section = Section::tools("tools", "Tools").tool(Tool::new("look", "Looks.", nothing));
+    let template = PromptTemplate::builder("tests", "seen").section(section).section(manual).build().unwrap();
+    let (prompt, session) = (template.prompt(), Session::new());
+    let executor = Executor::open(&prompt, &session).await.unwrap();
+    // Rendering alone says nothing, and what was seen already is not said again.
+    let closed = prompt.render(&session).unwrap().shared_text();
+    let again = Executor::open(&prompt, &session).await.unwrap();
+    again.refresh().unwrap();
+    let keys = vec!["manual".to_owned()];
+    let asked = VisibilityExpansionRequired { keys, reason: "to look it up".to_owned() };
+    let open = executor.expand(&asked).unwrap().shared_text();
+    again.refresh().unwrap();
+    let seen = |text: &Arc<str>, tools: &[&str]| PromptRendered {
+        prompt: "tests/seen".into(),
+        time: session.slice::<PromptRendered>().latest().unwrap().time,
+        text: Arc::clone(text),
+        tools: tools.iter().map(|tool| (*tool).into()).collect(),
+    };
+    let log: Vec<_> = session
+        .slice::<PromptRendered>()
+        .iter()
+        .map(|event| PromptRendered { time: seen(&open, &[]).time, ..PromptRendered::clone(&event) })
+        .collect();
+    assert_eq!(
+        log,
+        [seen(&closed, &["look", "open_sections", "read_section"]), seen(&open, &["look", "leaf"])]
+    );
+    assert_ne!(closed, open);
 }

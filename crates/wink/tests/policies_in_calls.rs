@@ -373,6 +373,56 @@ async fn a_panic_on_a_result_is_contained() {
     }
 }
 
+/// Remembers how many things ran so far, which is not the tool's business.
+struct Counts;
+
+impl ToolPolicy for Counts {
+    fn kind(&self) -> &'static str {
+        "counts"
+    }
+
+    fn check<'a>(
+        &'a self,
+        _: &'a PolicyCall<'a>,
+        _: &'a PolicyContext<'a>,
+    ) -> BoxFuture<'a, Result<Decision, BoxError>> {
+        Box::pin(async { Ok(Decision::Allow) })
+    }
+
+    fn on_result<'a>(
+        &'a self,
+        _: &'a PolicyCall<'a>,
+        _: &'a ResultView<'a>,
+        cx: &'a PolicyContext<'a>,
+        memory: &'a PolicyMemory<'a>,
+    ) -> BoxFuture<'a, Result<(), BoxError>> {
+        Box::pin(async move {
+            let ran = cx.slice::<Ran>()?.len();
+            let log = cx.slice::<ToolInvoked>()?.len();
+            let file = cx.path("other.txt").await?.unwrap();
+            let there = cx.stat(&file).await?.is_some();
+            let calls = cx.total_calls();
+            Ok(memory.remember("seen", json!([ran, log, there, calls]))?)
+        })
+    }
+
+    fn wants_results(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn what_a_policy_looks_at_is_not_held_to_the_footprint_of_the_tool() {
+    let files = Arc::new(MemoryFilesystem::from_files([("a.txt", "a"), ("other.txt", "b")]).unwrap());
+    let section = Section::tools("a", "A").tool(read_file()).tool(plain("plain"));
+    let section = section.policy(Counts).resource(Binding::filesystem(files));
+    let executor = open(template().section(section)).await;
+    assert_eq!(answer(&executor, "plain", json!({})).await, ok("done"));
+    assert_eq!(answer(&executor, "read_file", json!({ "path": "a.txt" })).await, ok("a"));
+    let remembered = &executor.session().snapshot().to_json().unwrap()["policies"];
+    assert_eq!(*remembered, json!({ "a/counts/0": { "seen": [1, 1, true, 1] } }));
+}
+
 /// Says the same to everybody and keeps the questions.
 #[derive(Default)]
 struct Desk {
@@ -407,6 +457,6 @@ async fn an_approval_does_not_cover_a_denial_behind_it() {
     assert_eq!(answer(&denying, "deploy", json!({})).await, no("never"));
     let allowing = executor(Decision::Allow, &desk).await;
     let outcome = call(&allowing, "deploy", json!({ "fail": false })).await;
-    assert_eq!((outcome.is_success(), outcome.event.approver.as_deref()), (true, Some("desk")));
+    assert_eq!((outcome.is_success(), &outcome.event.approvers[..]), (true, &["desk".into()][..]));
     assert_eq!(*desk.questions.lock().unwrap(), ["Allow 'deploy' with fail=false?"]);
 }

@@ -427,7 +427,7 @@ async fn exactly_once_in_doubt_ask() {
         post.approvals.answers.lock().unwrap().push(approved());
         let outcome = post.send("send_ask", End::Well).await;
         assert!(outcome.is_success(), "{}", outcome.text());
-        assert_eq!(outcome.event.approver.as_deref(), Some("ada"));
+        assert_eq!(outcome.event.approvers, ["ada".into()]);
         assert_eq!((post.sent(), post.approvals.asked.load(Ordering::Relaxed)), (3, 6));
         assert!(post.send("send_ask", End::Well).await.event.replayed);
     }

@@ -16,6 +16,7 @@ use std::task::{Context, Poll, Waker};
 use std::{env, fs, process};
 
 use wink::executor::{Executor, ToolCall};
+use wink::feedback::{Feedback, StaticFeedback, Trigger};
 use wink::filesystem::{Filesystem, MemoryFilesystem};
 use wink::policy::{Decision, SequentialDependencyPolicy, policy_fn};
 use wink::prelude::*;
@@ -38,7 +39,8 @@ const COUNTED: &str = "WINK_FLAT_COST_COUNTED";
 
 /// What is counted, in this order: each situation with each tool.
 const SITUATIONS: [Situation; 3] = [Situation::Empty, Situation::Old, Situation::Much];
-const TOOLS: [&str; 3] = ["look", "write", "fail"];
+/// The last is the first call of an executor with feedback, which counts the calls before it.
+const TOOLS: [&str; 4] = ["look", "write", "fail", "told"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Situation {
@@ -89,14 +91,25 @@ fn ready<F: Future>(future: F) -> F::Output {
     }
 }
 
-fn call(executor: &Executor, tool: &str) {
+fn call(Flat { executor, prompt }: &Flat, tool: &str) {
     let arguments = r#"{"path":"src/part_7/file_7.rs","line":117}"#;
-    let outcome = ready(executor.call(ToolCall::new("call_1", tool, black_box(arguments))));
+    let outcome = match tool {
+        "told" => {
+            let fresh =
+                Executor::builder(prompt, executor.session()).opened(executor.resources().clone()).feedback(
+                    Trigger::every_calls(u64::MAX),
+                    StaticFeedback::new("silent", Feedback::info("never")),
+                );
+            let fresh = ready(fresh.open()).unwrap();
+            ready(fresh.call(ToolCall::new("call_1", "look", black_box(arguments))))
+        }
+        _ => ready(executor.call(ToolCall::new("call_1", tool, black_box(arguments)))),
+    };
     assert_eq!(outcome.is_success(), tool != "fail", "{}", outcome.text());
 }
 
 /// An executor with what a call usually has around it: policies, one of them asking history, and a subscriber.
-fn open(files: u32) -> Executor {
+fn open(files: u32) -> Flat {
     let files =
         (0..files).map(|file| (format!("src/part_{}/file_{}.rs", file / 100, file % 100), "// text\n"));
     let files: Arc<dyn Filesystem> = Arc::new(MemoryFilesystem::from_files(files).unwrap());
@@ -113,10 +126,15 @@ fn open(files: u32) -> Executor {
         black_box(event);
         Ok(())
     });
-    ready(Executor::open(&prompt, &session)).unwrap()
+    Flat { executor: ready(Executor::open(&prompt, &session)).unwrap(), prompt }
 }
 
-fn fill(executor: &Executor) {
+struct Flat {
+    executor: Executor,
+    prompt: Prompt,
+}
+
+fn fill(Flat { executor, .. }: &Flat) {
     let session = executor.session();
     session.seed((0..STATE_ITEMS).map(|line| Written { line })).unwrap();
     // A log only grows, so it is filled by dispatching.
@@ -130,7 +148,7 @@ fn fill(executor: &Executor) {
 
 /// Callgrind counts in here and nowhere else, so no other function may have this name in its own.
 #[inline(never)]
-fn measured_region(executor: &Executor, tool: &str) {
+fn measured_region(executor: &Flat, tool: &str) {
     for _ in 0..MEASURED_CALLS {
         call(executor, tool);
     }
@@ -153,7 +171,7 @@ fn make_measured_calls() {
 }
 
 /// First calls fill tables and caches.
-fn warm_up(executor: &Executor) {
+fn warm_up(executor: &Flat) {
     for _ in 0..20 {
         TOOLS.iter().for_each(|tool| call(executor, tool));
     }

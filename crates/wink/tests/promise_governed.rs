@@ -258,7 +258,7 @@ async fn governed_approval_lets_the_call_run_and_is_recorded() {
         let world = asking(kind, Behaviour::Asks, |builder| builder.approver(approver)).await;
         let outcome = world.executor.call(a_note(&world)).await;
         assert!(outcome.is_success(), "{}", outcome.text());
-        assert_eq!(outcome.event.approver.as_deref(), Some("ada"));
+        assert_eq!(outcome.event.approvers, ["ada".into()]);
         let asks = LoggedAnswer::Ask { question: "really?".into(), approved: true };
         let expected = LoggedDecision { policy: outcome.event.decisions[1].policy.clone(), answer: asks };
         assert_eq!(outcome.event.decisions[1..], [expected]);

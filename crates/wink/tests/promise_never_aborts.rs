@@ -171,7 +171,10 @@ async fn never_aborts_on_tools_that_are_not_there() {
             outcome.text()
         );
         let outcome = world.executor.call(ToolCall::new("id", "elsewhere", "{}")).await;
-        assert_eq!(outcome.text(), "Tool 'elsewhere' has no handler here and cannot be called.");
+        assert_eq!(
+            outcome.text(),
+            "Tool 'elsewhere' has no handler here and cannot be called. Did you mean 'escalate'?"
+        );
         assert!(world.executor.rendered().unwrap().find("elsewhere").is_some(), "it is listed");
         // The runtime goes on.
         let outcome = world.executor.call(world.call("note", json!({ "text": "still here" }))).await;

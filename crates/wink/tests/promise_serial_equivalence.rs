@@ -33,10 +33,10 @@ use program::{End, Op, PATHS, Program, SLICES, Verb};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use wink::executor::ExecutorLimits;
-use wink::filesystem::Filesystem;
+use wink::filesystem::{Filesystem, FilesystemExt, FsLimits, FsPath, MemoryFilesystem};
 use wink::ledger::IdempotencyConfig;
 use wink::prelude::*;
-use wink::resource::Shared;
+use wink::resource::{Binding, Resolver, ResourceRegistry, Scope, Shared};
 use wink::session::{Ending, ToolInvoked};
 use wink::testing::filesystem_tree;
 use world::{Blue, Green, NAMES, Red, Trail, World};
@@ -171,7 +171,11 @@ async fn calls_overlap_exactly_when_nobody_can_tell() {
         ("two slices", f().write_slice::<Red>(), f().write_slice::<Green>(), 2),
         ("two readers of a path", f().read_path("d"), f().read_path("d/x"), 2),
         ("two paths", f().write_path("a"), f().write_path("b"), 2),
-        ("siblings", f().write_path("d/x"), f().write_path("d/y"), 2),
+        ("siblings", f().write_path("there/x"), f().write_path("there/y"), 2),
+        ("deeper siblings", f().write_path("there/x/y"), f().read_path("there/z"), 2),
+        ("readers of siblings", f().read_path("d/x"), f().read_path("d/y"), 2),
+        ("writers in a directory to be made", f().write_path("d/x"), f().write_path("d/y"), 1),
+        ("reader in a directory to be made", f().write_path("d/e/x"), f().read_path("d/y"), 1),
         ("one path begins like the other", f().write_path("d"), f().write_path("dd"), 2),
         ("slice and path", f().write_slice::<Red>(), f().write_path("a"), 2),
         ("a copied resource", f(), f().use_resource::<Shared<u32>>(), 2),
@@ -268,7 +272,8 @@ async fn what_overlapped_with_an_escalation_was_never_run() {
     assert_eq!(house.floor.entered(), ["1", "2"], "one overlapped; what lasts did not begin");
     assert!(house.session.slice::<Green>().is_empty());
     assert!(house.session.slice::<Trail>().is_empty(), "not even LOG");
-    assert_eq!(filesystem_tree(&*house.files).await, BTreeMap::new());
+    let there = BTreeMap::from([(FsPath::parse("there", &FsLimits::DEFAULT).unwrap(), None)]);
+    assert_eq!(filesystem_tree(&*house.files).await, there);
     let endings: Vec<_> = house.session.slice::<ToolInvoked>().iter().map(|event| event.ending).collect();
     assert_eq!(endings, [Ending::Escalated, Ending::NotRun, Ending::NotRun, Ending::NotRun]);
     assert_eq!(house.session.total_calls(), 0);
@@ -283,6 +288,9 @@ async fn what_a_footprint_does_not_name_cannot_be_touched() {
         Verb::Read,
         Verb::Write,
         Verb::Delete,
+        Verb::DeleteAll,
+        Verb::Mkdir,
+        Verb::Rename,
         Verb::Trail,
         Verb::History,
         Verb::Log,
@@ -309,6 +317,39 @@ async fn what_a_footprint_does_not_name_cannot_be_touched() {
     let text = format!("resource {name} is outside the footprint that this tool declares (read)");
     assert_eq!((outcomes[0].text(), outcomes[0].event.ending), (&*text, Ending::Errored));
     assert_eq!((outcomes[1].text(), house.session.slice::<Blue>().len()), ("3", 1));
+}
+
+/// A resource of one call that has the workspace.
+struct Editor(Arc<dyn Filesystem>);
+
+#[tokio::test]
+async fn files_behind_a_resource_of_the_call_are_part_of_the_footprint() {
+    async fn edit(_: (), cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+        let editor = cx.resource::<Editor>().await?;
+        tokio::task::yield_now().await;
+        let before = editor.0.exists_at("a").await?;
+        editor.0.write_text("a", "edited").await?;
+        Ok(ToolResult::done(format!("{before}")))
+    }
+    let hidden =
+        Tool::new("hidden", "Edit.", edit).footprint(|()| Footprint::nothing().share_resource::<Editor>());
+    let named = Tool::new("named", "Edit.", edit)
+        .footprint(|()| Footprint::nothing().share_resource::<Editor>().share_resource::<dyn Filesystem>());
+    let bare = Tool::new("bare", "Edit.", edit);
+    let section = Section::tools("tools", "Tools").tool(hidden).tool(named).tool(bare);
+    let prompt = PromptTemplate::builder("tests", "editor").section(section).build().unwrap().prompt();
+    let files = Arc::new(MemoryFilesystem::new());
+    let resources = ResourceRegistry::of((
+        Binding::filesystem(files),
+        Binding::with_async(|r: Resolver| async move { Ok(Editor(r.get().await?)) }).scope(Scope::ToolCall),
+    ))
+    .unwrap();
+    let executor = Executor::builder(&prompt, &Session::new()).resources(resources).open().await.unwrap();
+    let outcomes = executor.batch(calls(&["hidden", "named", "named", "bare", "hidden"])).await;
+    let texts: Vec<_> = outcomes.iter().map(|outcome| outcome.text().to_owned()).collect();
+    let outside = "filesystem is outside the footprint that this tool declares (read): a resource of the call asked \
+                   for it; declare it with Footprint::share_resource or Footprint::use_resource";
+    assert_eq!(texts, [outside, "false", "true", "true", outside]);
 }
 
 #[tokio::test]

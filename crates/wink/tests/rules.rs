@@ -220,7 +220,7 @@ async fn waiting_for_an_approver_is_not_a_policys_time() {
         clock.advance(Duration::from_secs(3600));
     };
     let (outcome, ()) = tokio::join!(executor.call(ToolCall::new("1", "note", "")), thinking);
-    assert_eq!((outcome.text(), outcome.event.approver.as_deref()), ("noted", Some("ada")));
+    assert_eq!((outcome.text(), &outcome.event.approvers[..]), ("noted", &["ada".into()][..]));
 }
 
 /// Keeps the texts of events.

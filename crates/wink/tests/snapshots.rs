@@ -15,8 +15,8 @@ use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use wink::session::{
-    DispatchResult, PromptRendered, ReducerFailure, Session, SessionError, SliceKey, SliceKind, SliceProblem,
-    SliceType, SnapshotError, SnapshotScope, upsert_by_key,
+    DeclarativeSlice, DispatchResult, PromptRendered, ReducerFailure, Reducers, Session, SessionError,
+    SliceKey, SliceKind, SliceProblem, SliceType, SnapshotError, SnapshotScope, upsert_by_key,
 };
 use wink::store::SharedStore;
 use wink::testing::{ByteStore, FakeClock};
@@ -98,8 +98,54 @@ fn a_snapshot_has_state_and_on_request_the_log() {
         session.snapshot_of(SnapshotScope::State).to_json().unwrap()["slices"]
     );
     assert_eq!(names(SnapshotScope::State), ["note", "entry"]);
-    let own = ["wink.tool_invoked", "wink.prompt_rendered", "wink.prompt_executed"];
-    assert_eq!(names(SnapshotScope::IncludeAll), [own.as_slice(), &["note", "entry", "heard"]].concat());
+    assert_eq!(names(SnapshotScope::IncludeAll), ["note", "entry", "heard"]);
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Started(u32);
+impl SliceType for Started {
+    const NAME: &'static str = "started";
+}
+impl DeclarativeSlice for Started {
+    fn initial() -> Option<Self> {
+        Some(Self(100))
+    }
+
+    fn reducers(on: &mut Reducers<Self>) {
+        on.on::<Note>(|state, note| Ok(Self(state.0 + note.0)));
+    }
+}
+
+#[test]
+fn a_slice_without_items_is_not_in_a_snapshot_and_is_empty_when_it_comes_back() {
+    let session = filled();
+    session.install::<Started>().unwrap();
+    let before = session.snapshot_of(SnapshotScope::IncludeAll).to_json().unwrap();
+    // Named, as by a call that failed; and filled and emptied again.
+    assert!(session.slice::<PromptRendered>().is_empty());
+    let _ = session.slice::<Unnamed>();
+    dispatch(&session, Note(5));
+    let full = session.snapshot();
+    session.clear::<Started>().unwrap();
+    session.clear_where::<Note>(|note| note.0 == 5).unwrap();
+    assert_eq!(session.snapshot_of(SnapshotScope::IncludeAll).to_json().unwrap(), before);
+
+    // A session that has never heard of the type can read it, and one that has something there loses it.
+    let other = self::session("other");
+    other.install::<Started>().unwrap();
+    other.restore(&full).unwrap();
+    assert_eq!(all::<Started>(&other), [Started(105)]);
+    other.restore(&other.decode_snapshot(&before.to_string()).unwrap()).unwrap();
+    assert_eq!((all::<Started>(&other), all::<Note>(&other)), (vec![], vec![Note(1)]));
+    dispatch(&other, Note(7));
+    assert_eq!(all::<Started>(&other), [Started(107)]);
+    self::session("third").decode_snapshot(&before.to_string()).unwrap();
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Unnamed;
+impl SliceType for Unnamed {
+    const NAME: &'static str = "unnamed";
 }
 
 #[test]
@@ -157,7 +203,6 @@ fn the_json_form_comes_back_whole_and_typed() {
     parent.adopt(&session).unwrap();
     session.adopt(&child).unwrap();
     let json = session.snapshot_of(SnapshotScope::IncludeAll).to_json().unwrap();
-    let own = |name: &str| json!({ "name": name, "version": 1, "kind": "log", "items": [] });
     let expected = json!({
         "version": 1,
         "session_id": "s",
@@ -166,9 +211,6 @@ fn the_json_form_comes_back_whole_and_typed() {
         "children_ids": ["child"],
         "tags": { "session_id": "s", "team": "blue" },
         "slices": [
-            own("wink.tool_invoked"),
-            own("wink.prompt_rendered"),
-            own("wink.prompt_executed"),
             { "name": "note", "version": 1, "kind": "state", "items": [1] },
             { "name": "entry", "version": 3, "kind": "state",
               "items": [{ "key": "a", "value": 1e300 }, { "key": "b", "value": 2.0 }] },
@@ -211,9 +253,9 @@ fn every_malformed_snapshot_has_its_own_error_and_changes_nothing() {
         (|json| *json = json!([1]), field("(root)", "an object")),
         (|json| drop(json.as_object_mut().unwrap().remove("slices")), field("slices", "a list of objects")),
         (|json| json["slices"] = json!([1]), field("slices", "a list of objects")),
-        (|json| json["slices"][3]["name"] = json!(1), field("name", "a string")),
-        (|json| json["slices"][3]["version"] = json!(-1), field("version", "a whole number")),
-        (|json| json["slices"][3]["items"] = json!({}), field("items", "a list")),
+        (|json| json["slices"][0]["name"] = json!(1), field("name", "a string")),
+        (|json| json["slices"][0]["version"] = json!(-1), field("version", "a whole number")),
+        (|json| json["slices"][0]["items"] = json!({}), field("items", "a list")),
         (|json| json["tags"]["n"] = json!(1), field("tags", "an object of strings")),
         (|json| json["parent_id"] = json!(1), field("parent_id", "a string or null")),
         (|json| json["children_ids"] = json!("x"), field("children_ids", "a list of strings")),
@@ -223,11 +265,11 @@ fn every_malformed_snapshot_has_its_own_error_and_changes_nothing() {
         (|json| json["policies"] = json!({ "p": 1 }), field("policies", "an object of objects")),
         (|json| json["unread"] = json!([]), field("unread", "an object of lists")),
         (
-            |json| json["slices"][3]["kind"] = json!("log"),
+            |json| json["slices"][0]["kind"] = json!("log"),
             SnapshotError::Kind { slice: slice("note"), declared: "state", found: "log".into() },
         ),
         (
-            |json| json["slices"][3]["items"] = json!([1, "x"]),
+            |json| json["slices"][0]["items"] = json!([1, "x"]),
             SnapshotError::Item {
                 slice: slice("note"),
                 at: 1,
@@ -235,14 +277,14 @@ fn every_malformed_snapshot_has_its_own_error_and_changes_nothing() {
             },
         ),
         (
-            |json| json["slices"][4]["version"] = json!(2),
+            |json| json["slices"][1]["version"] = json!(2),
             SnapshotError::Item {
                 slice: slice("entry"),
                 at: 0,
                 reason: "no upgrade from version 2 to 3".into(),
             },
         ),
-        (|json| json["slices"][5] = json["slices"][3].clone(), SnapshotError::Twice { slice: slice("note") }),
+        (|json| json["slices"][2] = json["slices"][0].clone(), SnapshotError::Twice { slice: slice("note") }),
     ];
     for (spoil, expected) in cases {
         let mut bad = good.clone();
@@ -285,7 +327,7 @@ proptest! {
         let mut bad = session.snapshot_of(SnapshotScope::IncludeAll).to_json().unwrap();
         let keys: Vec<String> = bad.as_object().unwrap().keys().cloned().collect();
         match keys.get(at) {
-            Some(key) if inner && key == "slices" => bad[key][3]["items"][0] = spoilt,
+            Some(key) if inner && key == "slices" => bad[key][0]["items"][0] = spoilt,
             Some(key) if inner && key == "unread" => bad[key]["later"] = spoilt,
             Some(key) => bad[key.as_str()] = spoilt,
             None => bad = spoilt,

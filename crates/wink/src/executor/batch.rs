@@ -2,30 +2,35 @@
 //!
 //! A call starts when every earlier call that is not decided yet has a footprint disjoint from its own, what its
 //! policies look at included; without a footprint, or with effects that no rollback reaches, it waits for all of
-//! them. Each works on its own fork. From the moment subscribers hear of a call, everything happens in request order:
+//! them. Who writes into a directory that is not there makes it, so such calls wait for each other too. Each works on its own fork. From the moment subscribers hear of a call, everything happens in request order:
 //! a call waits there until the one before it is decided, and is not run after all when that one escalated.
 
 use std::collections::HashSet;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
 
-use tokio::sync::{OnceCell, watch};
+use tokio::sync::{Mutex, watch};
 
 use super::call::Call;
 use super::outcome::{Failure, Outcome, ToolCall};
 use super::{Executor, Shared};
 use crate::BoxFuture;
+use crate::filesystem::{EntryKind, Filesystem, FsPath};
 use crate::limits::CancelToken;
 use crate::policy::{PolicyCall, declared_by};
 use crate::session::Ending;
+use crate::support::future::catch;
 use crate::tool::footprint::{Area, Footprint};
-use crate::transaction::{Turn, take_turn};
+use crate::transaction::{InsideCall, Turn, take_turn_of_call};
 
 /// A call's place in its batch.
 pub(super) struct Place {
     /// The turn that all calls of the batch share.
-    turn: Arc<OnceCell<Arc<Turn>>>,
+    turn: Arc<BatchTurn>,
+    /// Set once the call asks nobody any more.
+    asked: Arc<AtomicBool>,
     /// What became of the call before.
     before: watch::Receiver<Decided>,
     /// What becomes of this one.
@@ -41,10 +46,36 @@ enum Decided {
     Escalated(Arc<str>),
 }
 
+/// The session's turn, while the batch has it.
+#[derive(Default)]
+struct BatchTurn {
+    turn: Mutex<Option<Arc<Turn>>>,
+    held: AtomicBool,
+}
+
 impl Place {
-    pub(super) async fn turn(&self, call: &Call) -> Turn {
-        let turn = self.turn.get_or_init(async || Arc::new(take_turn(call.session()).await)).await;
-        Turn::Shared { _guard: Arc::clone(turn) }
+    pub(super) async fn turn(&self, call: &Call) -> Result<Turn, InsideCall> {
+        let mut shared = self.turn.turn.lock().await;
+        let turn = match &*shared {
+            Some(turn) => Arc::clone(turn),
+            None => Arc::clone(shared.insert(Arc::new(take_turn_of_call(call.session()).await?))),
+        };
+        self.turn.held.store(true, Ordering::Release);
+        Ok(Turn::Shared { _guard: turn })
+    }
+
+    /// Gives the batch's turn back while somebody is asked. By then no other call of the batch is on its way: those
+    /// before are decided, and none after starts before [`Place::asks_no_more`].
+    pub(super) async fn leave_turn(&mut self) -> Result<(), Box<Failure>> {
+        self.wait().await?;
+        self.turn.held.store(false, Ordering::Release);
+        *self.turn.turn.lock().await = None;
+        Ok(())
+    }
+
+    /// Lets calls after this one start.
+    pub(super) fn asks_no_more(&self) {
+        self.asked.store(true, Ordering::Release);
     }
 
     /// Waits until everything before this call is decided.
@@ -86,7 +117,15 @@ fn not_run(by: &str) -> Box<Failure> {
 /// A call of the batch, and everything that it may touch.
 struct Member {
     footprint: Footprint,
+    /// Whether somebody may still have to be asked about it.
+    asks: Option<Arc<AtomicBool>>,
     progress: Progress,
+}
+
+impl Member {
+    fn may_ask(&self) -> bool {
+        self.asks.as_ref().is_some_and(|asked| !asked.load(Ordering::Acquire))
+    }
 }
 
 enum Progress {
@@ -105,24 +144,28 @@ impl Executor {
 
     /// Like [`Executor::batch`]; cancelling stops what runs, and the rest is not run.
     pub async fn batch_cancellable(&self, calls: Vec<ToolCall>, cancel: Option<CancelToken>) -> Vec<Outcome> {
-        let turn = Arc::new(OnceCell::new());
+        let turn = Arc::new(BatchTurn::default());
         let (_first, mut before) = watch::channel(Decided::Clear);
         let mut seen: HashSet<Arc<str>> = HashSet::new();
         let mut members = Vec::with_capacity(calls.len());
         for call in calls {
             let repeated = !seen.insert(Arc::clone(&call.id));
             let footprint = if repeated { Footprint::nothing() } else { footprint(&self.shared, &call) };
+            let asked = Arc::new(AtomicBool::new(false));
+            let asks = may_ask(&self.shared, &call).then(|| Arc::clone(&asked));
             let (decided, next) = watch::channel(Decided::NotYet);
             let mut call = Call::new(&self.shared, call, cancel.clone());
-            call.place = Some(Place { turn: Arc::clone(&turn), before, decided });
+            call.place = Some(Place { turn: Arc::clone(&turn), asked, before, decided });
             call.repeated = repeated;
             before = next;
-            members.push(Member { footprint, progress: Progress::Waiting(call) });
+            members.push(Member { footprint, asks, progress: Progress::Waiting(call) });
         }
         let most = self.shared.limits.max_calls_at_once.max(1);
         poll_fn(|cx| {
             loop {
-                start(&mut members, most);
+                let held = turn.held.load(Ordering::Acquire);
+                let asking = members.iter().filter(|member| member.may_ask()).count();
+                start(&self.shared, &mut members, most, held);
                 let mut moved = false;
                 for member in &mut members {
                     if let Progress::Running(running) = &mut member.progress
@@ -132,6 +175,8 @@ impl Executor {
                         moved = true;
                     }
                 }
+                moved |= held != turn.held.load(Ordering::Acquire);
+                moved |= asking != members.iter().filter(|member| member.may_ask()).count();
                 if !moved {
                     break;
                 }
@@ -150,8 +195,9 @@ impl Executor {
     }
 }
 
-/// Starts what may start. The first call that has not ended always may.
-fn start(members: &mut [Member], most: usize) {
+/// Starts what may start. The first call that has not ended always may. `held` says whether the batch has the
+/// session's turn, so that nobody else changes the workspace.
+fn start(shared: &Shared, members: &mut [Member], most: usize, held: bool) {
     let open = |member: &Member| !matches!(member.progress, Progress::Done(_));
     let Some(first) = members.iter().position(open) else { return };
     let running = |member: &&Member| matches!(member.progress, Progress::Running(_));
@@ -164,8 +210,18 @@ fn start(members: &mut [Member], most: usize) {
                 return;
             }
             let own = &member.footprint;
-            let beside = |other: &Member| !own.is_lasting() && other.footprint.is_disjoint(own);
-            let free = earlier.iter().skip(first).filter(|earlier| open(earlier)).all(beside);
+            let undecided = || earlier.iter().skip(first).filter(|earlier| open(earlier));
+            let lasts = |dir: &FsPath| {
+                let removed = undecided().any(|other| other.footprint.may_remove(dir)) || own.may_remove(dir);
+                held && !removed && is_directory_now(shared, dir)
+            };
+            let beside = |other: &Member| {
+                !own.is_lasting()
+                    && !other.may_ask()
+                    && other.footprint.is_disjoint(own)
+                    && !other.footprint.shares_parents(own, lasts)
+            };
+            let free = undecided().all(beside);
             if free && let Progress::Waiting(call) = std::mem::replace(&mut member.progress, Progress::Moving)
             {
                 member.progress = Progress::Running(Box::pin(call.run()));
@@ -177,6 +233,26 @@ fn start(members: &mut [Member], most: usize) {
             return;
         }
     }
+}
+
+/// Whether somebody may have to be asked about a call: then the session is others' meanwhile, and no call of the batch
+/// after it may be on its way.
+fn may_ask(shared: &Shared, call: &ToolCall) -> bool {
+    let around = shared.around.load();
+    let placed = around.rendered.as_ref().and_then(|rendered| rendered.find(&call.tool));
+    shared.approver.is_some()
+        && placed
+            .is_some_and(|placed| !placed.policies.is_empty() || placed.tool.contract().idempotency.is_some())
+}
+
+/// Whether there is a directory in the workspace as it is committed. A workspace that cannot say so at once has none.
+fn is_directory_now(shared: &Shared, dir: &FsPath) -> bool {
+    let Some(files) = shared.resources.there_already::<dyn Filesystem>() else { return false };
+    let looked = catch(|| {
+        let mut looking = files.stat(dir);
+        looking.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+    });
+    matches!(looked, Ok(Poll::Ready(Ok(found))) if found.kind == EntryKind::Directory)
 }
 
 /// Everything that a call may touch, what its policies look at included.

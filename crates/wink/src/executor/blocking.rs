@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::Shared;
 use crate::support::future::catch;
+use crate::support::holding;
 use crate::tool::ToolError;
 use crate::tool::context::CallContext;
 use crate::tool::erased::{AnyTool, ErasedResult, Params};
@@ -67,8 +68,9 @@ pub(super) async fn run(
     let thread = Arc::new(Thread { left: AtomicBool::new(false), abandoned: Arc::clone(&shared.abandoned) });
     let (send, receive) = tokio::sync::oneshot::channel();
     let runtime = tokio::runtime::Handle::try_current().ok();
-    let own = Arc::clone(&thread);
+    let (own, inside) = (Arc::clone(&thread), holding::all());
     let spawned = std::thread::Builder::new().name(format!("wink-{}", tool.name())).spawn(move || {
+        holding::carry(inside);
         let _entered = runtime.as_ref().map(tokio::runtime::Handle::enter);
         let returned = catch(|| tool.inner.run_blocking(params, cx));
         // A receiver that has gone is the caller's business.

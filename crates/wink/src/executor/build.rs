@@ -203,9 +203,10 @@ impl ExecutorBuilder {
                 ResourceRegistry::layered(order.into_iter().flatten()).open().await?
             }
         };
+        let rendered = Arc::new(rendered);
         let around = Surroundings {
-            prompt: self.prompt,
-            rendered: Some(Arc::new(rendered)),
+            prompt: self.prompt.clone(),
+            rendered: Some(Arc::clone(&rendered)),
             adapter: self.adapter,
             run: Arc::new(self.run),
             deadline: self.deadline,
@@ -217,7 +218,7 @@ impl ExecutorBuilder {
             cancel: self.cancel,
         };
         let shared = Shared {
-            feedback: Board::new(self.feedback, self.session.clock().now()),
+            feedback: Board::new(self.feedback, &self.session),
             session: self.session,
             resources,
             owns_resources,
@@ -227,6 +228,7 @@ impl ExecutorBuilder {
             limits: self.limits,
             abandoned: Arc::default(),
         };
+        shared.record_rendered(&self.prompt, &rendered);
         Ok(Executor { shared: Arc::new(shared) })
     }
 }

@@ -8,13 +8,17 @@ use jiff::Timestamp;
 
 use super::Shared;
 use super::batch::Place;
+use super::govern::Approvals;
+use super::logged::bound_chain;
 use super::outcome::{Answer, Escalation, Failure, Outcome, ToolCall};
 use super::step::Step;
 use crate::ledger::{Claim, ToolEffect};
 use crate::limits::CancelToken;
 use crate::prompt::PlacedTool;
+use crate::resource::Glance;
 use crate::session::{
-    Closing, Ending, InvocationId, LoggedDecision, LoggedParams, LoggedValue, Session, ToolInvoked,
+    Closing, Ending, ErasedValue, InvocationId, LoggedDecision, LoggedParams, LoggedValue, Session,
+    ToolInvoked,
 };
 use crate::store::StoreError;
 use crate::support::background::{MustFinish, finish};
@@ -50,7 +54,9 @@ pub(super) struct Call {
     pub(super) free_since: Duration,
     /// The handler, while it has to be waited for.
     pub(super) running: Mutex<Option<Contained<'static, Result<ErasedResult, ToolError>>>>,
-    pub(super) approver: Option<Arc<str>>,
+    pub(super) approvals: Approvals,
+    /// What policies looked at before it began.
+    pub(super) glance: Glance,
     /// The session's turn.
     pub(super) turn: Option<Turn>,
     /// Where it stands among the calls of one response.
@@ -63,6 +69,8 @@ pub(super) struct Call {
     /// Whether the handler was entered, and whether it came back by itself.
     pub(super) handler: HandlerState,
     pub(super) result: Option<ErasedResult>,
+    /// What the ledger keeps of the result, when the log does not keep all of it.
+    pub(super) whole: Option<Box<(String, Option<Arc<dyn ErasedValue>>)>>,
     /// The event of the success, before it is one, and what the model would see.
     pub(super) candidate: Option<(Arc<ToolInvoked>, Arc<str>)>,
     pub(super) failure: Option<Box<Failure>>,
@@ -121,7 +129,8 @@ impl Call {
             decisions: Vec::new(),
             free_since: started,
             running: Mutex::new(None),
-            approver: None,
+            approvals: Approvals::default(),
+            glance: Glance::default(),
             turn: None,
             place: None,
             repeated: false,
@@ -130,6 +139,7 @@ impl Call {
             tx: None,
             handler: HandlerState::NotEntered,
             result: None,
+            whole: None,
             candidate: None,
             failure: None,
             outcome: None,
@@ -159,10 +169,16 @@ impl Call {
             Some(_) | None => Cow::Borrowed(""),
         };
         let (shown, logged) = self.texts(&result.message, &rendered_value);
-        // The empty text is shared, not allocated.
-        let message = if result.message.is_empty() { Arc::default() } else { result.message.into() };
-        let value = result.value.map_or(LoggedValue::None, LoggedValue::Typed);
-        let event = self.event(Ending::Succeeded, message, logged, (value, result.hidden));
+        let ErasedResult { message, value, hidden, .. } = result;
+        let cut = value.as_ref().and_then(|value| self.shared.cut_value(value));
+        let is_cut = cut.is_some() || message.len() > self.shared.limits.max_logged_bytes;
+        if self.claim.is_some() && is_cut {
+            // The ledger gives back what was returned, however much the log keeps of it.
+            self.whole = Some(Box::new((message.clone(), value.clone())));
+        }
+        let message = self.shared.logged_text(message);
+        let value = cut.unwrap_or_else(|| value.map_or(LoggedValue::None, LoggedValue::Typed));
+        let event = self.event(Ending::Succeeded, message, logged, (value, hidden));
         self.candidate = Some((event, shown));
     }
 
@@ -187,6 +203,7 @@ impl Call {
             claim: self.claim.take(),
             doubtful: self.handler.is_doubtful(),
             escalation: None,
+            max_logged: self.shared.limits.max_logged_bytes,
         };
         self.recorded = true;
         let (tx, event) = match stored {
@@ -237,17 +254,18 @@ impl Call {
         self.recorded = true;
         let mut aborted = match self.tx.take() {
             Some(tx) => tx.abort(),
-            None => Aborted::before_begin(&self.shared.session, self.turn.take()),
+            None => Aborted::before_begin(&self.shared.session, self.turn.take(), self.glance.take()),
         };
         if failure.ending == Ending::NotRun {
             // It may have overlapped with the call that ended the turn; nobody is to know.
             aborted = aborted.without_log();
-            (self.logged, self.candidate, self.replay, self.approver) = (None, None, None, None);
+            (self.logged, self.candidate, self.replay) = (None, None, None);
+            self.approvals = Approvals::default();
             self.allowed = 0;
             self.decisions.clear();
         }
         let (shown, logged) = self.texts(&failure.message, &failure.rendered_value);
-        let message: Arc<str> = failure.message.into();
+        let message = self.shared.logged_text(failure.message);
         let mut event = match self.candidate.take() {
             Some((candidate, _)) => ToolInvoked {
                 ending: failure.ending,
@@ -257,17 +275,24 @@ impl Call {
                 ..ToolInvoked::clone(&candidate)
             },
             None => {
-                let value = (failure.value, failure.hidden);
+                let value = match failure.value {
+                    LoggedValue::Typed(value) => {
+                        self.shared.cut_value(&value).unwrap_or(LoggedValue::Typed(value))
+                    }
+                    other => other,
+                };
+                let value = (value, failure.hidden);
                 Arc::unwrap_or_clone(self.event(failure.ending, message, logged, value))
             }
         };
-        event.error_chain = failure.chain;
+        event.error_chain = self.shared.logged_chain(failure.chain);
         let end = End {
             event: Arc::new(event),
             shown,
             claim: self.claim.take(),
             doubtful: self.handler.is_doubtful(),
             escalation: failure.escalation,
+            max_logged: self.shared.limits.max_logged_bytes,
         };
         (end, aborted)
     }
@@ -290,16 +315,17 @@ impl Call {
         rendered: Arc<str>,
         (value, value_hidden): (LoggedValue, bool),
     ) -> Arc<ToolInvoked> {
-        let params = self.logged.take().unwrap_or_else(|| LoggedParams::Rejected {
-            raw: self.shared.logged_arguments(&self.masked()),
-            problems: Arc::clone(&message),
-        });
+        let params = self
+            .logged
+            .take()
+            .unwrap_or_else(|| LoggedParams::Rejected { raw: self.masked(), problems: Arc::clone(&message) });
+        let params = self.shared.logged_params(params);
         let decisions = self.take_decisions();
         let session = &self.shared.session;
         Arc::new(ToolInvoked {
             id: self.invocation.id,
             call_id: Arc::clone(&self.invocation.call_id),
-            tool: Arc::clone(&self.name),
+            tool: shown_name_of(&self.name),
             prompt: Arc::clone(self.around.prompt.name()),
             adapter: Arc::clone(&self.around.adapter.name),
             session: session.id().clone(),
@@ -316,7 +342,7 @@ impl Call {
             rendered,
             error_chain: Vec::new(),
             decisions,
-            approver: self.approver.take(),
+            approvers: std::mem::take(&mut self.approvals.by),
             replayed: self.replay.is_some(),
             usage: self.around.budget.as_ref().map(|budget| budget.used()),
         })
@@ -341,6 +367,14 @@ impl Call {
             return (Arc::clone(&text), text);
         }
         (bounded(&whole, limits.max_answer_bytes).into(), bounded(&whole, limits.max_logged_bytes).into())
+    }
+}
+
+/// A tool's name in the log; what a model made up is bounded.
+fn shown_name_of(name: &Arc<str>) -> Arc<str> {
+    match super::shown_name(name) {
+        Cow::Borrowed(_) => Arc::clone(name),
+        Cow::Owned(cut) => cut.into(),
     }
 }
 
@@ -398,6 +432,7 @@ struct End {
     claim: Option<Box<Claim>>,
     doubtful: bool,
     escalation: Option<Escalation>,
+    max_logged: usize,
 }
 
 impl End {
@@ -416,7 +451,7 @@ impl End {
         match session.has_recorded(self.event.id) {
             true => self.outcome(),
             false => {
-                let aborted = Aborted::before_begin(&session, None);
+                let aborted = Aborted::before_begin(&session, None, None);
                 self.not_committed(TransactionError::Panicked(panic), aborted).await
             }
         }
@@ -427,12 +462,14 @@ impl End {
         let remains = what_remains(self.claim.is_some() && self.doubtful);
         let text = format!("{} was not committed: {error}; {remains}", self.event.tool);
         self.shown = bounded(&text, MAX_REASON_BYTES).into();
+        let mut error_chain = vec![error.to_string()];
+        bound_chain(&mut error_chain, self.max_logged);
         self.event = Arc::new(ToolInvoked {
             ending: Ending::NotCommitted,
             success: false,
             message: Arc::clone(&self.shown),
             rendered: Arc::clone(&self.shown),
-            error_chain: vec![error.to_string()],
+            error_chain,
             ..ToolInvoked::clone(&self.event)
         });
         if let TransactionError::Restore(error) = error {
@@ -454,7 +491,7 @@ impl End {
                 tracing::error!(panic, tool = &*self.event.tool, "the end of a call panicked");
                 match session.has_recorded(self.event.id) {
                     true => Ok(()),
-                    false => Aborted::before_begin(&session, None).close(closing()).await,
+                    false => Aborted::before_begin(&session, None, None).close(closing()).await,
                 }
             }
         };

@@ -49,7 +49,10 @@ impl Executor {
         if let Err(failure) = looked {
             return DryRun { refused: Some(failure.message), opinions: Vec::new() };
         }
-        let _turn = take_turn(self.session()).await;
+        let _turn = match take_turn(self.session()).await {
+            Ok(turn) => turn,
+            Err(inside) => return DryRun { refused: Some(inside.to_string()), opinions: Vec::new() },
+        };
         let policies = call.placed.as_ref().map(|placed| Arc::clone(&placed.policies));
         let mut opinions = Vec::new();
         for placed in policies.iter().flat_map(|policies| policies.iter()) {
@@ -60,6 +63,7 @@ impl Executor {
                 decision,
             });
         }
+        std::mem::take(&mut call.glance).end(false).await;
         DryRun { refused: None, opinions }
     }
 }

@@ -9,18 +9,34 @@ use super::outcome::Failure;
 use super::steps::lost;
 use super::stop::{StopWhen, Stopped, held_to};
 use crate::policy::{Decision, PlacedPolicy, PolicyCall, PolicyContext, PolicyFiles, ask, ask_now};
+use crate::resource::{ResourceError, ResourceSnapshot};
 use crate::session::{Ending, LoggedAnswer, LoggedDecision};
+use crate::support::holding::Outside;
 
-/// How often a call may come back to the approver because the state moved meanwhile.
-pub(super) const MOST_QUESTIONS: usize = 4;
+/// How often somebody may be asked the same again because the state moved meanwhile.
+pub(super) const MOST_CHANGES: usize = 4;
+
+/// What somebody said about a call, and what it counts for.
+#[derive(Default)]
+pub(super) struct Approvals {
+    given: Vec<Given>,
+    /// Everybody who approved, in the order they were asked; also those whose word no longer counts.
+    pub(super) by: Vec<Arc<str>>,
+    /// How often a word given no longer counted.
+    changes: usize,
+}
 
 /// Somebody's word, and what it counts for.
 struct Given {
     policy: Arc<str>,
     question: String,
-    /// The state that they were shown.
-    state: u64,
-    by: Arc<str>,
+    shown: Shown,
+}
+
+/// The state that somebody was shown.
+struct Shown {
+    session: u64,
+    resources: Vec<(String, ResourceSnapshot)>,
 }
 
 impl Call {
@@ -39,58 +55,94 @@ impl Call {
         Ok(true)
     }
 
+    /// Asks all of them again.
+    pub(super) async fn policies_again(&mut self) -> Result<(), Box<Failure>> {
+        self.allowed = 0;
+        self.policies().await
+    }
+
     pub(super) async fn policies(&mut self) -> Result<(), Box<Failure>> {
         let Some(policies) = self.placed.as_ref().map(|placed| Arc::clone(&placed.policies)) else {
             return Err(lost("the tool"));
         };
-        let mut given: Vec<Given> = Vec::new();
         // Some have allowed it already.
         let mut first = self.allowed;
-        'again: for _ in 0..=MOST_QUESTIONS {
+        'again: loop {
             self.allowed = first;
             self.decisions.clear();
-            self.approver = None;
-            let state = self.session().state_version();
             for placed in policies.iter().skip(std::mem::take(&mut first)) {
                 let answer = match self.check(placed).await {
                     Decision::Allow => LoggedAnswer::Allow,
                     Decision::Deny(reason) => return Err(self.denied(placed, &reason)),
-                    Decision::Ask(question) => {
-                        let known = given.iter().find(|given| {
-                            given.policy == placed.key && given.question == question && given.state == state
-                        });
-                        let Some(by) = known.map(|given| Arc::clone(&given.by)) else {
-                            let asked = self.ask(&placed.key, question.clone()).await;
-                            let question: Arc<str> = question.into();
-                            match asked {
-                                Ok(by) => {
-                                    let policy = Arc::clone(&placed.key);
-                                    given.push(Given { policy, question: question.to_string(), state, by });
-                                    // All policies again: the world may have moved while somebody thought.
-                                    continue 'again;
-                                }
-                                Err(reason) => {
-                                    self.decided(placed, LoggedAnswer::Ask { question, approved: false });
-                                    return Err(Failure::new(Ending::Denied, reason));
-                                }
-                            }
-                        };
-                        self.approver = Some(by);
+                    Decision::Ask(question) if self.is_approved(&placed.key, &question)? => {
                         LoggedAnswer::Ask { question: question.into(), approved: true }
+                    }
+                    Decision::Ask(question) => {
+                        let shown = self.shown()?;
+                        match self.ask(&placed.key, question.clone()).await? {
+                            Ok(()) => {
+                                let policy = Arc::clone(&placed.key);
+                                self.approvals.given.push(Given { policy, question, shown });
+                                // All policies again: the world may have moved while somebody thought.
+                                continue 'again;
+                            }
+                            Err(reason) => {
+                                let question = question.into();
+                                self.decided(placed, LoggedAnswer::Ask { question, approved: false });
+                                return Err(Failure::new(Ending::Denied, reason));
+                            }
+                        }
                     }
                 };
                 self.decided(placed, answer);
             }
             return Ok(());
         }
+    }
+
+    /// Whether somebody said yes to exactly this, in exactly this state. A word that no longer counts is forgotten.
+    fn is_approved(&mut self, policy: &Arc<str>, question: &str) -> Result<bool, Box<Failure>> {
+        let Some(at) = self.approvals.given.iter().position(|given| given.policy == *policy) else {
+            return Ok(false);
+        };
+        let given = self.approvals.given.swap_remove(at);
+        if given.question == question && self.is_as_shown(&given.shown)? {
+            self.approvals.given.push(given);
+            return Ok(true);
+        }
+        self.approvals.changes += 1;
+        if self.approvals.changes > MOST_CHANGES {
+            let text = "what was shown kept changing while approval was asked for";
+            return Err(Failure::new(Ending::Denied, format!("{} was not run: {text}", self.name)));
+        }
+        Ok(false)
+    }
+
+    /// The state as it is now.
+    fn shown(&self) -> Result<Shown, Box<Failure>> {
+        let resources = self.shared.resources.snapshot_all().map_err(|error| self.not_shown(&error))?;
+        Ok(Shown { session: self.session().state_version(), resources })
+    }
+
+    fn is_as_shown(&self, shown: &Shown) -> Result<bool, Box<Failure>> {
+        Ok(shown.session == self.session().state_version()
+            && self
+                .shared
+                .resources
+                .unchanged_since(&shown.resources)
+                .map_err(|error| self.not_shown(&error))?)
+    }
+
+    fn not_shown(&self, error: &ResourceError) -> Box<Failure> {
+        tracing::error!(%error, "it cannot be told what an approval counts for; the call is denied");
         let text =
-            format!("{} was not run: the session kept changing while approval was asked for", self.name);
-        Err(Failure::new(Ending::Denied, text))
+            format!("{} needs approval, and it cannot be told what it would count for: {error}", self.name);
+        Failure::new(Ending::Denied, text).because(vec![error.to_string()])
     }
 
     fn denied(&mut self, placed: &PlacedPolicy, reason: &str) -> Box<Failure> {
         let reason: Arc<str> = reason.into();
-        self.decided(placed, LoggedAnswer::Deny(Arc::clone(&reason)));
+        self.decided(placed, LoggedAnswer::Deny(self.shared.logged(&reason)));
         Failure::new(Ending::Denied, &*reason)
     }
 
@@ -123,7 +175,7 @@ impl Call {
         PolicyContext {
             key: &placed.key,
             session: self.session(),
-            files: PolicyFiles::Committed(&self.shared.resources),
+            files: PolicyFiles::Committed(&self.shared.resources, &self.glance),
             work: None,
             invocation: &self.invocation,
             deadline: self.around.deadline,
@@ -153,9 +205,16 @@ impl Call {
     }
 
     /// Asks the approver. Others may use the session meanwhile.
-    pub(super) async fn ask(&mut self, policy: &str, question: String) -> Result<Arc<str>, String> {
+    ///
+    /// # Errors
+    /// The outer one when the call has ended meanwhile; the inner one when it was not approved.
+    pub(super) async fn ask(
+        &mut self,
+        policy: &str,
+        question: String,
+    ) -> Result<Result<(), String>, Box<Failure>> {
         let Some(approver) = self.shared.approver.clone() else {
-            return Err(format!("{} needs approval, and nobody can be asked: {question}", self.name));
+            return Ok(Err(format!("{} needs approval, and nobody can be asked: {question}", self.name)));
         };
         let request = ApprovalRequest {
             invocation: self.invocation.id,
@@ -164,13 +223,18 @@ impl Call {
             policy: policy.into(),
             question,
         };
-        // In a batch others hold the turn too, and keep it.
         self.turn = None;
-        let asked = async { approver.ask(&request).await };
+        if let Some(place) = &mut self.place {
+            place.leave_turn().await?;
+        }
+        let asked = Outside(pin!(async { approver.ask(&request).await }));
         let asked = held_to(&StopWhen::default(), self.session().clock(), pin!(asked)).await;
-        self.take_turn().await;
-        match asked {
-            Ok(Ok(Approval::Approved { by })) => Ok(by),
+        self.take_turn().await?;
+        Ok(match asked {
+            Ok(Ok(Approval::Approved { by })) => {
+                self.approvals.by.push(by);
+                Ok(())
+            }
             Ok(Ok(Approval::Refused { by, reason })) => {
                 Err(format!("{} was not approved by {by}: {reason}", self.name))
             }
@@ -182,6 +246,6 @@ impl Call {
                 tracing::error!(?stopped, "the approver failed; the call is denied");
                 Err(format!("{} needs approval, and asking for it failed", self.name))
             }
-        }
+        })
     }
 }

@@ -12,6 +12,7 @@ mod call;
 mod dry_run;
 mod feedback;
 mod govern;
+mod logged;
 mod once;
 mod outcome;
 mod pipeline;
@@ -52,7 +53,8 @@ pub struct ExecutorLimits {
     pub probe_timeout: Duration,
     /// How much of an answer the model sees.
     pub max_answer_bytes: usize,
-    /// How much of it the log keeps.
+    /// How much of each part of a call the log keeps: the answer, the message, the value, the arguments and what was
+    /// wrong with them, the causes of an error.
     pub max_logged_bytes: usize,
     /// How many calls of a batch run at once.
     pub max_calls_at_once: usize,
@@ -105,14 +107,6 @@ impl Shared {
             whole.writing(Area::Slice(target, name))
         })
     }
-
-    /// Arguments as the log keeps them.
-    fn logged_arguments(&self, raw: &Arc<str>) -> Arc<str> {
-        match raw.len() <= self.limits.max_logged_bytes {
-            true => Arc::clone(raw),
-            false => bounded(raw, self.limits.max_logged_bytes).into(),
-        }
-    }
 }
 
 impl Executor {
@@ -127,6 +121,11 @@ impl Executor {
     }
 
     /// Runs one call. It has exactly one answer and one event, whatever happens; dropping the future cancels it.
+    ///
+    /// Callers on one session take turns. A call from inside another call of the same session (its handler, a policy, a
+    /// subscriber) would wait for itself, and is refused instead; calls of other sessions, a child's for example, are
+    /// fine. A task that a handler *spawns* just waits for the turn: a handler that waits for such a task waits until
+    /// its timeout.
     pub async fn call(&self, call: ToolCall) -> Outcome {
         Call::new(&self.shared, call, None).run().await
     }
@@ -151,12 +150,14 @@ impl Executor {
         self.shared.around.load().rendered.clone()
     }
 
-    /// Renders the prompt again, for a session that has changed. What is rendered is what can be called.
+    /// Renders the prompt again, for a session that has changed. What is rendered is what can be called. The log says
+    /// so if the model sees something else now.
     pub fn refresh(&self) -> Result<Arc<RenderedPrompt>, PromptRenderError> {
         let around = self.shared.around.load_full();
         let rendered = Arc::new(around.prompt.render(&self.shared.session)?);
         let next = Surroundings { rendered: Some(Arc::clone(&rendered)), ..around.as_ref().clone() };
         self.shared.around.store(Arc::new(next));
+        self.shared.record_rendered(&around.prompt, &rendered);
         Ok(rendered)
     }
 

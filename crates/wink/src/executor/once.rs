@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::Value;
 
 use super::call::Call;
-use super::govern::MOST_QUESTIONS;
+use super::govern::MOST_CHANGES;
 use super::outcome::Failure;
 use super::steps::lost;
 use super::stop::{StopWhen, held_to};
@@ -25,8 +25,8 @@ static REPLAYED: LazyLock<Arc<str>> = LazyLock::new(|| ":replayed".into());
 impl Call {
     pub(super) async fn ledger(&mut self) -> Result<(), Box<Failure>> {
         let Some((config, parts)) = self.key()? else { return Ok(()) };
-        // What somebody has approved to run again, and who.
-        let mut approved: Option<(InDoubt, Arc<str>)> = None;
+        // What somebody has approved to run again.
+        let mut approved: Option<InDoubt> = None;
         let mut questions = 0;
         // Each turn but that of a question means that another call was faster.
         loop {
@@ -56,16 +56,10 @@ impl Call {
                 }
                 WhenInDoubt::RunAgain => self.take_over(doubted, Before::InDoubt).await?,
                 WhenInDoubt::Probe(probe) => self.probe(&**probe, &doubt, doubted).await?,
-                WhenInDoubt::Ask => match approved.take_if(|(shown, _)| *shown == doubt) {
-                    Some((_, by)) => {
-                        let taken = self.take_over(doubted, Before::InDoubt).await?;
-                        if taken {
-                            self.approver = Some(by);
-                        }
-                        taken
-                    }
+                WhenInDoubt::Ask => match approved.take_if(|shown| *shown == doubt) {
+                    Some(_) => self.take_over(doubted, Before::InDoubt).await?,
                     None => {
-                        if questions > MOST_QUESTIONS {
+                        if questions > MOST_CHANGES {
                             let text = format!(
                                 "{} was not run: its entry kept changing while approval was asked for",
                                 self.name
@@ -76,11 +70,11 @@ impl Call {
                         // The session is others' while somebody thinks.
                         let question =
                             format!("{} Run it again?", self.doubtful(&doubt, "").message.trim_end());
-                        let asked = self.ask("ledger", question).await;
-                        let by = asked.map_err(|reason| self.doubtful(&doubt, &reason))?;
+                        let asked = self.ask("ledger", question).await?;
+                        asked.map_err(|reason| self.doubtful(&doubt, &reason))?;
                         // What the policies allowed was the state before.
-                        self.policies().await?;
-                        approved = Some((doubt, by));
+                        self.policies_again().await?;
+                        approved = Some(doubt);
                         false
                     }
                 },
@@ -98,7 +92,12 @@ impl Call {
     /// is left in doubt.
     pub(super) fn recording(&self) -> Result<Option<Box<LedgerChange>>, Box<Failure>> {
         let (Some(claim), Some((event, _))) = (&self.claim, &self.candidate) else { return Ok(None) };
-        let value = match &event.value {
+        // What was returned, however much of it the log keeps.
+        let (message, value) = match &self.whole {
+            Some(whole) => (&*whole.0, whole.1.clone().map_or(LoggedValue::None, LoggedValue::Typed)),
+            None => (&*event.message, event.value.clone()),
+        };
+        let value = match &value {
             LoggedValue::None => Ok(None),
             LoggedValue::Json(value) => Ok(Some(Value::clone(value))),
             LoggedValue::Typed(value) => value.as_ref().to_json().map(Some),
@@ -116,7 +115,7 @@ impl Call {
         let effect = ToolEffect {
             value,
             exclude_value_from_context: event.value_hidden,
-            ..claim.effect(&event.message, event.ended_at())
+            ..claim.effect(message, event.ended_at())
         };
         Ok(Some(Box::new(claim.recorded(effect))))
     }

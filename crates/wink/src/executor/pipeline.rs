@@ -16,6 +16,7 @@ use super::stop::{StopWhen, Stopped, held_to};
 use crate::session::Ending;
 use crate::support::background::MustFinish;
 use crate::support::future::catch;
+use crate::support::holding::{self, Inside};
 use crate::tool::{Phase, PromptEvaluationError};
 
 /// How far a step went at once.
@@ -67,12 +68,18 @@ impl Call {
             let went = poll_fn(|task| Poll::Ready(self.go_ahead(&when, task))).await;
             let ended = match went {
                 Went::Ended => true,
-                Went::Waits => {
-                    // Up to the commit a call can be stopped; from there on it is brought to its end.
-                    let when = if self.step < Step::Commit { &when } else { &StopWhen::default() };
+                // Up to the commit a call can be stopped; from there on it is brought to its end.
+                Went::Waits if self.step < Step::Commit => {
                     let stepped = {
                         let stepping = pin!(self.wait_for_step());
-                        held_to(when, clock, stepping).await
+                        held_to(&when, clock, pin!(Inside(shared.session.turn_key(), stepping))).await
+                    };
+                    self.stepped(stepped)
+                }
+                Went::Waits => {
+                    let stepped = {
+                        let stepping = pin!(self.wait_for_step());
+                        held_to(&StopWhen::default(), clock, stepping).await
                     };
                     self.stepped(stepped)
                 }
@@ -105,7 +112,10 @@ impl Call {
             // One at a time, only if somebody looks: the steps are too short to be watched for nothing.
             let went = match self.shared.hook.is_some() || tracing::enabled!(tracing::Level::TRACE) {
                 true => Ok(Ok(Went::Waits)),
-                false => catch(|| self.take_steps(task)),
+                false => {
+                    let key = self.session().turn_key();
+                    catch(|| holding::inside(key, || self.take_steps(task)))
+                }
             };
             match went {
                 Ok(Ok(went)) => return went,

@@ -12,6 +12,7 @@ use super::stop::{StopWhen, Stopped, held_to};
 use crate::ledger::ToolEffect;
 use crate::limits::{BudgetExceededError, DeadlineExceededError};
 use crate::policy::{PolicyCall, PolicyContext, PolicyFiles, PolicyMemory, ResultView};
+use crate::prompt::{PlacedTool, RenderedPrompt};
 use crate::session::{Ending, LoggedParams, LoggedValue};
 use crate::store::{CallMark, StoreError};
 use crate::support::future::{Contained, catch};
@@ -20,7 +21,7 @@ use crate::tool::context::CallContext;
 use crate::tool::erased::ErasedResult;
 use crate::tool::schema::nearest;
 use crate::tool::{HandlerKind, Phase, PromptEvaluationError, ToolError, VisibilityExpansionRequired};
-use crate::transaction::{Transaction, take_turn, try_turn};
+use crate::transaction::{InsideCall, Transaction, take_turn_of_call, try_turn_of_call};
 
 impl Call {
     pub(super) fn lookup(&mut self) -> Result<(), Box<Failure>> {
@@ -40,19 +41,25 @@ impl Call {
                 Some(hidden) => format!("Tool '{}' is not available: {hidden}", self.name),
                 None => format!("Unknown tool '{}'", super::shown_name(&self.name)),
             };
-            let names = rendered.tools().iter().map(|placed| &**placed.tool.name());
-            let hint = match nearest(&self.name, names) {
-                Some(name) => format!("{why}. Did you mean '{name}'?"),
-                None => format!("{why}. Call one of the tools that you were given."),
-            };
-            return Err(Failure::new(Ending::Unavailable, hint));
+            return Err(self.unavailable(&rendered, &why));
         };
         self.placed = Some(placed.clone());
         if placed.tool.contract().handler == HandlerKind::Missing {
-            let text = format!("Tool '{}' has no handler here and cannot be called.", self.name);
-            return Err(Failure::new(Ending::Unavailable, text));
+            let why = format!("Tool '{}' has no handler here and cannot be called", self.name);
+            return Err(self.unavailable(&rendered, &why));
         }
         Ok(())
+    }
+
+    /// Why the tool cannot be called, and the nearest one that can be.
+    fn unavailable(&self, rendered: &RenderedPrompt, why: &str) -> Box<Failure> {
+        let callable = |placed: &&PlacedTool| placed.tool.contract().handler != HandlerKind::Missing;
+        let names = rendered.tools().iter().filter(callable).map(|placed| &**placed.tool.name());
+        let hint = match nearest(&self.name, names) {
+            Some(name) => format!("{why}. Did you mean '{name}'?"),
+            None => format!("{why}. Call one of the tools that you were given."),
+        };
+        Failure::new(Ending::Unavailable, hint)
     }
 
     pub(super) fn parse(&mut self) -> Result<(), Box<Failure>> {
@@ -68,7 +75,7 @@ impl Call {
             }
             Err(rejection) => {
                 let problems: Arc<str> = rejection.to_string().into();
-                let raw = self.shared.logged_arguments(&self.masked());
+                let raw = self.shared.logged(&self.masked());
                 self.logged = Some(LoggedParams::Rejected { raw, problems: Arc::clone(&problems) });
                 Err(Failure::new(Ending::Rejected, &*problems))
             }
@@ -94,12 +101,12 @@ impl Call {
         if self.place.is_some() || self.shared.resources.has_orphans() || self.session().is_durable() {
             return false;
         }
-        self.turn = try_turn(&self.shared.session);
+        self.turn = try_turn_of_call(&self.shared.session);
         self.turn.is_some()
     }
 
     pub(super) async fn context(&mut self) -> Result<(), Box<Failure>> {
-        self.take_turn().await;
+        self.take_turn().await?;
         for error in self.shared.resources.drain().await {
             tracing::warn!(%error, "a resource of an earlier call could not be closed");
         }
@@ -131,21 +138,30 @@ impl Call {
     }
 
     /// Waits for the session's turn.
-    pub(super) async fn take_turn(&mut self) {
+    pub(super) async fn take_turn(&mut self) -> Result<(), Box<Failure>> {
         let turn = match &self.place {
             Some(place) => place.turn(self).await,
-            None => take_turn(&self.shared.session).await,
+            None => take_turn_of_call(&self.shared.session).await,
         };
-        self.turn = Some(turn);
+        let refused = |reason: InsideCall| {
+            let text = format!("{} was not run: {reason}", self.name);
+            Failure::new(Ending::Unavailable, text).because(vec![reason.to_string()])
+        };
+        self.turn = Some(turn.map_err(refused)?);
+        Ok(())
     }
 
     pub(super) fn begin(&mut self) -> Result<(), Box<Failure>> {
         let session = &self.shared.session;
+        if let Some(place) = &self.place {
+            place.asks_no_more();
+        }
         let turn = self.turn.take();
         let call = Some((Arc::clone(&self.name), self.invocation.id));
         let footprint = self.footprint.take();
         let tag = Arc::clone(&self.name);
-        self.tx = Some(Transaction::begin_on(session, &self.shared.resources, turn, footprint, tag, call));
+        let scope = self.glance.take().unwrap_or_else(|| self.shared.resources.tool_scope());
+        self.tx = Some(Transaction::begin_on(session, scope, turn, footprint, tag, call));
         Ok(())
     }
 
@@ -166,7 +182,12 @@ impl Call {
             work: Arc::clone(tx.work()),
             tool: placed.tool.clone(),
             invocation: self.invocation.clone(),
+            arguments: match &self.logged {
+                Some(LoggedParams::Accepted(text)) => Arc::clone(text),
+                Some(LoggedParams::Rejected { .. }) | None => Arc::default(),
+            },
             idempotency_key: self.claim.as_ref().map(|claim| Arc::clone(&claim.key)),
+            cancel: self.cancel.clone(),
         };
         let Some(params) = self.params.take() else { return Err(lost("the arguments")) };
         let contract = placed.tool.contract();

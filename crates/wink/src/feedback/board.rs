@@ -1,7 +1,7 @@
 //! The board: who is asked when, and what they said before.
 //!
-//! Counting follows the log. Each call looks only at what was added since the last look, so its cost does not grow
-//! with the log, and other executors on the same session are counted as well.
+//! Counting follows the log, which keeps count itself: nothing here reads it, and other executors on the same session
+//! are counted as well.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,7 @@ use super::trigger::Trigger;
 use super::{FeedbackContext, FeedbackProvider};
 use crate::filesystem::{Filesystem, FilesystemExt};
 use crate::limits::{BudgetTracker, Deadline};
-use crate::resource::ResourceContext;
+use crate::resource::{Glance, ResourceContext};
 use crate::session::{Session, ToolInvoked};
 use crate::support::lock::lock;
 
@@ -31,11 +31,9 @@ struct Post {
     provider: Arc<dyn FeedbackProvider>,
 }
 
-/// How far the log was read, and what was found there.
+/// What is known of the log, and who was asked.
 #[derive(Default)]
 struct Seen {
-    events: usize,
-    given: usize,
     /// Calls of the prompt.
     calls: u64,
     posts: Vec<Asked>,
@@ -62,10 +60,15 @@ pub(crate) struct Due<'a> {
     post: &'a Post,
     calls: u64,
     files: Vec<Arc<str>>,
+    known_files: Vec<Arc<str>>,
 }
 
 impl Board {
-    pub(crate) fn new(providers: Vec<(Trigger, Arc<dyn FeedbackProvider>)>, started: Timestamp) -> Self {
+    pub(crate) fn new(providers: Vec<(Trigger, Arc<dyn FeedbackProvider>)>, session: &Session) -> Self {
+        if !providers.is_empty() {
+            // What a store has of it is read when it is first named: now, and not in a call.
+            let _ = session.slice::<FeedbackGiven>();
+        }
         let mut posts: Vec<Post> = Vec::with_capacity(providers.len());
         for (trigger, provider) in providers {
             let name = provider.name();
@@ -73,7 +76,7 @@ impl Board {
             let key = if before == 0 { name.into() } else { format!("{name}#{}", before + 1).into() };
             posts.push(Post { key, trigger, provider });
         }
-        Self { posts, started, seen: Mutex::default() }
+        Self { posts, started: session.clock().now(), seen: Mutex::default() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -83,7 +86,7 @@ impl Board {
     /// The providers that have to be asked after this call. Their triggers start again.
     pub(crate) async fn due(&self, around: &Around<'_>, event: &ToolInvoked) -> Vec<Due<'_>> {
         let watched = self.watched(around.session, &event.prompt);
-        let there = there(watched, around.resources).await;
+        let there = there(watched, around.resources, event.success).await;
         let now = around.session.clock().now();
         let mut seen = lock(&self.seen);
         seen.catch_up(&self.posts, around.session, &event.prompt);
@@ -104,7 +107,7 @@ impl Board {
                 asked.calls = calls;
                 asked.time = Some(now);
                 asked.files.extend(files.iter().cloned());
-                due.push(Due { post, calls, files });
+                due.push(Due { post, calls, files, known_files: asked.files.clone() });
             }
         }
         due
@@ -129,7 +132,7 @@ impl Board {
     }
 
     /// The files that have not appeared yet, as far as is known.
-    fn watched(&self, session: &Session, prompt: &str) -> Vec<Arc<str>> {
+    fn watched(&self, session: &Session, prompt: &Arc<str>) -> Vec<Arc<str>> {
         if self.posts.iter().all(|post| post.trigger.files.is_empty()) {
             return Vec::new();
         }
@@ -143,12 +146,19 @@ impl Board {
     }
 }
 
-/// Those of the files that are there.
-async fn there(watched: Vec<Arc<str>>, resources: &ResourceContext) -> Vec<Arc<str>> {
+/// Those of the files that are there. Looking for them after a call that failed leaves nothing.
+async fn there(watched: Vec<Arc<str>>, resources: &ResourceContext, success: bool) -> Vec<Arc<str>> {
     if watched.is_empty() {
         return watched;
     }
-    let files = match resources.get_optional::<dyn Filesystem>().await {
+    let glance = Glance::default();
+    let there = there_at(watched, resources, &glance).await;
+    glance.end(success).await;
+    there
+}
+
+async fn there_at(watched: Vec<Arc<str>>, resources: &ResourceContext, glance: &Glance) -> Vec<Arc<str>> {
+    let files = match glance.get_optional::<dyn Filesystem>(resources).await {
         Ok(Some(files)) => files,
         Ok(None) => return Vec::new(),
         Err(error) => {
@@ -183,29 +193,29 @@ impl Due<'_> {
             feedback,
             calls: self.calls,
             files: self.files.clone(),
+            known_files: self.known_files.clone(),
         }
     }
 }
 
 impl Seen {
-    /// Reads what was added to the log.
-    fn catch_up(&mut self, posts: &[Post], session: &Session, prompt: &str) {
-        let events = session.slice::<ToolInvoked>();
-        let given = session.slice::<FeedbackGiven>();
-        if events.len() < self.events || given.len() < self.given || self.posts.len() != posts.len() {
+    /// Looks up what the log has counted.
+    fn catch_up(&mut self, posts: &[Post], session: &Session, prompt: &Arc<str>) {
+        let calls = session.counted::<ToolInvoked>([prompt, prompt]).map_or(0, |(calls, _)| calls);
+        if calls < self.calls || self.posts.len() != posts.len() {
             // The session was reset, or this is the first look.
-            *self = Self { posts: vec![Asked::default(); posts.len()], ..Self::default() };
+            self.posts = vec![Asked::default(); posts.len()];
         }
-        self.calls += events.iter_from(self.events).filter(|event| *event.prompt == *prompt).count() as u64;
-        self.events = events.len();
-        for given in given.iter_from(self.given).filter(|given| *given.prompt == *prompt) {
-            let places = posts.iter().zip(&mut self.posts);
-            for (_, asked) in places.filter(|(post, _)| post.key == given.provider) {
-                asked.calls = asked.calls.max(given.calls);
-                asked.time = asked.time.max(Some(given.time));
-                asked.files.extend(given.files.iter().cloned());
-            }
+        self.calls = calls;
+        for (post, asked) in posts.iter().zip(&mut self.posts) {
+            let Some((_, Some(given))) = session.counted::<FeedbackGiven>([prompt, &post.key]) else {
+                continue;
+            };
+            asked.calls = asked.calls.max(given.calls);
+            asked.time = asked.time.max(Some(given.time));
+            let new = |file: &&Arc<str>| !asked.files.contains(*file);
+            let new: Vec<_> = given.known_files.iter().filter(new).cloned().collect();
+            asked.files.extend(new);
         }
-        self.given = given.len();
     }
 }

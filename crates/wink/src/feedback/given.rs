@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::session::{InvocationId, SliceKind, SliceType};
+use crate::session::{Counted, InvocationId, SliceKind, SliceType};
 
 /// How much it matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -124,9 +124,18 @@ pub struct FeedbackGiven {
     /// The files whose appearance it was about.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<Arc<str>>,
+    /// All files whose appearance this provider spoke of so far, these included.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub known_files: Vec<Arc<str>>,
 }
 
 impl SliceType for FeedbackGiven {
     const NAME: &'static str = "wink.feedback_given";
     const KIND: SliceKind = SliceKind::Log;
+    const COUNTED: bool = true;
+
+    /// By prompt and provider.
+    fn counted(&self) -> Option<Counted<'_>> {
+        Some(Counted { under: [&self.prompt, &self.provider], keep_latest: true })
+    }
 }

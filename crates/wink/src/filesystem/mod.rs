@@ -10,6 +10,7 @@
 mod error;
 mod ext;
 mod limits;
+mod looking;
 mod memory;
 mod path;
 mod search;
@@ -28,6 +29,7 @@ pub(crate) use error::shown;
 pub use error::{FsError, FsErrorKind};
 pub use ext::FilesystemExt;
 pub use limits::FsLimits;
+pub(crate) use looking::Looking;
 pub use memory::MemoryFilesystem;
 pub use path::FsPath;
 pub(crate) use search::GlobPattern;

@@ -11,6 +11,12 @@ pub trait SnapshotData: Any + Send + Sync {
     /// The snapshot as JSON, from which [`Filesystem::decode_snapshot`](super::Filesystem::decode_snapshot)
     /// makes it again.
     fn to_json(&self) -> Value;
+
+    /// Whether `other` marks the same state. Unless there is a better way, the JSON forms are compared, which costs as
+    /// much as there are files.
+    fn is_same(&self, other: &FsSnapshot) -> bool {
+        self.to_json() == other.to_json()
+    }
 }
 
 /// A marked state of a filesystem. Cloning does not copy.
@@ -27,6 +33,11 @@ impl FsSnapshot {
     pub fn downcast_ref<T: SnapshotData>(&self) -> Option<&T> {
         let data: &dyn Any = &*self.0;
         data.downcast_ref()
+    }
+
+    /// Whether both mark the same state. One that was left and come back to may count as another.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0.is_same(other)
     }
 
     /// The whole state as JSON: contents, modes and times. Costs as much as there are files.

@@ -12,7 +12,7 @@ mod heartbeat;
 pub use budget::{
     Budget, BudgetDimension, BudgetExceededError, BudgetLimits, BudgetTracker, InvalidBudget, TokenUsage,
 };
-pub use cancel::CancelToken;
+pub use cancel::{CancelToken, Cancellation};
 pub use clock::{Clock, SystemClock};
 pub use deadline::{Deadline, DeadlineExceededError, InvalidDeadline};
 pub use heartbeat::Heartbeat;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::filesystem::{FileVersion, Filesystem, FilesystemExt, FsError, FsPath, Metadata};
 use crate::limits::{Clock, Deadline};
-use crate::resource::{CallResources, ResourceContext, ResourceError};
+use crate::resource::{CallResources, Glance, ResourceContext, ResourceError};
 use crate::session::{CallStat, Session, SliceType, SliceView};
 use crate::tool::context::Invocation;
 use crate::transaction::{AccessError, Work};
@@ -26,7 +26,7 @@ pub struct PolicyContext<'a> {
 /// the call did.
 #[derive(Clone, Copy)]
 pub(crate) enum PolicyFiles<'a> {
-    Committed(&'a ResourceContext),
+    Committed(&'a ResourceContext, &'a Glance),
     InCall(&'a CallResources),
 }
 
@@ -39,7 +39,7 @@ impl PolicyContext<'_> {
     /// The slice of `T`.
     pub fn slice<T: SliceType>(&self) -> Result<SliceView<T>, AccessError> {
         match self.work {
-            Some(work) => work.slice(),
+            Some(work) => work.slice_for_policy(),
             None => Ok(self.session.slice()),
         }
     }
@@ -118,7 +118,7 @@ impl PolicyContext<'_> {
 
     async fn files(&self) -> Result<Option<Arc<dyn Filesystem>>, ResourceError> {
         match self.files {
-            PolicyFiles::Committed(resources) => resources.get_optional::<dyn Filesystem>().await,
+            PolicyFiles::Committed(resources, glance) => glance.get_optional(resources).await,
             PolicyFiles::InCall(resources) => resources.get_optional::<dyn Filesystem>().await,
         }
     }

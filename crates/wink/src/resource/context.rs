@@ -12,7 +12,7 @@ use super::registry::ResourceRegistry;
 use super::resolve::{Access, View};
 use super::scope::CallScope;
 use super::slot::{Closing, in_order};
-use super::snapshot::{ErasedSnapshot, ResourceSnapshot};
+use super::snapshot::{ErasedSnapshot, ResourceSnapshot, typed};
 
 /// An opened registry: it holds the singletons until it is closed. Cloning it is cheap.
 #[derive(Clone)]
@@ -119,6 +119,20 @@ impl ResourceContext {
             .collect()
     }
 
+    /// Whether every resource that was there when these snapshots were taken is as it was.
+    pub(crate) fn unchanged_since(
+        &self,
+        snapshots: &[(String, ResourceSnapshot)],
+    ) -> Result<bool, ResourceError> {
+        for (name, before) in snapshots {
+            let Some((binding, operations, original)) = self.snapshotable(name) else { return Ok(false) };
+            if !operations.snapshot(binding.name(), &original)?.same(before) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Goes back to what [`ResourceContext::snapshot_all`] returned, for all resources or for none.
     ///
     /// # Errors
@@ -170,6 +184,31 @@ impl ResourceContext {
         self.snapshotable(name)
             .map(|(binding, operations, original)| operations.decode(binding.name(), &original, json))
             .transpose()
+    }
+
+    /// A resource that was made outside; nothing when it is not bound, or a provider makes it.
+    pub(super) fn made_outside<T: ?Sized + Send + Sync + 'static>(
+        &self,
+    ) -> Result<Option<Arc<T>>, ResourceError> {
+        let found = self.core.registry.find(std::any::TypeId::of::<T>());
+        match found.map(|(_, binding)| (binding, &binding.0.source)) {
+            Some((binding, Source::Outside(value))) => typed(binding.name(), value).map(Some),
+            Some((_, Source::Provider(_))) | None => Ok(None),
+        }
+    }
+
+    /// Waits until no call is between its merge and its end, whichever session it is of, and keeps others from it.
+    pub(crate) async fn merging(&self) -> tokio::sync::OwnedMutexGuard<()> {
+        Arc::clone(&self.core.merging).lock_owned().await
+    }
+
+    /// A resource that is there to stay, without building anything.
+    pub(crate) fn there_already<T: ?Sized + Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        let (at, binding) = self.core.registry.find(std::any::TypeId::of::<T>())?;
+        match &binding.0.source {
+            Source::Outside(value) => typed(binding.name(), value).ok(),
+            Source::Provider(_) => typed(binding.name(), &self.core.permanent(at)?).ok(),
+        }
     }
 
     fn view(&self) -> View<'_> {

@@ -120,6 +120,15 @@ pub enum ResourceError {
         /// The snapshotable one it asked for.
         dependency: ResourceName,
     },
+    /// What is built for a call asked for a snapshotable resource that the tool's footprint does not name.
+    #[error(
+        "{name} is outside the footprint that this tool declares (read): a resource of the call asked for it; \
+         declare it with Footprint::share_resource or Footprint::use_resource"
+    )]
+    OutsideFootprint {
+        /// The resource asked for.
+        name: ResourceName,
+    },
     /// A lazy resource was asked for before its registry was opened.
     #[error("{name} is built on demand; open the registry first")]
     NotOpen {
@@ -153,6 +162,15 @@ pub enum ResourceError {
     /// Somebody else changed a resource that this call changed, too.
     #[error("{name} was changed by somebody else meanwhile; nothing was overwritten")]
     Conflict {
+        /// The resource.
+        name: ResourceName,
+    },
+    /// A call that only looks changed its copy of a resource.
+    #[error(
+        "{name} was changed by a tool that may not: its handler takes a ReadContext and only looks; \
+         take a ToolContext to change something"
+    )]
+    OnlyLooks {
         /// The resource.
         name: ResourceName,
     },

@@ -9,7 +9,7 @@ use super::binding::{Binding, Erased};
 use super::error::{ResourceError, SnapshotStep};
 use super::name::ResourceName;
 use super::snapshot::{ErasedFork, ErasedSnapshot, ResourceSnapshot, Undo, step, typed};
-use crate::filesystem::{Filesystem, FsSnapshot};
+use crate::filesystem::{Filesystem, FsSnapshot, Looking};
 
 /// The name under which the workspace's snapshot is stored.
 const NAME: &str = "filesystem";
@@ -31,6 +31,13 @@ struct Files;
 /// A filesystem's snapshot among those of other resources.
 struct Kept(FsSnapshot);
 
+fn kept(snapshot: FsSnapshot) -> ResourceSnapshot {
+    ResourceSnapshot::with_sameness(
+        Kept(snapshot),
+        |one, other| matches!((one.state::<Kept>(), other.state::<Kept>()), (Some(one), Some(other)) if one.0.is_same(&other.0)),
+    )
+}
+
 impl Serialize for Kept {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.0.to_json().serialize(serializer)
@@ -47,7 +54,7 @@ impl ErasedSnapshot for Files {
 
     fn snapshot(&self, name: &ResourceName, original: &Erased) -> Result<ResourceSnapshot, ResourceError> {
         let original = typed::<dyn Filesystem>(name, original)?;
-        step(name, SnapshotStep::Snapshot, || Ok(ResourceSnapshot::new(Kept(original.snapshot()?))))
+        step(name, SnapshotStep::Snapshot, || Ok(kept(original.snapshot()?)))
     }
 
     fn restore(
@@ -70,7 +77,7 @@ impl ErasedSnapshot for Files {
         json: &Value,
     ) -> Result<ResourceSnapshot, ResourceError> {
         let original = typed::<dyn Filesystem>(name, original)?;
-        step(name, SnapshotStep::Decode, || Ok(ResourceSnapshot::new(Kept(original.decode_snapshot(json)?))))
+        step(name, SnapshotStep::Decode, || Ok(kept(original.decode_snapshot(json)?)))
     }
 }
 
@@ -84,6 +91,19 @@ struct FilesFork {
 impl ErasedFork for FilesFork {
     fn value(&self) -> &Erased {
         &self.value
+    }
+
+    fn to_look_at(&self) -> Erased {
+        let looking: Arc<dyn Filesystem> = Arc::new(Looking(Arc::clone(&self.fork)));
+        Arc::new(looking)
+    }
+
+    fn unchanged(&self) -> Result<(), ResourceError> {
+        let changed = step(&self.name, SnapshotStep::Snapshot, || Ok(!self.fork.changes().is_empty()))?;
+        match changed {
+            false => Ok(()),
+            true => Err(ResourceError::OnlyLooks { name: self.name.clone() }),
+        }
     }
 
     fn merge(&self) -> Result<Option<Undo>, ResourceError> {

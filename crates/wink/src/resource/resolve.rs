@@ -175,6 +175,13 @@ impl<'a> View<'a> {
             if let Some(holder) = frame.holder.and_then(|at| self.core.binding(at)) {
                 self.may_hold(holder, binding)?;
             }
+            if let Some(scope) = self.scope
+                && binding.0.snapshot.is_some()
+                && self.access == Access::Transacted
+                && !scope.names(key)
+            {
+                return Err(ResourceError::OutsideFootprint { name: binding.name().clone() });
+            }
         }
         if binding.scope() == Scope::ToolCall && self.scope.is_none() {
             return Err(ResourceError::OutsideCall { name: binding.name().clone() });
@@ -440,6 +447,7 @@ fn provider_failed(name: &ResourceName, cause: BoxError) -> ResourceError {
         Ok(error) => match *error {
             ResourceError::Cycle { .. }
             | ResourceError::ScopeCaptured { .. }
+            | ResourceError::OutsideFootprint { .. }
             | ResourceError::TransactionEscape { .. } => *error,
             other => ResourceError::Provider { name: name.clone(), cause: Arc::new(other) },
         },

@@ -1,16 +1,18 @@
 //! One tool call's view of the resources: its own instances, its own copies of the snapshotable ones, and how
 //! all of that ends.
 
+use std::any::TypeId;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use super::binding::{AnyBinding, Erased};
 use super::core::{self, Core, Found};
-use super::error::{ResourceError, ResourceErrors};
+use super::error::ResourceError;
+use super::merge::{CallEnd, MergeUndo};
 use super::resolve::{Access, View};
 use super::slot::{Closing, Flight, Instance, Made, Ready, Serial, Slot, in_order};
-use super::snapshot::{ErasedFork, ErasedSnapshot, Undo};
+use super::snapshot::{ErasedFork, ErasedSnapshot};
 use crate::support::future::drop_contained;
 use crate::support::lock::lock;
 
@@ -32,22 +34,6 @@ pub struct CallResources {
     inner: Arc<ScopeInner>,
 }
 
-/// How a call ended.
-#[derive(Debug)]
-pub enum CallEnd {
-    /// Everything committed: what [`CallScope::merge`] did stays.
-    Committed(MergeUndo),
-    /// Nothing of the call stays.
-    RolledBack,
-}
-
-/// What [`CallScope::merge`] did, until it is settled: given to [`CallScope::finish`] it stays, otherwise it is
-/// undone, at the latest when this is dropped.
-#[must_use = "dropping it undoes the merge"]
-pub struct MergeUndo {
-    steps: Vec<Undo>,
-}
-
 impl CallScope {
     pub(super) fn new(core: &Arc<Core>, parent: Option<&Arc<ScopeInner>>) -> Self {
         let inner = ScopeInner {
@@ -55,6 +41,8 @@ impl CallScope {
             parent: parent.cloned(),
             serial: core.next_serial(),
             over: AtomicBool::new(false),
+            only_looks: AtomicBool::new(false),
+            named: OnceLock::new(),
             data: Mutex::new(None),
         };
         Self { inner: Arc::new(inner), finished: false }
@@ -92,6 +80,11 @@ impl CallScope {
         self.inner.view().ready()
     }
 
+    /// A resource itself, not the call's copy of it.
+    pub(super) async fn original<T: ?Sized + Send + Sync + 'static>(&self) -> Result<Arc<T>, ResourceError> {
+        View { access: Access::Original, ..self.inner.view() }.get().await
+    }
+
     /// A scope inside this one: it has its own instances, and its copies are copies of this scope's. Merging it
     /// merges into this scope only. It is closed before this one, at the latest.
     pub fn tool_scope(&self) -> Self {
@@ -103,7 +96,7 @@ impl CallScope {
     /// Waits until no other call of this context is between its merge and its end. Nothing to wait for when this
     /// one has no copies.
     pub(crate) async fn merging(&self) -> Option<tokio::sync::OwnedMutexGuard<()>> {
-        if !self.inner.has_forks() {
+        if !self.inner.must_merge() {
             return None;
         }
         Some(Arc::clone(&self.inner.core.merging).lock_owned().await)
@@ -111,7 +104,7 @@ impl CallScope {
 
     /// [`CallScope::merging`] without waiting.
     pub(crate) fn try_merging(&self) -> Result<Option<tokio::sync::OwnedMutexGuard<()>>, MustWait> {
-        if !self.inner.has_forks() {
+        if !self.inner.must_merge() {
             return Ok(None);
         }
         Arc::clone(&self.inner.core.merging).try_lock_owned().map(Some).map_err(|_| MustWait)
@@ -128,9 +121,14 @@ impl CallScope {
     pub fn merge(&self) -> Result<MergeUndo, ResourceError> {
         let mut merged = MergeUndo { steps: Vec::new() };
         let mut failed = None;
+        let only_looks = self.inner.only_looks();
         let forks = self.inner.seal();
         for fork in &forks {
-            match fork.copy.merge() {
+            let came = match only_looks {
+                true => fork.copy.unchanged().map(|()| None),
+                false => fork.copy.merge(),
+            };
+            match came {
                 Ok(Some(undo)) => merged.steps.push(undo),
                 Ok(None) => {}
                 Err(cause) => {
@@ -142,9 +140,9 @@ impl CallScope {
         if !forks.is_empty() {
             drop_contained(forks);
         }
-        match failed.map(|cause| (cause, merged.take_back())) {
+        match failed {
             None => Ok(merged),
-            Some((cause, failures)) => Err(match ResourceErrors::check(failures) {
+            Some(cause) => Err(match merged.undo() {
                 Ok(()) => cause,
                 Err(failures) => ResourceError::NotPutBack { cause: Box::new(cause), failures },
             }),
@@ -248,53 +246,24 @@ impl CallResources {
     }
 }
 
+impl CallResources {
+    /// What is built for the call gets copies of these resources only: what a call-scoped resource does through them
+    /// is done by the call.
+    pub(crate) fn only_named(&self, named: Vec<TypeId>) {
+        // Said once, when the call begins.
+        let _ = self.inner.named.set(named);
+    }
+
+    /// From now on the call may only look: what it gets cannot be changed, and what it changes nevertheless is not
+    /// kept but an error at its end.
+    pub(crate) fn only_look(&self) {
+        self.inner.only_looks.store(true, Ordering::Release);
+    }
+}
+
 impl fmt::Debug for CallResources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CallResources").field("over", &self.inner.is_over()).finish_non_exhaustive()
-    }
-}
-
-impl MergeUndo {
-    /// Whether nothing was merged: the call changed no resource.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.steps.is_empty()
-    }
-
-    /// Takes the merges back, last first.
-    ///
-    /// # Errors
-    /// When some could not be; the others were.
-    pub fn undo(mut self) -> Result<(), ResourceErrors> {
-        ResourceErrors::check(self.take_back())
-    }
-
-    fn take_back(&mut self) -> Vec<ResourceError> {
-        let mut failures = Vec::new();
-        while let Some(undo) = self.steps.pop() {
-            if let Err(failure) = undo() {
-                failures.push(failure);
-            }
-        }
-        failures
-    }
-}
-
-impl Drop for MergeUndo {
-    #[inline]
-    fn drop(&mut self) {
-        if self.steps.is_empty() {
-            return;
-        }
-        for failure in self.take_back() {
-            tracing::error!(%failure, "a merge that was given up could not be undone");
-        }
-    }
-}
-
-impl fmt::Debug for MergeUndo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MergeUndo").field("steps", &self.steps.len()).finish()
     }
 }
 
@@ -312,6 +281,9 @@ pub(super) struct ScopeInner {
     parent: Option<Arc<ScopeInner>>,
     /// Set under the lock of `data`; whoever changes `data` looks at it there.
     over: AtomicBool,
+    only_looks: AtomicBool,
+    /// The resources that the call says it uses; everything unless told.
+    named: OnceLock<Vec<TypeId>>,
     data: Mutex<Option<Box<Data>>>,
 }
 
@@ -340,6 +312,11 @@ impl Data {
 }
 
 impl ScopeInner {
+    /// Whether what is built for the call may have a copy of a resource.
+    pub(super) fn names(&self, resource: TypeId) -> bool {
+        self.named.get().is_none_or(|named| named.contains(&resource))
+    }
+
     pub(super) fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
     }
@@ -421,20 +398,20 @@ impl ScopeInner {
         // A copy of an instance that has since been given up does not count: see `Fork::original`.
         let known = self.with(binding, |data| {
             let fork = data.forks.iter().find(|fork| fork.at == at)?;
-            Arc::ptr_eq(&fork.original, &original).then(|| Arc::clone(fork.copy.value()))
+            Arc::ptr_eq(&fork.original, &original).then(|| self.shown(fork))
         })?;
         if let Some(value) = known {
             return Ok(value);
         }
         let copy = operations.fork(binding.name(), &original)?;
-        let value = Arc::clone(copy.value());
         let fork = Fork { at, original, copy };
+        let value = self.shown(&fork);
         // What is not needed is dropped after the lock is free again: that is foreign code.
         let (value, _unneeded) =
             self.with(binding, |data| match data.forks.iter_mut().find(|known| known.at == at) {
                 // Another thread of the same call was quicker: the call has one copy.
                 Some(known) if Arc::ptr_eq(&known.original, &fork.original) => {
-                    (Arc::clone(known.copy.value()), Some(fork))
+                    (self.shown(known), Some(fork))
                 }
                 Some(stale) => (value, Some(std::mem::replace(stale, fork))),
                 None => {
@@ -443,6 +420,13 @@ impl ScopeInner {
                 }
             })?;
         Ok(value)
+    }
+
+    fn shown(&self, fork: &Fork) -> Erased {
+        match self.only_looks() {
+            true => fork.copy.to_look_at(),
+            false => Arc::clone(fork.copy.value()),
+        }
     }
 
     fn view(self: &Arc<Self>) -> View<'_> {
@@ -457,8 +441,12 @@ impl ScopeInner {
         Ok(work(data.get_or_insert_default()))
     }
 
-    fn has_forks(&self) -> bool {
-        lock(&self.data).as_ref().is_some_and(|data| !data.forks.is_empty())
+    fn only_looks(&self) -> bool {
+        self.only_looks.load(Ordering::Acquire)
+    }
+
+    fn must_merge(&self) -> bool {
+        !self.only_looks() && lock(&self.data).as_ref().is_some_and(|data| !data.forks.is_empty())
     }
 
     fn adopt(&self, nested: &Arc<Self>) {

@@ -65,12 +65,14 @@ pub struct ResourceSnapshot {
 }
 
 /// How two snapshots of a resource are told apart.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum Sameness {
     /// By the place in memory: flat, for states that are shared and replaced whole.
     Place,
     /// By the JSON form, for states that are copied each time.
     Content,
+    /// In a way of their own.
+    Own(fn(&ResourceSnapshot, &ResourceSnapshot) -> bool),
 }
 
 impl ResourceSnapshot {
@@ -83,6 +85,14 @@ impl ResourceSnapshot {
     /// as nothing changed, so that comparing two snapshots costs nothing.
     pub fn shared<V: Serialize + Send + Sync + 'static>(state: Arc<V>) -> Self {
         Self { state, sameness: Sameness::Place }
+    }
+
+    /// A snapshot that knows itself how it is told from another.
+    pub(super) fn with_sameness<V: Serialize + Send + Sync + 'static>(
+        state: V,
+        same: fn(&Self, &Self) -> bool,
+    ) -> Self {
+        Self { state: Arc::new(state), sameness: Sameness::Own(same) }
     }
 
     /// The state, if it is a `V`.
@@ -106,10 +116,13 @@ impl ResourceSnapshot {
         if Arc::ptr_eq(&self.state, &other.state) {
             return true;
         }
-        if self.sameness == Sameness::Place && other.sameness == Sameness::Place {
-            return false;
+        match (self.sameness, other.sameness) {
+            (Sameness::Place, Sameness::Place) => false,
+            (Sameness::Own(same), _) => same(self, other),
+            (Sameness::Place | Sameness::Content, _) => {
+                matches!((self.state.json(), other.state.json()), (Ok(mine), Ok(theirs)) if mine == theirs)
+            }
         }
-        matches!((self.state.json(), other.state.json()), (Ok(mine), Ok(theirs)) if mine == theirs)
     }
 }
 
@@ -155,6 +168,14 @@ pub(crate) trait ErasedSnapshot: Send + Sync {
 pub(crate) trait ErasedFork: Send + Sync {
     /// The copy, as the call sees it.
     fn value(&self) -> &Erased;
+
+    /// The copy, as a call sees it that only looks.
+    fn to_look_at(&self) -> Erased {
+        Arc::clone(self.value())
+    }
+
+    /// An error if the call did something to it.
+    fn unchanged(&self) -> Result<(), ResourceError>;
 
     /// Brings the copy's changes into its original; `None` when there were none. A merge that fails has
     /// changed nothing.
@@ -243,12 +264,18 @@ impl<T: Snapshotable> ErasedFork for ForkOf<T> {
         &self.value
     }
 
+    fn unchanged(&self) -> Result<(), ResourceError> {
+        match self.is_changed()? {
+            false => Ok(()),
+            true => Err(ResourceError::OnlyLooks { name: self.name.clone() }),
+        }
+    }
+
     fn merge(&self) -> Result<Option<Undo>, ResourceError> {
-        let name = &self.name;
-        let changed = step(name, SnapshotStep::Snapshot, || Ok(!self.fork.snapshot()?.same(&self.base)))?;
-        if !changed {
+        if !self.is_changed()? {
             return Ok(None);
         }
+        let name = &self.name;
         let before = step(name, SnapshotStep::Snapshot, || self.original.snapshot())?;
         let after = step(name, SnapshotStep::Merge, || self.original.merge(&self.fork, &self.base))
             .and_then(|()| step(name, SnapshotStep::Snapshot, || self.original.snapshot()))
@@ -268,6 +295,10 @@ impl<T: Snapshotable> ErasedFork for ForkOf<T> {
 }
 
 impl<T: Snapshotable> ForkOf<T> {
+    fn is_changed(&self) -> Result<bool, ResourceError> {
+        step(&self.name, SnapshotStep::Snapshot, || Ok(!self.fork.snapshot()?.same(&self.base)))
+    }
+
     /// Foreign code may have merged half before it failed. A refused merge has changed nothing, and then
     /// nothing is restored over what somebody else may be writing.
     fn put_back(

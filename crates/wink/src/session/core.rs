@@ -17,6 +17,7 @@ use super::{Committing, ReducerFailure, Session, record};
 use crate::store::{Batch, Durability, LedgerChange, Record, StoreError};
 use crate::support::background::MustFinish;
 use crate::support::future::{CatchPanic, catch};
+use crate::support::holding::Key;
 use crate::support::lock::lock;
 
 /// The part of a session that changes.
@@ -117,6 +118,11 @@ struct LogPart {
 }
 
 impl Session {
+    /// By what it is known who holds this session's turn.
+    pub(crate) fn turn_key(&self) -> Key {
+        Key::of(Arc::as_ptr(&self.core.turn))
+    }
+
     /// Applies an action from outside any call: its STATE and LOG part.
     pub(crate) fn apply_outside(&self, action: Action) -> Vec<ReducerFailure> {
         let registry = self.registry();

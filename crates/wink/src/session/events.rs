@@ -10,8 +10,10 @@ use serde_json::Value;
 
 use super::ids::{InvocationId, SessionId};
 use super::slice::{SliceKind, SliceType};
+use super::tally::Counted;
 use crate::limits::TokenUsage;
 use crate::support::future::catch;
+use crate::support::size;
 
 /// A tool call, as it ended. Exactly one for every call that reaches the runtime.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -20,7 +22,7 @@ pub struct ToolInvoked {
     pub id: InvocationId,
     /// The provider's id of the call; unique within its batch only.
     pub call_id: Arc<str>,
-    /// The tool's name, as the model wrote it.
+    /// The tool's name, as the model wrote it; cut if it is no name at all.
     pub tool: Arc<str>,
     /// The prompt, as `ns/key`.
     pub prompt: Arc<str>,
@@ -42,9 +44,10 @@ pub struct ToolInvoked {
     pub ending: Ending,
     /// Whether everything of the call was kept.
     pub success: bool,
-    /// The result's message.
+    /// The result's message, up to the log's bound.
     pub message: Arc<str>,
-    /// The result's value, whether or not the model saw it.
+    /// The result's value, whether or not the model saw it. One beyond the log's bound is the beginning of its JSON, as
+    /// text.
     pub value: LoggedValue,
     /// Whether the value was kept from the model.
     pub value_hidden: bool,
@@ -54,8 +57,10 @@ pub struct ToolInvoked {
     pub error_chain: Vec<String>,
     /// What each policy said, in order.
     pub decisions: Arc<[LoggedDecision]>,
-    /// Who approved, if somebody was asked.
-    pub approver: Option<Arc<str>>,
+    /// Everybody who approved, in the order they were asked. Who was asked again, because what they had been shown
+    /// changed meanwhile, is there again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvers: Vec<Arc<str>>,
     /// Whether the result was taken from the ledger instead of running the handler.
     pub replayed: bool,
     /// Tokens used by the evaluation so far, if somebody counts.
@@ -72,6 +77,12 @@ impl ToolInvoked {
 impl SliceType for ToolInvoked {
     const NAME: &'static str = "wink.tool_invoked";
     const KIND: SliceKind = SliceKind::Log;
+    const COUNTED: bool = true;
+
+    /// Calls by prompt.
+    fn counted(&self) -> Option<Counted<'_>> {
+        Some(Counted { under: [&self.prompt, &self.prompt], keep_latest: false })
+    }
 }
 
 /// How a call ended.
@@ -116,7 +127,7 @@ pub enum Ending {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoggedParams {
-    /// They were accepted. JSON text, as it came, sensitive values masked.
+    /// They were accepted. JSON text, as it came, sensitive values masked; cut at the log's bound.
     Accepted(Arc<str>),
     /// They were rejected, or never looked at.
     Rejected {
@@ -179,12 +190,54 @@ pub enum LoggedValue {
 pub trait ErasedValue: std::any::Any + Send + Sync {
     /// The value as JSON.
     fn to_json(&self) -> Result<Value, String>;
+
+    /// The beginning of the value's JSON text, if that has more than `max` bytes.
+    fn beginning(&self, max: usize) -> Option<String>;
 }
 
 impl<T: Serialize + Send + Sync + 'static> ErasedValue for T {
     fn to_json(&self) -> Result<Value, String> {
         // The value's own code; whatever it does, the event it is part of has to be recorded.
         catch(|| serde_json::to_value(self))?.map_err(|error| error.to_string())
+    }
+
+    fn beginning(&self, max: usize) -> Option<String> {
+        // The value's own code here too: what it panics on has no size, and is shown as nothing.
+        if catch(|| size::is_within(self, max)).unwrap_or(true) {
+            return None;
+        }
+        let mut beginning = Beginning { bytes: Vec::new(), max };
+        let written = catch(|| serde_json::to_writer(&mut beginning, self));
+        match written {
+            // The count was rough; the text is short enough after all.
+            Ok(Ok(())) => None,
+            Ok(Err(_)) | Err(_) => {
+                let text = String::from_utf8_lossy(&beginning.bytes);
+                Some(text.get(..text.floor_char_boundary(max)).unwrap_or_default().to_owned())
+            }
+        }
+    }
+}
+
+/// Takes the first bytes and refuses the rest.
+struct Beginning {
+    bytes: Vec<u8>,
+    max: usize,
+}
+
+impl std::io::Write for Beginning {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let room = self.max - self.bytes.len().min(self.max);
+        let taken = bytes.get(..room.min(bytes.len())).unwrap_or_default();
+        self.bytes.extend_from_slice(taken);
+        match taken.len() == bytes.len() {
+            true => Ok(taken.len()),
+            false => Err(std::io::ErrorKind::StorageFull.into()),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 
@@ -260,14 +313,14 @@ pub struct RunContext {
     pub trace_id: Option<String>,
 }
 
-/// A prompt was rendered.
+/// A prompt was rendered, and the model sees something else than before: an executor was opened or refreshed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PromptRendered {
     /// The prompt, as `ns/key`.
     pub prompt: Arc<str>,
     /// When.
     pub time: Timestamp,
-    /// The text.
+    /// The text, up to the log's bound.
     pub text: Arc<str>,
     /// The names of the tools that the model is given, in order.
     pub tools: Vec<Arc<str>>,
@@ -276,9 +329,16 @@ pub struct PromptRendered {
 impl SliceType for PromptRendered {
     const NAME: &'static str = "wink.prompt_rendered";
     const KIND: SliceKind = SliceKind::Log;
+    const COUNTED: bool = true;
+
+    /// The latest by prompt.
+    fn counted(&self) -> Option<Counted<'_>> {
+        Some(Counted { under: [&self.prompt, &self.prompt], keep_latest: true })
+    }
 }
 
-/// A prompt was evaluated to the end.
+/// A prompt was evaluated to the end. Whoever evaluates prompts records it, with
+/// [`Session::record_executed`](super::Session::record_executed).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PromptExecuted {
     /// The prompt, as `ns/key`.

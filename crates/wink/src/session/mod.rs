@@ -17,6 +17,7 @@ mod restore;
 mod root;
 mod slice;
 mod snapshot;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -49,6 +50,8 @@ pub use reducer::{
 pub use root::CallStat;
 pub use slice::{SliceKey, SliceKind, SliceOp, SliceType, SliceView};
 pub use snapshot::{SessionSnapshot, SnapshotError, SnapshotScope};
+#[doc(hidden)]
+pub use tally::Counted;
 /// Implements [`trait@SliceType`] as an attribute says.
 ///
 /// `name` is required: it is what stored values are found by, whatever becomes of the type's own name. `version`,
@@ -341,11 +344,9 @@ impl Session {
         lock(&self.core.inner).state.calls(tool)
     }
 
-    /// Whether the event of a call that ended just now is in the log.
+    /// Whether the event of a call is in the log. Looks through all of it: for when something went badly wrong.
     pub(crate) fn has_recorded(&self, call: InvocationId) -> bool {
-        const RECENT: usize = 1024;
-        let events = self.slice::<ToolInvoked>();
-        events.iter_from(events.len().saturating_sub(RECENT)).any(|event| event.id == call)
+        self.slice::<ToolInvoked>().iter().any(|event| event.id == call)
     }
 
     /// How many calls succeeded in this session, over all tools.

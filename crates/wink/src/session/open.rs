@@ -241,6 +241,7 @@ impl Session {
                     SliceKind::State => Arc::make_mut(&mut inner.state).set(slot, cell),
                     SliceKind::Log => inner.log.set(slot, cell),
                 };
+                inner.log.count(slot, def);
             }
             Err(reason) => {
                 tracing::error!(slice = def.name, reason, "a stored value cannot be read");
@@ -276,7 +277,7 @@ impl Session {
             value_hidden: false,
             error_chain: Vec::new(),
             decisions: Arc::default(),
-            approver: None,
+            approvers: Vec::new(),
             replayed: false,
             usage: None,
         }

@@ -13,7 +13,8 @@ use serde_json::Value;
 
 use super::fork::Fork;
 use super::reducer::Slot;
-use super::slice::{Cell, Change, SliceDef};
+use super::slice::{Cell, Change, Item, SliceDef};
+use super::tally::Tally;
 use crate::support::names::ByName;
 
 /// How often a tool succeeded in this session, and when last.
@@ -33,6 +34,8 @@ pub(crate) struct Root {
     calls: ByName<CallStat>,
     /// The sum of all counts in `calls`.
     total_calls: u64,
+    /// Of the LOG slices that are counted.
+    tallies: Vec<(Slot, Tally)>,
 }
 
 impl Root {
@@ -60,6 +63,31 @@ impl Root {
             cell.apply(def, change);
             cell.version = version;
         }
+        if def.is_counted {
+            self.tally_mut(slot).apply(def, change);
+        }
+    }
+
+    /// Counts a slice whose contents were set.
+    pub(crate) fn count(&mut self, slot: Slot, def: &SliceDef) {
+        if def.is_counted {
+            *self.tally_mut(slot) = Tally::of(def, &self.cell(slot, def).items);
+        }
+    }
+
+    /// How many items of a counted slice there are under two names, and the latest if it is kept.
+    pub(crate) fn counted(&self, slot: Slot, under: [Arc<str>; 2]) -> Option<(u64, Option<&Item>)> {
+        self.tallies.iter().find(|(of, _)| *of == slot)?.1.get(under)
+    }
+
+    fn tally_mut(&mut self, slot: Slot) -> &mut Tally {
+        let at = self.tallies.iter().position(|(of, _)| *of == slot).unwrap_or_else(|| {
+            self.tallies.push((slot, Tally::default()));
+            self.tallies.len() - 1
+        });
+        // The place was just found or made.
+        #[expect(clippy::indexing_slicing, reason = "the index is of this very list")]
+        &mut self.tallies[at].1
     }
 
     /// Sets a slice, and hands back what was there.

@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::tally::Counted;
 use crate::support::future::catch;
 
 /// A type whose values live in a slice of a session.
@@ -46,6 +47,16 @@ pub trait SliceType: Serialize + DeserializeOwned + Send + Sync + 'static {
 
     /// The item's key, in a keyed slice.
     fn key(&self) -> Option<SliceKey> {
+        None
+    }
+
+    /// Whether the items of a LOG slice are counted. For the runtime's own events.
+    #[doc(hidden)]
+    const COUNTED: bool = false;
+
+    /// Under what the item is counted.
+    #[doc(hidden)]
+    fn counted(&self) -> Option<Counted<'_>> {
         None
     }
 
@@ -170,11 +181,6 @@ impl<T: SliceType> SliceView<T> {
         self.items.iter().filter_map(typed)
     }
 
-    /// The items from a place on, oldest first. What is before them costs nothing.
-    pub(crate) fn iter_from(&self, start: usize) -> impl Iterator<Item = Arc<T>> + '_ {
-        self.items.iter_from(start).filter_map(typed)
-    }
-
     /// Every item, oldest first.
     pub fn all(&self) -> Vec<Arc<T>> {
         self.iter().collect()
@@ -242,13 +248,6 @@ impl Items {
             (Self::List(one), Self::List(other)) => one.ptr_eq(other),
             (Self::Keyed { order: one, .. }, Self::Keyed { order: other, .. }) => one.ptr_eq(other),
             (Self::List(_), Self::Keyed { .. }) | (Self::Keyed { .. }, Self::List(_)) => false,
-        }
-    }
-
-    fn iter_from(&self, start: usize) -> Box<dyn Iterator<Item = &Item> + '_> {
-        match self {
-            Self::List(list) => Box::new(list.focus().narrow(start.min(list.len())..).into_iter()),
-            Self::Keyed { order, .. } => Box::new(order.values().skip(start)),
         }
     }
 
@@ -393,7 +392,10 @@ pub(crate) struct SliceDef {
     pub(crate) keyed: bool,
     pub(crate) type_id: TypeId,
     pub(crate) type_name: &'static str,
+    /// Whether the session keeps a tally of its items.
+    pub(crate) is_counted: bool,
     key: fn(&dyn Any) -> Option<SliceKey>,
+    counted: fn(&dyn Any) -> Option<Counted<'_>>,
     encode: fn(&dyn Any) -> Result<Value, String>,
     decode: fn(u32, Value) -> Result<Item, String>,
 }
@@ -407,6 +409,8 @@ impl SliceDef {
             keyed: T::KEYED && T::KIND == SliceKind::State,
             type_id: TypeId::of::<T>(),
             type_name: std::any::type_name::<T>(),
+            is_counted: T::COUNTED && T::KIND == SliceKind::Log,
+            counted: |item| item.downcast_ref::<T>().and_then(T::counted),
             key: |item| item.downcast_ref::<T>().and_then(|item| catch(|| item.key()).ok().flatten()),
             encode: |item| match item.downcast_ref::<T>() {
                 Some(item) => {
@@ -430,6 +434,10 @@ impl SliceDef {
 
     pub(crate) fn decode(&self, version: u32, value: Value) -> Result<Item, String> {
         (self.decode)(version, value)
+    }
+
+    pub(super) fn counted<'a>(&self, item: &'a Item) -> Option<Counted<'a>> {
+        (self.counted)(item.as_ref())
     }
 
     pub(crate) fn has_key(&self, item: &Item) -> bool {

@@ -126,6 +126,10 @@ impl SessionSnapshot {
                 (SliceKind::Log, Some(log)) => log.cell(slot, def),
                 (SliceKind::Log, None) => continue,
             };
+            // A slice that has nothing is as if nobody had named it; a call that failed may be all that did.
+            if cell.items.len() == 0 {
+                continue;
+            }
             let items: Result<Vec<Value>, String> = cell.items.iter().map(|item| def.encode(item)).collect();
             let items =
                 items.map_err(|reason| SessionError::Unreadable { slice: def.name.to_owned(), reason })?;

@@ -143,7 +143,7 @@ fn commits_and_dispatches_at_once_lose_nothing() {
                         Fork { success: Some(("tool".into(), Timestamp::UNIX_EPOCH)), ..Fork::default() };
                     dispatch_in(&session, &mut fork, Entry("in".into(), 1));
                     let turn = block_on(session.committing());
-                    session.commit_unstored(&turn, fork, None).unwrap();
+                    session.commit_unstored(&turn, fork, None).map_err(|(conflict, _)| conflict).unwrap();
                 }
             });
         }

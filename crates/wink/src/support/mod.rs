@@ -4,5 +4,7 @@
 pub(crate) mod background;
 pub(crate) mod canonical;
 pub(crate) mod future;
+pub(crate) mod holding;
 pub(crate) mod lock;
 pub(crate) mod names;
+pub(crate) mod size;

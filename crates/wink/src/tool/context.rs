@@ -17,7 +17,9 @@ use serde_json::{Value, json};
 use super::erased::AnyTool;
 use super::files::{FilesView, ReadFilesView};
 use crate::filesystem::Filesystem;
-use crate::limits::{BudgetTracker, CancelToken, Clock, Deadline, DeadlineExceededError, Heartbeat};
+use crate::limits::{
+    BudgetTracker, CancelToken, Cancellation, Clock, Deadline, DeadlineExceededError, Heartbeat,
+};
 use crate::prompt::{Prompt, RenderedPrompt};
 use crate::session::{
     Action, CallStat, DispatchResult, InvocationId, RunContext, SessionId, SliceType, SliceView, clear_where,
@@ -128,10 +130,15 @@ pub struct CallContext {
     pub(crate) work: Arc<Work>,
     pub(crate) tool: AnyTool,
     pub(crate) invocation: Invocation,
+    /// The arguments' text, sensitive ones masked.
+    pub(crate) arguments: Arc<str>,
     pub(crate) idempotency_key: Option<Arc<str>>,
+    /// Who can cancel this call alone.
+    pub(crate) cancel: Option<CancelToken>,
 }
 
-/// What a read-only tool is lent: everything can be looked at, nothing changed.
+/// What a read-only tool is lent: everything can be looked at, nothing changed. (A resource that is not snapshotable
+/// is what its owner made it: nobody can tell whether it was changed.)
 pub struct ReadContext {
     inner: CallContext,
 }
@@ -189,7 +196,8 @@ impl ReadContext {
         Ok(work.resources.get::<dyn Filesystem>().await?)
     }
 
-    /// A resource, by type or trait. A snapshotable one is this call's own copy.
+    /// A resource, by type or trait. A snapshotable one is this call's own copy; a handler that only looks must not
+    /// change it, or the call fails.
     pub async fn resource<T: ?Sized + Send + Sync + 'static>(&self) -> Result<Arc<T>, AccessError> {
         self.inner.work.resource::<T>().await
     }
@@ -256,12 +264,14 @@ impl ReadContext {
 
     /// Whether the call should stop: it was cancelled, or is over already.
     pub fn is_cancelled(&self) -> bool {
-        self.inner.around.cancel.is_cancelled() || self.inner.work.is_open().is_err()
+        self.inner.around.cancel.is_cancelled()
+            || self.inner.cancel.as_ref().is_some_and(CancelToken::is_cancelled)
+            || self.inner.work.is_open().is_err()
     }
 
-    /// Ends when the call is cancelled.
-    pub fn cancellation(&self) -> &CancelToken {
-        &self.inner.around.cancel
+    /// To listen whether this call, or every call of the executor, is cancelled.
+    pub fn cancellation(&self) -> Cancellation {
+        Cancellation::of([Some(&self.inner.around.cancel), self.inner.cancel.as_ref()])
     }
 
     /// Says that the call is alive. Without a heartbeat nothing happens.
@@ -313,18 +323,28 @@ impl ReadContext {
         }
     }
 
-    /// The context without its live handles, so that a call can be executed elsewhere. A stable form.
+    /// The context without its live handles, so that a call can be executed elsewhere. A stable form. Sensitive
+    /// arguments are masked in it.
     pub fn to_json(&self) -> Value {
         let around = &self.inner.around;
+        let arguments = match &*self.inner.arguments {
+            "" => json!({}),
+            text => serde_json::from_str(text).unwrap_or_else(|_| text.into()),
+        };
+        let budget = around.budget.as_ref();
+        let budget = budget.map(|budget| json!({ "limits": budget.budget(), "used": budget.used() }));
         json!({
             "version": 1,
             "prompt": around.prompt.name(),
             "adapter": { "name": around.adapter.name, "capabilities": around.adapter.capabilities },
             "session": self.inner.work.session.id(),
             "tool": self.inner.tool.name(),
+            "arguments": arguments,
             "invocation": self.inner.invocation,
             "idempotency_key": self.inner.idempotency_key,
             "deadline": around.deadline.map(Deadline::timestamp),
+            "budget": budget,
+            "request": around.request,
             "run": *around.run,
             "extras": around.extras,
         })

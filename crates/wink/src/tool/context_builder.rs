@@ -27,6 +27,7 @@ pub struct ToolContextBuilder {
     opened: Option<ResourceContext>,
     resources: ResourceRegistry,
     filesystem: Option<Arc<dyn Filesystem>>,
+    arguments: Arc<str>,
     idempotency_key: Option<Arc<str>>,
     around: Surroundings,
 }
@@ -40,6 +41,7 @@ impl ToolContextBuilder {
             opened: None,
             resources: ResourceRegistry::default(),
             filesystem: None,
+            arguments: "".into(),
             idempotency_key: None,
             around: Surroundings {
                 prompt: prompt.clone(),
@@ -129,6 +131,15 @@ impl ToolContextBuilder {
         self
     }
 
+    /// The arguments as the model wrote them: what the context's serialised form says of them. A handler that is
+    /// called alone is handed its parameters by the caller.
+    pub fn arguments(mut self, arguments: impl Into<Arc<str>>) -> Self {
+        let text = arguments.into();
+        let schema = &self.tool.contract().compiled;
+        self.arguments = if schema.has_sensitive() { schema.mask(&text).as_ref().into() } else { text };
+        self
+    }
+
     /// The key under which the call's effect counts.
     pub fn idempotency_key(mut self, key: impl Into<Arc<str>>) -> Self {
         self.idempotency_key = Some(key.into());
@@ -161,7 +172,9 @@ impl ToolContextBuilder {
             work: Arc::clone(transaction.work()),
             tool: self.tool,
             invocation: self.invocation,
+            arguments: self.arguments,
             idempotency_key: self.idempotency_key,
+            cancel: None,
         });
         Ok(OpenContext { cx, transaction, resources })
     }

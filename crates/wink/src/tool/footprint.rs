@@ -23,6 +23,13 @@ pub(crate) enum Area {
 }
 
 impl Area {
+    fn path(&self) -> Option<&FsPath> {
+        match self {
+            Self::Path(path) => Some(path),
+            _ => None,
+        }
+    }
+
     fn overlaps(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Everything, _) | (_, Self::Everything) => true,
@@ -55,6 +62,13 @@ impl std::fmt::Display for Area {
 /// Whether `path` is `base` or below it.
 fn within(path: &str, base: &str) -> bool {
     base.is_empty() || path.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// The deepest directory that both paths lie in.
+fn common_parent(one: &FsPath, other: &FsPath) -> FsPath {
+    let same = one.segments().zip(other.segments()).take_while(|(one, other)| one == other).count();
+    // A path is not in itself.
+    one.prefix(same.min(one.depth().saturating_sub(1)).min(other.depth().saturating_sub(1)))
 }
 
 /// Whether something is looked at or changed.
@@ -168,6 +182,40 @@ impl Footprint {
                 .any(|area| other.reads.iter().chain(&other.writes).any(|theirs| area.overlaps(theirs)))
         };
         !self.is_alone() && !other.is_alone() && !clash(&self.writes, other) && !clash(&other.writes, self)
+    }
+
+    /// Whether both may touch something in a directory that one of them may have to make, so that the other can tell
+    /// which of them came first; `lasts` says of a directory whether it is there and stays.
+    pub(crate) fn shares_parents(&self, other: &Self, lasts: impl Fn(&FsPath) -> bool) -> bool {
+        let clash = |writes: &[Area], other: &Self| {
+            writes.iter().filter_map(Area::path).any(|one| {
+                let theirs = other.reads.iter().chain(&other.writes).filter_map(Area::path);
+                theirs.map(|other| common_parent(one, other)).any(|dir| !dir.is_root() && !lasts(&dir))
+            })
+        };
+        clash(&self.writes, other) || clash(&other.writes, self)
+    }
+
+    /// Whether it may remove or replace a directory.
+    pub(crate) fn may_remove(&self, dir: &FsPath) -> bool {
+        self.writes.iter().any(|area| match area {
+            Area::Everything => true,
+            Area::Path(path) => within(dir.as_str(), path.as_str()),
+            _ => false,
+        })
+    }
+
+    /// The resources that it names; none when it names everything.
+    pub(crate) fn named_resources(&self) -> Option<Vec<TypeId>> {
+        let mut named = Vec::new();
+        for area in self.reads.iter().chain(&self.writes) {
+            match area {
+                Area::Everything => return None,
+                Area::Resource(resource, _) => named.push(*resource),
+                _ => {}
+            }
+        }
+        Some(named)
     }
 
     /// Whether it may ask which calls went before. Every call becomes history, so it overlaps with none, not even

@@ -143,6 +143,7 @@ impl ContextKind for ReadContext {
     const READ_ONLY: bool = true;
 
     fn wrap(context: CallContext) -> Self {
+        context.work.resources.only_look();
         Self::new(context)
     }
 }

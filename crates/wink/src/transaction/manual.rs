@@ -2,19 +2,21 @@
 
 use std::fmt;
 use std::ops::Deref;
+use std::pin::pin;
 use std::sync::Arc;
 
 use super::snapshot::{CompositeSnapshot, ResourcePart};
 use super::views::Views;
-use super::{Nested, RestoreFailedError, Transaction, TransactionError};
+use super::{InsideCall, Nested, RestoreFailedError, Transaction, TransactionError};
 use crate::resource::{ResourceContext, ResourceError, ResourceSnapshot, RestoreReport};
 use crate::session::{Session, SessionSnapshot};
+use crate::support::holding::Inside;
 
 /// Runs `body` in a transaction: what it did is kept if it returns `Ok`, and taken back if it returns an error,
 /// panics or is dropped. The error is handed on, and so is the panic.
 ///
-/// A transaction of the same session that is begun inside `body` would wait for this one to end; use
-/// [`ScopedTransaction::nested`].
+/// A transaction or call of the same session that is begun inside `body` would wait for this one to end, and fails
+/// instead; use [`ScopedTransaction::nested`].
 ///
 /// ```
 /// # use wink::resource::ResourceRegistry;
@@ -48,8 +50,9 @@ pub async fn transaction<T, E>(
 where
     E: From<TransactionError> + fmt::Display,
 {
-    let mut scoped = ScopedTransaction::begin(session, resources, tag.into()).await;
-    match body(&mut scoped).await {
+    let mut scoped = ScopedTransaction::begin(session, resources, tag.into()).await?;
+    let done = Inside(session.turn_key(), pin!(body(&mut scoped))).await;
+    match done {
         Ok(value) => match scoped.tx.commit_level(LEVEL).await {
             Ok(()) => Ok(scoped.tx.commit().await.map(|()| value)?),
             Err(error) => Err(scoped.give_up(error).await),
@@ -68,10 +71,17 @@ pub struct ScopedTransaction {
 }
 
 impl ScopedTransaction {
-    async fn begin(session: &Session, resources: &ResourceContext, tag: Arc<str>) -> Self {
+    async fn begin(
+        session: &Session,
+        resources: &ResourceContext,
+        tag: Arc<str>,
+    ) -> Result<Self, TransactionError> {
         let mut tx = Transaction::begin(session, resources, tag).await;
+        if tx.work().is_refused() {
+            return Err(InsideCall.into());
+        }
         let views = tx.open_level(LEVEL - 1);
-        Self { tx, views }
+        Ok(Self { tx, views })
     }
 
     /// What the transaction is called, in diagnostics.
@@ -131,8 +141,8 @@ pub async fn create_snapshot(
     resources: &ResourceContext,
     tag: impl Into<String>,
 ) -> Result<CompositeSnapshot, ResourceError> {
-    // Not between the two halves of somebody's commit.
-    let _one_at_a_time = session.committing().await;
+    // Not between the two halves of somebody's commit, of this session or of another with the same resources.
+    let _one_at_a_time = (session.committing().await, resources.merging().await);
     let parts = resources.snapshot_all()?;
     Ok(CompositeSnapshot::new(session.snapshot(), parts, session.clock().now(), tag.into()))
 }
@@ -148,7 +158,7 @@ pub async fn restore_snapshot(
     resources: &ResourceContext,
     snapshot: &CompositeSnapshot,
 ) -> Result<RestoreOutcome, RestoreFailedError> {
-    let committing = session.committing().await;
+    let one_at_a_time = (session.committing().await, resources.merging().await);
     let (parts, mut skipped) = readable_parts(resources, snapshot)?;
     let before = Before { session: session.snapshot(), resources: resources.snapshot_all().map_err(failed)? };
     let RestoreReport { missing, .. } = resources.restore_all(&parts).map_err(failed)?;
@@ -156,8 +166,9 @@ pub async fn restore_snapshot(
     if let Err(error) = session.restore(&snapshot.session) {
         return Err(before.put_resources_back(resources, error));
     }
-    drop(committing);
+    drop(one_at_a_time);
     if let Err(error) = session.flush().await {
+        let _one_at_a_time = (session.committing().await, resources.merging().await);
         return Err(before.put_back(session, resources, error));
     }
     Ok(RestoreOutcome { skipped })

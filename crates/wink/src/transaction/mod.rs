@@ -9,6 +9,7 @@ mod manual;
 mod nested;
 mod snapshot;
 mod tracker;
+mod turn;
 mod views;
 mod work;
 
@@ -16,30 +17,25 @@ use std::borrow::Cow;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use tokio::sync::OwnedMutexGuard;
-
 use crate::resource::{
     CallEnd, CallScope, MergeUndo, MustWait, ResourceClosing, ResourceContext, ResourceError,
 };
 use crate::session::{Closing, CommitError, Committing, Delivery, Fork, InvocationId, Item, Session};
 use crate::support::background::{MustFinish, finish};
+use crate::support::holding::{self, Inside};
 use crate::tool::footprint::Footprint;
 
 pub use manual::{RestoreOutcome, ScopedTransaction, create_snapshot, restore_snapshot, transaction};
 pub use nested::Nested;
 pub use snapshot::{CompositeError, CompositeSnapshot, ResourcePart, SnapshotId, SnapshotPhase};
 pub use tracker::{PendingCall, PendingToolTracker, ToolEnd, TrackerError};
+pub use turn::InsideCall;
 pub use views::Views;
 pub use work::AccessError;
 
 use nested::Levels;
+pub(crate) use turn::{Turn, take_turn, take_turn_of_call, try_turn_of_call};
 pub(crate) use work::Work;
-
-/// The right to run calls on a session. Calls that overlap share one.
-pub(crate) enum Turn {
-    Own { _guard: OwnedMutexGuard<()> },
-    Shared { _guard: Arc<Turn> },
-}
 
 /// A transaction did not go through. Nothing of it remains, unless it says so.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -59,6 +55,9 @@ pub enum TransactionError {
     /// Something panicked on the way: a value that was dropped, or code between.
     #[error("committing panicked: {0}")]
     Panicked(String),
+    /// It was begun from inside a call of the same session.
+    #[error(transparent)]
+    Inside(#[from] InsideCall),
     /// Taking back what was merged failed.
     #[error(transparent)]
     Restore(#[from] RestoreFailedError),
@@ -138,6 +137,13 @@ struct MergedRest {
     events: Vec<Item>,
 }
 
+/// A transaction that is committed, and of which subscribers have not heard yet.
+struct Settled {
+    closing: Option<ResourceClosing>,
+    turn: Option<Turn>,
+    events: Vec<Item>,
+}
+
 impl Merged {
     fn split(self) -> (Fork, MergedRest) {
         (self.fork, self.rest)
@@ -146,10 +152,14 @@ impl Merged {
 
 impl Transaction {
     /// Begins a transaction when nobody else has one on this session. Beginning a second one before the first has
-    /// ended therefore waits; [`Transaction::nested`] is for a transaction inside another.
+    /// ended therefore waits; [`Transaction::nested`] is for a transaction inside another. Begun from inside a call of
+    /// the same session, which would wait for itself, it has failed before it began: everything it is asked says so.
     pub async fn begin(session: &Session, resources: &ResourceContext, tag: impl Into<Arc<str>>) -> Self {
-        let turn = take_turn(session).await;
-        Self::begin_on(session, resources, Some(turn), None, tag.into(), None)
+        let scope = resources.tool_scope();
+        match take_turn(session).await {
+            Ok(turn) => Self::begin_on(session, scope, Some(turn), None, tag.into(), None),
+            Err(InsideCall) => Self::refused(session, &scope, tag.into()),
+        }
     }
 
     /// Begins the transaction of a call that is run outside an executor.
@@ -158,21 +168,32 @@ impl Transaction {
         resources: &ResourceContext,
         call: (Arc<str>, InvocationId),
     ) -> Self {
-        let turn = take_turn(session).await;
-        Self::begin_on(session, resources, Some(turn), None, Arc::clone(&call.0), Some(call))
+        let scope = resources.tool_scope();
+        match take_turn(session).await {
+            Ok(turn) => Self::begin_on(session, scope, Some(turn), None, Arc::clone(&call.0), Some(call)),
+            Err(InsideCall) => Self::refused(session, &scope, call.0),
+        }
+    }
+
+    /// A transaction that never began: everything it is asked says why.
+    fn refused(session: &Session, scope: &CallScope, tag: Arc<str>) -> Self {
+        let work = Work::refused(session.clone(), scope.handle());
+        Self { parts: None, views: Views::new(Arc::new(work)), tag }
     }
 
     /// Begins a transaction whose turn was taken before, or that needs none.
     pub(crate) fn begin_on(
         session: &Session,
-        resources: &ResourceContext,
+        scope: CallScope,
         turn: Option<Turn>,
         footprint: Option<Footprint>,
         tag: Arc<str>,
         call: Option<(Arc<str>, InvocationId)>,
     ) -> Self {
-        let scope = resources.tool_scope();
         let (tool, invocation) = call.unzip();
+        if let Some(named) = footprint.as_ref().and_then(Footprint::named_resources) {
+            scope.handle().only_named(named);
+        }
         let work = Work::new(session.clone(), scope.handle(), footprint, tool, invocation);
         let parts = Parts { scope, turn, levels: Levels::default() };
         Self { parts: Some(parts), views: Views::new(Arc::new(work)), tag }
@@ -198,6 +219,9 @@ impl Transaction {
     /// When the session or a resource was changed by somebody else in a way that contradicts this, or the store
     /// failed. Then everything is taken back.
     pub async fn commit(self) -> Result<(), TransactionError> {
+        if self.work().is_refused() {
+            return Err(InsideCall.into());
+        }
         let committing = MustFinish::new(async move {
             match self.commit_with(Closing::default()).await {
                 Ok(()) => Ok(()),
@@ -238,7 +262,7 @@ impl Transaction {
         let committed = session.commit(&committing, fork, closing).await;
         let settled = self.settle(rest, committed, log);
         drop((merging, committing));
-        if let Some(closing) = settled? {
+        if let Some(closing) = self.tell(settled?) {
             report_closing(closing.run().await);
         }
         Ok(())
@@ -253,7 +277,9 @@ impl Transaction {
         let session = self.work().session.clone();
         let Some(committing) = session.try_committing() else { return Err((self, event)) };
         if let Some(parts) = self.parts.take_if(|parts| parts.scope.seal_unused()) {
-            return Ok(self.commit_session(parts, &session, &committing, event));
+            let settled = self.commit_session(parts, &session, &committing, event);
+            drop(committing);
+            return Ok(settled.map(|settled| drop(self.tell(settled))));
         }
         let merging = match self.parts.as_ref().map(|parts| parts.scope.try_merging()) {
             Some(Ok(merging)) => merging,
@@ -273,8 +299,8 @@ impl Transaction {
         };
         let settled = self.settle(rest, committed, log);
         drop((merging, committing));
-        Ok(settled.map(|closing| {
-            if let Some(closing) = closing {
+        Ok(settled.map(|settled| {
+            if let Some(closing) = self.tell(settled) {
                 finish(async move { report_closing(closing.run().await) });
             }
         }))
@@ -287,7 +313,7 @@ impl Transaction {
         session: &Session,
         committing: &Committing<'_>,
         event: Item,
-    ) -> Result<(), (TransactionError, Aborted)> {
+    ) -> Result<Settled, (TransactionError, Aborted)> {
         let fork = match self.work().close_whole() {
             Ok(fork) => fork,
             Err(steps) => {
@@ -301,8 +327,7 @@ impl Transaction {
         match session.commit_unstored(committing, fork, Some(event)) {
             Ok(()) => {
                 scope.end_unused();
-                deliver(self.work(), &events);
-                Ok(())
+                Ok(Settled { closing: None, turn, events })
             }
             Err((conflict, fork)) => {
                 Err((CommitError::from(conflict).into(), self.aborted(fork.log_only(), scope, turn)))
@@ -336,15 +361,10 @@ impl Transaction {
         merged: MergedRest,
         committed: Result<(), CommitError>,
         log: Fork,
-    ) -> Result<Option<ResourceClosing>, (TransactionError, Aborted)> {
+    ) -> Result<Settled, (TransactionError, Aborted)> {
         let MergedRest { scope, turn, undo, events } = merged;
         match committed {
-            Ok(()) => {
-                let closing = scope.end(CallEnd::Committed(undo));
-                deliver(self.work(), &events);
-                drop(turn);
-                Ok(closing)
-            }
+            Ok(()) => Ok(Settled { closing: scope.end(CallEnd::Committed(undo)), turn, events }),
             Err(error) => {
                 let error = match undo.undo() {
                     Ok(()) => error.into(),
@@ -356,6 +376,19 @@ impl Transaction {
                 Err((error, self.aborted(log, scope, turn)))
             }
         }
+    }
+
+    /// Tells subscribers what was dispatched in the transaction, and gives the turn back. What they do may need what a
+    /// commit needs, so it is over by now.
+    fn tell(&self, Settled { closing, turn, events }: Settled) -> Option<ResourceClosing> {
+        if !events.is_empty() {
+            match &turn {
+                Some(_) => holding::inside(self.work().session.turn_key(), || deliver(self.work(), &events)),
+                None => deliver(self.work(), &events),
+            }
+        }
+        drop(turn);
+        closing
     }
 
     fn aborted(&self, fork: Fork, scope: CallScope, turn: Option<Turn>) -> Aborted {
@@ -407,8 +440,8 @@ impl Drop for Transaction {
 
 impl Aborted {
     /// The end of a call that never began its transaction.
-    pub(crate) fn before_begin(session: &Session, turn: Option<Turn>) -> Self {
-        Self { session: session.clone(), fork: Fork::default(), scope: None, work: None, _turn: turn }
+    pub(crate) fn before_begin(session: &Session, turn: Option<Turn>, scope: Option<CallScope>) -> Self {
+        Self { session: session.clone(), fork: Fork::default(), scope, work: None, _turn: turn }
     }
 
     /// For a call that is to have done nothing at all: not even its LOG events stand.
@@ -423,28 +456,24 @@ impl Aborted {
         let committing = self.session.committing().await;
         let closed = self.session.close_failed(&committing, &self.fork, closing).await;
         drop(committing);
-        if let Some(scope) = self.scope.take() {
-            finish_scope(scope, CallEnd::RolledBack).await;
+        let key = self._turn.as_ref().map(|_| self.session.turn_key());
+        if let Some(closing) = self.scope.take().and_then(|scope| scope.end(CallEnd::RolledBack)) {
+            report_closing(match key {
+                Some(key) => Inside(key, closing.run()).await,
+                None => closing.run().await,
+            });
         }
-        for event in &events {
-            report(self.session.deliver(event, self.work.as_ref().map(|work| work.source())));
+        let deliver = || {
+            for event in &events {
+                report(self.session.deliver(event, self.work.as_ref().map(|work| work.source())));
+            }
+        };
+        match key.filter(|_| !events.is_empty()) {
+            Some(key) => holding::inside(key, deliver),
+            None => deliver(),
         }
         closed
     }
-}
-
-/// Waits until nobody else runs a call on this session.
-pub(crate) async fn take_turn(session: &Session) -> Turn {
-    match try_turn(session) {
-        Some(turn) => turn,
-        None => Turn::Own { _guard: Arc::clone(&session.core.turn).lock_owned().await },
-    }
-}
-
-/// The turn, if nobody has it.
-pub(crate) fn try_turn(session: &Session) -> Option<Turn> {
-    let guard = Arc::clone(&session.core.turn).try_lock_owned().ok()?;
-    Some(Turn::Own { _guard: guard })
 }
 
 /// A merge that failed has been taken back; if that failed too, it is another kind of error.

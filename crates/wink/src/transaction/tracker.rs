@@ -62,7 +62,7 @@ impl PendingToolTracker {
         let invocation = InvocationId::fresh(self.session.clock().now());
         // Calls overlap, so none has the session's turn.
         let call = Some((Arc::clone(&tool), invocation));
-        let tx = Transaction::begin_on(&self.session, &self.resources, None, None, tool, call);
+        let tx = Transaction::begin_on(&self.session, self.resources.tool_scope(), None, None, tool, call);
         let mut pending = lock(&self.pending);
         if pending.contains_key(&id) {
             drop(pending);

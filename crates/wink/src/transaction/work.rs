@@ -13,6 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::InsideCall;
 use crate::resource::{CallResources, ResourceError};
 use crate::session::{
     Action, CallStat, DispatchResult, EventSource, Fork, InvocationId, Item, Mark, ReducerFailure, Session,
@@ -28,6 +29,9 @@ pub enum AccessError {
     /// The call has ended; nothing it does arrives any more.
     #[error("this call is over; nothing it does now is kept")]
     Over,
+    /// The transaction never began, since it was begun from inside a call of the same session.
+    #[error(transparent)]
+    Inside(#[from] InsideCall),
     /// The tool's declared footprint does not cover this.
     #[error("{what} is outside the footprint that this tool declares ({access})")]
     Footprint {
@@ -62,6 +66,8 @@ enum State {
     /// An operation panicked and took the fork with it: only the LOG part of the steps before it is left.
     Lost(Vec<Step>),
     Closed,
+    /// It never began.
+    Refused,
 }
 
 impl Work {
@@ -74,6 +80,17 @@ impl Work {
     ) -> Self {
         let state = Mutex::new(State::Idle(Fork::default()));
         Self { session, resources, footprint, tool, invocation, state, idle: Condvar::new() }
+    }
+
+    /// The work of a transaction that never began.
+    pub(crate) fn refused(session: Session, resources: CallResources) -> Self {
+        let work = Self::new(session, resources, None, None, None);
+        *lock(&work.state) = State::Refused;
+        work
+    }
+
+    pub(crate) fn is_refused(&self) -> bool {
+        matches!(*lock(&self.state), State::Refused)
     }
 
     /// Closes the gate and takes the fork. When an operation still has it, only the LOG part is left.
@@ -89,7 +106,7 @@ impl Work {
         match was {
             State::Idle(fork) => Ok(fork),
             State::Busy(steps) | State::Lost(steps) => Err(steps),
-            State::Closed => Ok(Fork::default()),
+            State::Closed | State::Refused => Ok(Fork::default()),
         }
     }
 
@@ -112,11 +129,17 @@ impl Work {
         match *lock(&self.state) {
             State::Idle(_) | State::Busy(_) => Ok(()),
             State::Lost(_) | State::Closed => Err(AccessError::Over),
+            State::Refused => Err(InsideCall.into()),
         }
     }
 
     pub(crate) fn slice<T: SliceType>(&self) -> Result<SliceView<T>, AccessError> {
         self.check(Access::Read, || Area::Slice(TypeId::of::<T>(), T::NAME))?;
+        self.slice_for_policy()
+    }
+
+    /// A slice for a policy, which says itself what it looks at: the tool's footprint is the handler's.
+    pub(crate) fn slice_for_policy<T: SliceType>(&self) -> Result<SliceView<T>, AccessError> {
         let slot = self.slot::<T>()?;
         if T::KIND == crate::session::SliceKind::Log {
             self.is_open()?;
@@ -253,6 +276,7 @@ impl Work {
         match &mut *state {
             State::Idle(fork) => Ok(work(fork, &self.session)),
             State::Busy(_) | State::Lost(_) | State::Closed => Err(AccessError::Over),
+            State::Refused => Err(InsideCall.into()),
         }
     }
 
@@ -273,7 +297,11 @@ impl Work {
 
     fn lend(&self) -> Result<Lent<'_>, AccessError> {
         let mut state = self.wait_for_fork();
-        let State::Idle(fork) = &mut *state else { return Err(AccessError::Over) };
+        let fork = match &mut *state {
+            State::Idle(fork) => fork,
+            State::Busy(_) | State::Lost(_) | State::Closed => return Err(AccessError::Over),
+            State::Refused => return Err(InsideCall.into()),
+        };
         let mut fork = std::mem::take(fork);
         *state = State::Busy(std::mem::take(&mut fork.steps));
         Ok(Lent { work: self, fork })

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::Barrier;
 use wink::executor::{Executor, ExecutorLimits, Outcome, ToolCall};
-use wink::filesystem::{Filesystem, MemoryFilesystem};
+use wink::filesystem::{Filesystem, FilesystemExt, MemoryFilesystem};
 use wink::prelude::*;
 use wink::resource::{Binding, ResourceRegistry, Shared};
 use wink::tool::{IntoTool, Phase, PromptEvaluationError};
@@ -137,6 +137,7 @@ impl House {
             session: session.clone(),
         });
         let files: Arc<dyn Filesystem> = Arc::new(MemoryFilesystem::new());
+        files.mkdir_all("there").await.unwrap();
         let resources = ResourceRegistry::of((
             Binding::filesystem(Arc::clone(&files)),
             Binding::instance(Arc::clone(&floor)),

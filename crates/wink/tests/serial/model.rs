@@ -26,7 +26,8 @@ pub(crate) struct Seen {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) slices: [Vec<i64>; SLICES.len()],
-    pub(crate) files: BTreeMap<String, String>,
+    /// None for a directory.
+    pub(crate) files: BTreeMap<String, Option<String>>,
 }
 
 #[derive(Debug, Default)]
@@ -165,16 +166,33 @@ impl Model {
                 None
             }
             Verb::Read => {
-                let text = self.state.files.get(op.path()).map_or("nothing", String::as_str);
+                let text = match self.state.files.get(op.path()) {
+                    None => "nothing",
+                    Some(None) => "refused",
+                    Some(Some(text)) => text,
+                };
                 Some(format!("{}={text}", op.path()))
             }
             Verb::Write => {
-                self.state.files.insert(op.path().to_owned(), op.value.to_string());
-                None
+                let written = self.state.write(op.path(), op.value);
+                refused(written)
             }
             Verb::Delete => {
-                self.state.files.remove(op.path());
-                None
+                let deleted = self.state.delete(op.path());
+                refused(deleted)
+            }
+            Verb::DeleteAll => {
+                let there = self.state.files.contains_key(op.path());
+                self.state.files.retain(|path, _| !within(path, op.path()));
+                refused(there)
+            }
+            Verb::Mkdir => {
+                let made = self.state.mkdir(op.path());
+                refused(made)
+            }
+            Verb::Rename => {
+                let moved = self.state.rename(op.path(), op.target());
+                refused(moved)
             }
             Verb::Trail => {
                 self.trail.push(op.value);
@@ -187,5 +205,65 @@ impl Model {
             Verb::History => Some(format!("declared={}", self.count("declared"))),
             Verb::Log => Some(format!("log={}", self.log.len())),
         }
+    }
+}
+
+fn refused(done: bool) -> Option<String> {
+    (!done).then(|| "refused".to_owned())
+}
+
+/// Whether `path` is `base` or below it.
+fn within(path: &str, base: &str) -> bool {
+    path.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// The directories that a path is in, outermost first.
+fn parents(path: &str) -> impl Iterator<Item = &str> {
+    path.match_indices('/').map(|(end, _)| &path[..end])
+}
+
+/// Every operation works or changes nothing; true when it worked.
+impl State {
+    fn write(&mut self, path: &str, value: i64) -> bool {
+        let blocked = parents(path).any(|dir| matches!(self.files.get(dir), Some(Some(_))));
+        if blocked || matches!(self.files.get(path), Some(None)) {
+            return false;
+        }
+        for dir in parents(path) {
+            self.files.insert(dir.to_owned(), None);
+        }
+        self.files.insert(path.to_owned(), Some(value.to_string()));
+        true
+    }
+
+    fn delete(&mut self, path: &str) -> bool {
+        let full = self.files.keys().any(|other| other != path && within(other, path));
+        if !full {
+            self.files.remove(path);
+        }
+        !full
+    }
+
+    fn mkdir(&mut self, path: &str) -> bool {
+        let free = self.is_free(path);
+        if free {
+            self.files.insert(path.to_owned(), None);
+        }
+        free
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> bool {
+        if !self.files.contains_key(from) || within(to, from) || !self.is_free(to) {
+            return false;
+        }
+        let moved: Vec<_> = self.files.extract_if(.., |path, _| within(path, from)).collect();
+        self.files.extend(moved.into_iter().map(|(path, node)| (path.replacen(from, to, 1), node)));
+        true
+    }
+
+    /// Whether there is nothing at a path, and a directory for it.
+    fn is_free(&self, path: &str) -> bool {
+        let has_parent = parents(path).all(|dir| matches!(self.files.get(dir), Some(None)));
+        has_parent && !self.files.contains_key(path)
     }
 }

@@ -5,7 +5,8 @@ use wink::schemars::{self, JsonSchema};
 use wink::serde::{self, Deserialize, Serialize};
 
 pub(crate) const SLICES: [&str; 3] = ["red", "green", "blue"];
-pub(crate) const PATHS: [&str; 4] = ["a", "b", "d/x", "d/y"];
+/// Files, directories, and files in directories that need not be there.
+pub(crate) const PATHS: [&str; 7] = ["a", "b", "d/x", "d/y", "d", "e/f/z", "e/w"];
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(crate = "serde")]
@@ -35,6 +36,12 @@ pub(crate) enum Verb {
     Read,
     Write,
     Delete,
+    /// Deletes with everything below.
+    DeleteAll,
+    /// Makes a directory, but no parents.
+    Mkdir,
+    /// Moves to another path.
+    Rename,
     /// Says something in a LOG slice.
     Trail,
     /// Does something that no rollback reaches.
@@ -60,6 +67,11 @@ impl Op {
         PATHS[self.on % PATHS.len()]
     }
 
+    /// Where it is moved to.
+    pub(crate) fn target(&self) -> &'static str {
+        PATHS[(self.on + 1 + self.value.unsigned_abs() as usize) % PATHS.len()]
+    }
+
     /// What an undeclared use of it is called; none for what the lying tool does declare.
     pub(crate) fn undeclared(&self) -> Option<(String, &'static str)> {
         let slice = || format!("slice {}", SLICES[self.on % SLICES.len()]);
@@ -69,7 +81,7 @@ impl Op {
             Verb::Push | Verb::Clear => (slice(), "write"),
             // What is deleted is looked for first.
             Verb::Read | Verb::Delete => (path(), "read"),
-            Verb::Write => (path(), "write"),
+            Verb::Write | Verb::DeleteAll | Verb::Mkdir | Verb::Rename => (path(), "write"),
             Verb::Trail => ("slice trail".to_owned(), "write"),
             Verb::Outside => return None,
             Verb::History => ("the history of calls".to_owned(), "read"),
@@ -86,13 +98,16 @@ pub(crate) fn program() -> impl Strategy<Value = Program> {
         10 => Just(Verb::Read),
         10 => Just(Verb::Write),
         2 => Just(Verb::Delete),
+        2 => Just(Verb::DeleteAll),
+        4 => Just(Verb::Mkdir),
+        6 => Just(Verb::Rename),
         2 => Just(Verb::Trail),
         1 => Just(Verb::Outside),
         2 => Just(Verb::History),
         2 => Just(Verb::Log),
     ];
     // Few values, so that idempotent calls come twice.
-    let op = (verb, 0..4_usize, 0..3_i64).prop_map(|(verb, on, value)| Op { verb, on, value });
+    let op = (verb, 0..PATHS.len(), 0..3_i64).prop_map(|(verb, on, value)| Op { verb, on, value });
     let end = prop_oneof![
         12 => Just(End::Well),
         2 => Just(End::Error),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use wink::BoxFuture;
 use wink::executor::{Executor, ExecutorLimits, Moment, Step, StepHook, ToolCall};
-use wink::filesystem::{DeleteMode, Filesystem, MemoryFilesystem};
+use wink::filesystem::{DeleteMode, Filesystem, MemoryFilesystem, MkdirOptions};
 use wink::ledger::IdempotencyConfig;
 use wink::policy::{Decision, PolicyCall, PolicyContext, PolicyMemory, ResultView, ToolPolicy, policy_fn};
 use wink::prelude::*;
@@ -14,6 +14,7 @@ use wink::resource::{Binding, BoxError, ResourceRegistry};
 use wink::serde_json::{self, Value, json};
 use wink::session::{InvocationId, SliceKind, ToolInvoked};
 use wink::testing::filesystem_tree;
+use wink::tool::files::FilesError;
 use wink::tool::{Phase, PromptEvaluationError};
 
 use super::model::{Made, Seen, State};
@@ -178,18 +179,31 @@ async fn step(op: &Op, cx: &ToolContext, outside: &Outside) -> Result<Option<Str
         Verb::Read => {
             let files = cx.filesystem().await?;
             let text = match files.exists(op.path()).await? {
-                true => files.read_text(op.path()).await?,
+                true => match files.read_text(op.path()).await {
+                    Err(FilesError::Fs(_)) => "refused".to_owned(),
+                    read => read?,
+                },
                 false => "nothing".to_owned(),
             };
             return Ok(Some(format!("{}={text}", op.path())));
         }
-        Verb::Write => drop(cx.filesystem().await?.write_text(op.path(), &op.value.to_string()).await?),
+        Verb::Write => {
+            let files = cx.filesystem().await?;
+            return refused(files.write_text(op.path(), &op.value.to_string()).await);
+        }
         Verb::Delete => {
             let files = cx.filesystem().await?;
             if files.exists(op.path()).await? {
-                files.delete(op.path(), DeleteMode::Single).await?;
+                return refused(files.delete(op.path(), DeleteMode::Single).await);
             }
         }
+        Verb::DeleteAll => {
+            return refused(cx.filesystem().await?.delete(op.path(), DeleteMode::Recursive).await);
+        }
+        Verb::Mkdir => {
+            return refused(cx.filesystem().await?.mkdir(op.path(), MkdirOptions::default()).await);
+        }
+        Verb::Rename => return refused(cx.filesystem().await?.rename(op.path(), op.target()).await),
         Verb::Trail => drop(cx.session().dispatch(Trail(op.value))?),
         Verb::Outside => outside.effects.lock().unwrap().push(op.value),
         Verb::History => {
@@ -199,6 +213,15 @@ async fn step(op: &Op, cx: &ToolContext, outside: &Outside) -> Result<Option<Str
         Verb::Log => return Ok(Some(format!("log={}", cx.session().slice::<ToolInvoked>()?.len()))),
     }
     Ok(None)
+}
+
+/// The filesystem may refuse; that the call may not do it is an error.
+fn refused<T>(done: Result<T, FilesError>) -> Result<Option<String>, ToolError> {
+    match done {
+        Ok(_) => Ok(None),
+        Err(FilesError::Fs(_)) => Ok(Some("refused".to_owned())),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn values<T>(items: impl Iterator<Item = Arc<T>>, value: impl Fn(&T) -> i64) -> Vec<i64> {
@@ -216,7 +239,8 @@ fn declared(program: &Program) -> Footprint {
         (Verb::Push | Verb::Clear, 1) => whole.write_slice::<Green>(),
         (Verb::Push | Verb::Clear, _) => whole.write_slice::<Blue>(),
         (Verb::Read, _) => whole.read_path(op.path()),
-        (Verb::Write | Verb::Delete, _) => whole.write_path(op.path()),
+        (Verb::Write | Verb::Delete | Verb::DeleteAll | Verb::Mkdir, _) => whole.write_path(op.path()),
+        (Verb::Rename, _) => whole.write_path(op.path()).write_path(op.target()),
         (Verb::Trail, _) => whole.write_slice::<Trail>(),
         (Verb::Outside, _) => whole.outside(),
         (Verb::History, _) => whole.read_history(),
@@ -375,7 +399,7 @@ impl World {
     pub(crate) async fn state(&self) -> State {
         let tree = filesystem_tree(&*self.files).await;
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        let files = tree.into_iter().filter_map(|(path, content)| Some((path.to_string(), text(content?))));
+        let files = tree.into_iter().map(|(path, content)| (path.to_string(), content.map(text)));
         State {
             slices: [
                 values(self.session.slice::<Red>().iter(), |red| red.0),

@@ -1,6 +1,9 @@
 //! Snapshots that are taken, stored and restored by hand.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use serde_json::{Value, json};
 use wink::filesystem::{Filesystem, FilesystemExt};
@@ -36,6 +39,41 @@ async fn restoring_goes_back_to_the_snapshot() {
     // Forwards as well, and as often as wanted.
     restore_snapshot(&world.session, &world.resources, &between).await.unwrap();
     assert_eq!(world.seen().await, Seen { said, ..in_between });
+}
+
+/// Two sessions with the same resources: a commit of the one is whole or not there for a snapshot of the other.
+#[tokio::test]
+async fn a_snapshot_never_sees_half_of_another_sessions_commit() {
+    for fails in [false, true] {
+        let store = Stubborn::new();
+        let world = World::on(store.clone()).await;
+        let other = Session::new();
+        let before = create_snapshot(&other, &world.resources, "before").await.unwrap();
+        let tx = Transaction::begin(&world.session, &world.resources, "change").await;
+        change_all(&tx, "a").await;
+        store.fail(fails);
+        store.shut();
+        let committing = tokio::spawn(tx.commit());
+        store.until_waiting().await;
+        // The resources are merged, and the store has not said yes.
+        let mut snapshot = pin!(create_snapshot(&other, &world.resources, "during"));
+        let mut restore = pin!(restore_snapshot(&other, &world.resources, &before));
+        poll_fn(|cx| {
+            assert!(snapshot.as_mut().poll(cx).is_pending());
+            assert!(restore.as_mut().poll(cx).is_pending());
+            Poll::Ready(())
+        })
+        .await;
+        store.open();
+        assert_eq!(committing.await.unwrap().is_err(), fails);
+        let resources = |snapshot: &CompositeSnapshot| {
+            let json: Value = serde_json::from_str(&snapshot.to_json().unwrap()).unwrap();
+            json["resources"].clone()
+        };
+        let same = resources(&snapshot.await.unwrap()) == resources(&before);
+        assert_eq!(same, fails, "all of it, or nothing");
+        restore.await.unwrap();
+    }
 }
 
 // case 86

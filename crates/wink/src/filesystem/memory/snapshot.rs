@@ -92,6 +92,10 @@ impl Entry {
 }
 
 impl SnapshotData for MemorySnapshot {
+    fn is_same(&self, other: &FsSnapshot) -> bool {
+        other.downcast_ref::<Self>().is_some_and(|other| Arc::ptr_eq(&self.root, &other.root))
+    }
+
     fn to_json(&self) -> Value {
         let root = FsPath::root();
         let mut entries = vec![Entry::of(&root, &Node::Dir(self.root.clone()))];

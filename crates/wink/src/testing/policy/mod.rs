@@ -13,7 +13,7 @@ use crate::filesystem::{Filesystem, MemoryFilesystem};
 use crate::policy::{
     Decision, PlacedPolicy, PolicyCall, PolicyContext, PolicyFiles, PolicyMemory, ResultView, ask, tell,
 };
-use crate::resource::{Binding, BoxError, ResourceContext, ResourceError, ResourceRegistry};
+use crate::resource::{Binding, BoxError, Glance, ResourceContext, ResourceError, ResourceRegistry};
 use crate::session::{InvocationId, Session};
 use crate::tool::erased::Params;
 use crate::tool::schema::{ParseLimits, Rejection};
@@ -63,6 +63,7 @@ pub struct PolicyBench {
     session: Session,
     resources: ResourceContext,
     clock: FakeClock,
+    glance: Glance,
 }
 
 impl PolicyBench {
@@ -89,7 +90,7 @@ impl PolicyBench {
     pub async fn with_resources(resources: &ResourceRegistry) -> Result<Self, ResourceError> {
         let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
         let session = Session::builder().clock(Arc::new(clock.clone())).build();
-        Ok(Self { session, resources: resources.open().await?, clock })
+        Ok(Self { session, resources: resources.open().await?, clock, glance: Glance::default() })
     }
 
     /// The session.
@@ -174,9 +175,11 @@ impl PolicyBench {
     }
 
     async fn begin(&self, call: &BenchCall) -> Transaction {
-        let turn = take_turn(&self.session).await;
+        // Nothing is inside a bench's session.
+        let turn = take_turn(&self.session).await.ok();
         let of = (Arc::clone(call.tool.name()), self.invocation().id);
-        Transaction::begin_on(&self.session, &self.resources, Some(turn), None, "bench".into(), Some(of))
+        let scope = self.resources.tool_scope();
+        Transaction::begin_on(&self.session, scope, turn, None, "bench".into(), Some(of))
     }
 
     async fn tell_all(&self, work: &Work, policies: &[PlacedPolicy], call: &BenchCall, replayed: bool) {
@@ -196,7 +199,7 @@ impl PolicyBench {
     ) -> PolicyContext<'a> {
         let files = match work {
             Some(work) => PolicyFiles::InCall(&work.resources),
-            None => PolicyFiles::Committed(&self.resources),
+            None => PolicyFiles::Committed(&self.resources, &self.glance),
         };
         PolicyContext { key, session: &self.session, files, work, invocation, deadline: None }
     }

@@ -1,0 +1,223 @@
+//! An approval counts for exactly what was shown, and everybody who approved is in the event.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests panic when they fail"
+)]
+
+use std::sync::{Arc, Mutex, OnceLock};
+
+use wink::BoxFuture;
+use wink::executor::{Approval, ApprovalRequest, Approver, Executor, Outcome, ToolCall};
+use wink::filesystem::{FilesystemExt, MemoryFilesystem};
+use wink::ledger::{IdempotencyConfig, WhenInDoubt};
+use wink::policy::{Decision, FnPolicy, PolicyCall, PolicyContext, policy_fn};
+use wink::prelude::*;
+use wink::resource::{Binding, BoxError, ResourceRegistry, Shared};
+use wink::session::{Ending, LoggedAnswer};
+
+type Price = Shared<u32>;
+
+/// What happens while somebody thinks.
+type Meanwhile = Box<dyn Fn(&Desk, usize) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// Approves, each time in another name, after something happened.
+struct Desk {
+    files: Arc<MemoryFilesystem>,
+    price: Arc<Price>,
+    session: Session,
+    meanwhile: OnceLock<Meanwhile>,
+    questions: Mutex<Vec<String>>,
+}
+
+impl Approver for Desk {
+    fn ask<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Result<Approval, BoxError>> {
+        Box::pin(async move {
+            let at = {
+                let mut questions = self.questions.lock().unwrap();
+                questions.push(request.question.clone());
+                questions.len()
+            };
+            (self.meanwhile.get().unwrap())(self, at).await;
+            Ok(Approval::Approved { by: format!("clerk {at}").into() })
+        })
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Note(u32);
+impl SliceType for Note {
+    const NAME: &'static str = "note";
+}
+
+async fn pay(_: (), _: &mut ToolContext) -> ToolResult<()> {
+    ToolResult::done("paid")
+}
+
+struct World {
+    desk: Arc<Desk>,
+    executor: Executor,
+}
+
+impl World {
+    async fn new(
+        section: Section,
+        meanwhile: impl Fn(&Desk, usize) -> BoxFuture<'static, ()> + Send + Sync + 'static,
+    ) -> Self {
+        let session = Session::new();
+        session.know::<Note>().unwrap();
+        let files = Arc::new(MemoryFilesystem::from_files([("bill.txt", "10")]).unwrap());
+        let price = Arc::new(Price::new(10));
+        let resources = ResourceRegistry::of((
+            Binding::filesystem(Arc::<MemoryFilesystem>::clone(&files)),
+            Binding::instance(Arc::clone(&price)).snapshotable(),
+            Binding::new(|_| Ok(String::from("not snapshotable"))),
+        ))
+        .unwrap();
+        let desk = Arc::new(Desk {
+            files,
+            price,
+            session: session.clone(),
+            meanwhile: OnceLock::new(),
+            questions: Mutex::default(),
+        });
+        assert!(desk.meanwhile.set(Box::new(meanwhile)).is_ok());
+        let prompt = PromptTemplate::builder("tests", "approvals").section(section).build().unwrap().prompt();
+        let executor = Executor::builder(&prompt, &session)
+            .resources(resources)
+            .approver(Arc::<Desk>::clone(&desk))
+            .open()
+            .await
+            .unwrap();
+        Self { desk, executor }
+    }
+
+    async fn pay(&self) -> Outcome {
+        self.executor.call(ToolCall::new("1", "pay", "{}")).await
+    }
+
+    fn questions(&self) -> Vec<String> {
+        self.desk.questions.lock().unwrap().clone()
+    }
+}
+
+fn asking(
+    kind: &'static str,
+) -> FnPolicy<impl Fn(&PolicyCall<'_>, &PolicyContext<'_>) -> Decision + Send + Sync + 'static> {
+    policy_fn(kind, move |_, _| Decision::Ask(format!("{kind}?")))
+}
+
+fn paying() -> Section {
+    Section::tools("tools", "Tools").tool(Tool::new("pay", "Pays.", pay))
+}
+
+fn nothing(_: &Desk, _: usize) -> BoxFuture<'static, ()> {
+    Box::pin(std::future::ready(()))
+}
+
+fn clerks(numbers: impl IntoIterator<Item = usize>) -> Vec<Arc<str>> {
+    numbers.into_iter().map(|number| format!("clerk {number}").into()).collect()
+}
+
+#[tokio::test]
+async fn what_changes_while_somebody_thinks_voids_the_approval() {
+    type Change = fn(&Desk) -> BoxFuture<'static, ()>;
+    let file: Change = |desk| {
+        let files = Arc::clone(&desk.files);
+        Box::pin(async move { _ = files.write_text("bill.txt", "1000").await.unwrap() })
+    };
+    let resource: Change = |desk| {
+        desk.price.set(1000);
+        Box::pin(std::future::ready(()))
+    };
+    let slice: Change = |desk| {
+        assert!(desk.session.dispatch(Note(1)).is_ok());
+        Box::pin(std::future::ready(()))
+    };
+    for change in [file, resource, slice] {
+        let meanwhile = move |desk: &Desk, at: usize| if at == 1 { change(desk) } else { nothing(desk, at) };
+        let world = World::new(paying().policy(asking("first")).policy(asking("second")), meanwhile).await;
+        let outcome = world.pay().await;
+        assert_eq!(outcome.text(), "paid");
+        // The first word was about another state; everybody else was asked once.
+        assert_eq!(world.questions(), ["first?", "first?", "second?"]);
+        assert_eq!(outcome.event.approvers, clerks(1..=3));
+    }
+    let world = World::new(paying().policy(asking("first")), nothing).await;
+    let outcome = world.pay().await;
+    assert_eq!((outcome.text(), world.questions().len()), ("paid", 1));
+}
+
+#[tokio::test]
+async fn a_later_change_voids_earlier_approvals_too() {
+    let meanwhile = |desk: &Desk, at: usize| {
+        if at == 2 {
+            desk.price.update(|price| *price += 1);
+        }
+        nothing(desk, at)
+    };
+    let world = World::new(paying().policy(asking("first")).policy(asking("second")), meanwhile).await;
+    let outcome = world.pay().await;
+    assert_eq!(outcome.text(), "paid");
+    assert_eq!(world.questions(), ["first?", "second?", "first?", "second?"]);
+    assert_eq!(outcome.event.approvers, clerks(1..=4));
+}
+
+#[tokio::test]
+async fn as_many_may_ask_as_there_are_policies() {
+    let kinds = ["a", "b", "c", "d", "e", "f", "g"];
+    let section = kinds.into_iter().fold(paying(), |section, kind| section.policy(asking(kind)));
+    let world = World::new(section, nothing).await;
+    let outcome = world.pay().await;
+    assert_eq!(outcome.text(), "paid");
+    assert_eq!(world.questions(), kinds.map(|kind| format!("{kind}?")));
+    assert_eq!(outcome.event.approvers, clerks(1..=kinds.len()));
+    let answers: Vec<_> = outcome.event.decisions.iter().map(|decision| decision.answer.clone()).collect();
+    let approved = |kind: &str| LoggedAnswer::Ask { question: format!("{kind}?").into(), approved: true };
+    assert_eq!(answers, kinds.map(approved));
+    // The event comes back whole.
+    let json = serde_json::to_string(&*outcome.event).unwrap();
+    assert_eq!(serde_json::from_str::<wink::session::ToolInvoked>(&json).unwrap(), *outcome.event);
+}
+
+#[tokio::test]
+async fn what_keeps_changing_is_not_run() {
+    let meanwhile = |desk: &Desk, at: usize| {
+        desk.price.update(|price| *price += 1);
+        nothing(desk, at)
+    };
+    let world = World::new(paying().policy(asking("first")), meanwhile).await;
+    let outcome = world.pay().await;
+    let text = "pay was not run: what was shown kept changing while approval was asked for";
+    assert_eq!((outcome.text(), outcome.event.ending), (text, Ending::Denied));
+    assert_eq!(outcome.event.approvers, clerks(1..=5));
+}
+
+#[tokio::test]
+async fn the_ledgers_question_does_not_void_what_policies_were_told() {
+    async fn hang(_: (), _: &mut ToolContext) -> ToolResult<()> {
+        static RUNS: Mutex<u32> = Mutex::new(0);
+        let first = {
+            let mut runs = RUNS.lock().unwrap();
+            *runs += 1;
+            *runs == 1
+        };
+        assert!(!first, "the first one is stopped");
+        ToolResult::done("paid")
+    }
+    let config = IdempotencyConfig::auto().when_in_doubt(WhenInDoubt::Ask);
+    let section = Section::tools("tools", "Tools")
+        .tool(Tool::new("pay", "Pays.", hang).idempotency(config))
+        .policy(asking("first"));
+    let world = World::new(section, nothing).await;
+    assert_eq!(world.pay().await.event.ending, Ending::Panicked);
+    let outcome = world.pay().await;
+    assert_eq!(outcome.text(), "paid");
+    let questions = world.questions();
+    assert_eq!((questions.len(), &*questions[1]), (3, "first?"), "{questions:?}");
+    assert!(questions[2].ends_with("Run it again?"), "{questions:?}");
+    assert_eq!(outcome.event.approvers, clerks(2..=3));
+}
