@@ -42,6 +42,8 @@ pub(super) struct Call {
     /// When a success ended; till then, when the call began.
     pub(super) ended: Timestamp,
     pub(super) step: Step,
+    /// Whether somebody looks at each step: a hook, or a trace.
+    pub(super) watched: bool,
     pub(super) placed: Option<PlacedTool>,
     pub(super) params: Option<Params>,
     pub(super) logged: Option<LoggedParams>,
@@ -121,6 +123,7 @@ impl Call {
             ended: now,
             shared: Arc::clone(shared),
             step: Step::Lookup,
+            watched: false,
             placed: None,
             params: None,
             logged: None,

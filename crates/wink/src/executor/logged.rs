@@ -27,6 +27,9 @@ impl Shared {
 
     pub(super) fn logged_params(&self, params: LoggedParams) -> LoggedParams {
         match params {
+            LoggedParams::Accepted(text) if text.len() <= self.limits.max_logged_bytes => {
+                LoggedParams::Accepted(text)
+            }
             LoggedParams::Accepted(text) => LoggedParams::Accepted(self.logged(&text)),
             LoggedParams::Rejected { raw, problems } => {
                 LoggedParams::Rejected { raw: self.logged(&raw), problems: self.logged(&problems) }

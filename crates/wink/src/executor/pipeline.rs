@@ -39,7 +39,7 @@ enum Went {
 
 impl Call {
     /// Runs the call to its end, in its span.
-    pub(super) async fn run(self: Box<Self>) -> Outcome {
+    pub(super) async fn run(mut self: Box<Self>) -> Outcome {
         let span = tracing::debug_span!(
             "wink.call",
             tool = &*self.name,
@@ -47,11 +47,13 @@ impl Call {
             invocation = %self.invocation.id,
             session = %self.session().id(),
         );
-        match span.is_disabled() {
-            true => self.go().await,
-            // Boxed, so that calls nobody traces do not carry the room for it.
-            false => Box::pin(self.go()).instrument(span).await,
+        if span.is_disabled() {
+            self.watched = self.shared.hook.is_some();
+            return self.go().await;
         }
+        self.watched = true;
+        // Boxed, so that calls nobody traces do not carry the room for it.
+        Box::pin(self.go()).instrument(span).await
     }
 
     async fn go(mut self: Box<Self>) -> Outcome {
@@ -110,7 +112,7 @@ impl Call {
         }
         loop {
             // One at a time, only if somebody looks: the steps are too short to be watched for nothing.
-            let went = match self.shared.hook.is_some() || tracing::enabled!(tracing::Level::TRACE) {
+            let went = match self.watched {
                 true => Ok(Ok(Went::Waits)),
                 false => {
                     let key = self.session().turn_key();
@@ -168,11 +170,11 @@ impl Call {
 
     /// Takes the present step to its end, whoever has to be waited for. None: it was the last.
     async fn wait_for_step(&mut self) -> Result<Option<Step>, Box<Failure>> {
-        let span = tracing::trace_span!("wink.step", step = self.step.name());
-        match self.shared.hook.is_none() && span.is_disabled() {
-            true => self.wait_for(self.step).await.map(Some),
-            false => Box::pin(self.watched_step()).instrument(span).await,
+        if !self.watched {
+            return self.wait_for(self.step).await.map(Some);
         }
+        let span = tracing::trace_span!("wink.step", step = self.step.name());
+        Box::pin(self.watched_step()).instrument(span).await
     }
 
     /// A step that somebody watches, and may make fail for as long as it can be taken back.

@@ -1,7 +1,7 @@
 //! What happens in each step up to the commit.
 
 use std::borrow::Cow;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -220,8 +220,14 @@ impl Call {
 
     /// Waits for a handler that has started.
     pub(super) async fn handler(&mut self) -> Result<(), Box<Failure>> {
-        let Some(running) = lock(&self.running).take() else { return Err(lost("the handler")) };
+        let Some(mut running) = lock(&self.running).take() else { return Err(lost("the handler")) };
         let clock = Arc::clone(self.session().clock());
+        // It was polled just now, and is polled again when it wakes us: a handler that yields lets others go on.
+        let mut rests = true;
+        let running = poll_fn(move |task| match std::mem::take(&mut rests) {
+            true => Poll::Pending,
+            false => Pin::new(&mut running).poll(task),
+        });
         let ran = held_to(&self.handler_limit(), &clock, pin!(running)).await;
         let returned = ran.map_err(|stopped| self.handler_stopped(stopped))?;
         self.returned(returned)

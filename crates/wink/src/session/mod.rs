@@ -23,6 +23,7 @@ mod tests;
 mod window;
 
 use std::any::{Any, TypeId};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
@@ -95,6 +96,8 @@ pub(crate) struct Core {
     durability: Durability,
     hears_every_commit: bool,
     registry: ArcSwap<Registry>,
+    /// Whether anybody reduces the events of calls; if not, nobody has to look.
+    reduces_calls: AtomicBool,
     inner: Mutex<Inner>,
     dispatcher: Dispatcher,
     /// Held from the begin of a call to its end: two callers take turns.
@@ -363,6 +366,14 @@ impl Session {
         self.core.registry.load_full()
     }
 
+    fn set_registry(&self, registry: Arc<Registry>) {
+        if registry.reducers(TypeId::of::<ToolInvoked>()).is_some() {
+            self.core.reduces_calls.store(true, Ordering::Release);
+        }
+        self.core.registry.store(registry);
+    }
+
+
     pub(crate) fn inner(&self) -> &Mutex<Inner> {
         &self.core.inner
     }
@@ -393,7 +404,7 @@ impl Session {
 
     /// Whether somebody reduces the events of calls into a slice.
     pub(crate) fn reduces_calls(&self) -> bool {
-        self.core.registry.load().reducers(TypeId::of::<ToolInvoked>()).is_some()
+        self.core.reduces_calls.load(Ordering::Acquire)
     }
 
     /// A slice as `fork` sees it.

@@ -1,6 +1,7 @@
 //! Making a session: in memory, or from what a store holds of it.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
@@ -89,6 +90,7 @@ impl SessionBuilder {
             clock: self.clock,
             store: self.store,
             registry: ArcSwap::from_pointee(Registry::with_own_types()),
+            reduces_calls: AtomicBool::new(false),
             inner: Mutex::new(Inner::default()),
             dispatcher: Dispatcher::default(),
             turn: Arc::default(),
@@ -173,7 +175,7 @@ impl Session {
                     stored.waiting.remove(def.name);
                     self.take_in(&mut stored, &mut registry, slot, &def, read);
                 }
-                self.core.registry.store(Arc::new(registry));
+                self.set_registry(Arc::new(registry));
                 return Ok(slot);
             }
         }
@@ -183,7 +185,7 @@ impl Session {
         let _one_at_a_time = lock(&self.core.stored);
         let mut registry = Registry::clone(&self.core.registry.load());
         change(&mut registry);
-        self.core.registry.store(Arc::new(registry));
+        self.set_registry(Arc::new(registry));
     }
 
     /// Why a slice's stored contents could not be read, if they could not.
@@ -221,7 +223,7 @@ impl Session {
                 }
             }
         }
-        self.core.registry.store(Arc::new(registry));
+        self.set_registry(Arc::new(registry));
     }
 
     /// Makes what was stored of a slice its contents.

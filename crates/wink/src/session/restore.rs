@@ -84,7 +84,7 @@ impl Session {
             }
             (std::mem::take(&mut inner.state), std::mem::take(&mut inner.log))
         };
-        self.core.registry.store(Arc::new(registry));
+        self.set_registry(Arc::new(registry));
         drop(stored);
         drop(gone);
     }
@@ -99,7 +99,7 @@ impl Session {
         {
             let stored = lock(&self.core.stored);
             let inner = lock(self.inner());
-            copy.core.registry.store(self.registry());
+            copy.set_registry(self.registry());
             lock(&copy.core.stored).waiting = stored.waiting.clone();
             let mut copied = lock(copy.inner());
             copied.state = Arc::clone(&inner.state);

@@ -4,14 +4,16 @@
 //! The mark is set while a call's work is polled, and travels to the thread of a blocking handler. It does not travel to
 //! tasks that are spawned: those just wait for the turn, which is right unless the call waits for them.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 thread_local! {
-    /// The sessions whose turn is held by what runs here, outermost first.
-    static HELD: RefCell<Vec<Key>> = const { RefCell::new(Vec::new()) };
+    /// The session whose turn is held by what runs here.
+    static INNERMOST: Cell<Option<Key>> = const { Cell::new(None) };
+    /// Those that were held when that one was entered, outermost first. There are none as a rule.
+    static OUTER: RefCell<Vec<Key>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A session, by its place in memory. It is only compared while the session lives.
@@ -26,36 +28,65 @@ impl Key {
 
 /// How often this thread is inside a call of the session.
 pub(crate) fn depth(key: Key) -> usize {
-    with(|held| held.iter().filter(|held| **held == key).count()).unwrap_or_default()
+    match innermost() {
+        None => 0,
+        Some(inner) => {
+            let outer = with(|outer| outer.iter().filter(|held| **held == key).count());
+            usize::from(inner == key) + outer.unwrap_or_default()
+        }
+    }
 }
 
 /// Everything that this thread is inside of, to take along to another thread.
 pub(crate) fn all() -> Vec<Key> {
-    with(|held| held.clone()).unwrap_or_default()
+    let mut all = with(|outer| outer.clone()).unwrap_or_default();
+    all.extend(innermost());
+    all
 }
 
 /// Takes over what the thread that started this one was inside of.
-pub(crate) fn carry(held: Vec<Key>) {
-    with(|own| *own = held);
+pub(crate) fn carry(mut held: Vec<Key>) {
+    enter(held.pop());
+    with(|outer| *outer = held);
 }
 
 /// Runs `work` inside a call of the session.
+#[inline]
 pub(crate) fn inside<T>(key: Key, work: impl FnOnce() -> T) -> T {
-    with(|held| held.push(key));
-    let _leaving = OnDrop(|| _ = with(Vec::pop));
+    let before = enter(Some(key));
+    if let Some(before) = before {
+        with(|outer| outer.push(before));
+    }
+    let _leaving = OnDrop(|| {
+        enter(before);
+        if before.is_some() {
+            with(Vec::pop);
+        }
+    });
     work()
 }
 
 /// Runs `work` as if the innermost call had not the turn, which it has given back.
 fn outside<T>(work: impl FnOnce() -> T) -> T {
-    let innermost = with(Vec::pop).flatten();
-    let _back = OnDrop(|| _ = with(|held| held.extend(innermost)));
+    let innermost = enter(with(Vec::pop).flatten());
+    let _back = OnDrop(|| {
+        let outer = enter(innermost);
+        with(|held| held.extend(outer));
+    });
     work()
 }
 
-/// Nothing on a thread that is ending, whose marks are gone already.
+fn innermost() -> Option<Key> {
+    INNERMOST.try_with(Cell::get).ok().flatten()
+}
+
+/// Says who is innermost now, and hands back who was. Nothing on a thread that is ending, whose marks are gone already.
+fn enter(key: Option<Key>) -> Option<Key> {
+    INNERMOST.try_with(|innermost| innermost.replace(key)).ok().flatten()
+}
+
 fn with<T>(work: impl FnOnce(&mut Vec<Key>) -> T) -> Option<T> {
-    HELD.try_with(|held| held.try_borrow_mut().ok().map(|mut held| work(&mut held))).ok().flatten()
+    OUTER.try_with(|outer| outer.try_borrow_mut().ok().map(|mut outer| work(&mut outer))).ok().flatten()
 }
 
 /// Polls work inside a call of the session.

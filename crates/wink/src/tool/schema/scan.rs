@@ -171,24 +171,28 @@ impl<'t> Scanner<'t> {
                     return Ok(out);
                 }
                 Some(b'\\') => {
-                    let escape = self.pos;
-                    self.escape()?;
-                    let one = match self.text.as_bytes().get(escape + 1) {
-                        Some(b'n') => '\n',
-                        Some(b't') => '\t',
-                        Some(b'r') => '\r',
-                        Some(b'b') => '\u{8}',
-                        Some(b'f') => '\u{c}',
-                        Some(b'u') => {
-                            out.push_str(&unescape(self.slice(escape, self.pos)));
-                            start = self.pos;
-                            self.pos += plain_length(self.text.as_bytes().get(start..).unwrap_or_default());
-                            continue;
-                        }
-                        Some(other) => char::from(*other),
-                        None => return self.fail("an escape"),
+                    let simple = match self.text.as_bytes().get(self.pos + 1) {
+                        Some(b'n') => "\n",
+                        Some(b'"') => "\"",
+                        Some(b'\\') => "\\",
+                        Some(b't') => "\t",
+                        Some(b'/') => "/",
+                        Some(b'r') => "\r",
+                        Some(b'b') => "\u{8}",
+                        Some(b'f') => "\u{c}",
+                        _ => "",
                     };
-                    out.push(one);
+                    match simple {
+                        "" => {
+                            let escape = self.pos;
+                            self.escape()?;
+                            out.push_str(&unescape(self.slice(escape, self.pos)));
+                        }
+                        simple => {
+                            out.push_str(simple);
+                            self.pos += 2;
+                        }
+                    }
                     start = self.pos;
                     self.pos += plain_length(self.text.as_bytes().get(start..).unwrap_or_default());
                 }
