@@ -1,7 +1,7 @@
 //! The executor: the only way a tool runs.
 //!
-//! `pipeline` has the way of a call on one page, `steps`, `govern` and `once` what happens in each step, `call` how a
-//! call ends, `batch` several calls at once. This is the only room that sees tools, policies, ledger and
+//! `pipeline` has the way of a call on one page, `steps`, `govern` and `once` what happens in each step, `call` and
+//! `end` how a call ends, `batch` several calls at once. This is the only room that sees tools, policies, ledger and
 //! transactions together; nobody else runs a handler.
 
 mod approve;
@@ -10,6 +10,7 @@ mod blocking;
 mod build;
 mod call;
 mod dry_run;
+mod end;
 mod feedback;
 mod govern;
 mod logged;

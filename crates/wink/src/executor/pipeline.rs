@@ -235,10 +235,7 @@ impl Call {
         })
     }
 
-    async fn committed(
-        &mut self,
-        committing: MustFinish<Outcome>,
-    ) -> Result<Option<Step>, Box<Failure>> {
+    async fn committed(&mut self, committing: MustFinish<Outcome>) -> Result<Option<Step>, Box<Failure>> {
         let outcome = committing.await;
         self.decided_as(outcome);
         Ok(Some(Step::Feedback))

@@ -206,7 +206,9 @@ impl Call {
         match catch(|| Pin::new(&mut running).poll(task)) {
             Ok(Poll::Ready(returned)) => {
                 drop(running);
-                self.handler_limit().in_time(self.session().clock()).map_err(|late| self.handler_stopped(late))?;
+                self.handler_limit()
+                    .in_time(self.session().clock())
+                    .map_err(|late| self.handler_stopped(late))?;
                 self.returned(returned)?;
                 Ok(true)
             }

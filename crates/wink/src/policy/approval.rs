@@ -71,11 +71,7 @@ impl ToolPolicy for ApprovalPolicy {
         self.tools.include(call.tool.name())
     }
 
-    fn check_now(
-        &self,
-        call: &PolicyCall<'_>,
-        _: &PolicyContext<'_>,
-    ) -> Option<Result<Decision, BoxError>> {
+    fn check_now(&self, call: &PolicyCall<'_>, _: &PolicyContext<'_>) -> Option<Result<Decision, BoxError>> {
         Some(Ok(self.decide(call)))
     }
 

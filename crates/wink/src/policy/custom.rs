@@ -62,11 +62,7 @@ where
         self.tools.include(call.tool.name())
     }
 
-    fn check_now(
-        &self,
-        call: &PolicyCall<'_>,
-        cx: &PolicyContext<'_>,
-    ) -> Option<Result<Decision, BoxError>> {
+    fn check_now(&self, call: &PolicyCall<'_>, cx: &PolicyContext<'_>) -> Option<Result<Decision, BoxError>> {
         Some(Ok(if self.covers(call) { (self.decide)(call, cx) } else { Decision::Allow }))
     }
 

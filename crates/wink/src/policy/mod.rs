@@ -81,11 +81,7 @@ pub trait ToolPolicy: Send + Sync + 'static {
 
     /// Whether the call may run, from a policy that need not wait for anything to say so. Only looks. None, and
     /// [`ToolPolicy::check`] is asked instead; a policy has one of the two.
-    fn check_now(
-        &self,
-        call: &PolicyCall<'_>,
-        cx: &PolicyContext<'_>,
-    ) -> Option<Result<Decision, BoxError>> {
+    fn check_now(&self, call: &PolicyCall<'_>, cx: &PolicyContext<'_>) -> Option<Result<Decision, BoxError>> {
         let _ = (call, cx);
         None
     }
@@ -137,11 +133,7 @@ impl<T: ToolPolicy + ?Sized> ToolPolicy for Arc<T> {
         (**self).covers(call)
     }
 
-    fn check_now(
-        &self,
-        call: &PolicyCall<'_>,
-        cx: &PolicyContext<'_>,
-    ) -> Option<Result<Decision, BoxError>> {
+    fn check_now(&self, call: &PolicyCall<'_>, cx: &PolicyContext<'_>) -> Option<Result<Decision, BoxError>> {
         (**self).check_now(call, cx)
     }
 

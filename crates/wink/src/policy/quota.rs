@@ -69,11 +69,7 @@ impl ToolPolicy for QuotaPolicy {
         self.session.is_some() || self.tools.contains_key(&**call.tool.name())
     }
 
-    fn check_now(
-        &self,
-        call: &PolicyCall<'_>,
-        cx: &PolicyContext<'_>,
-    ) -> Option<Result<Decision, BoxError>> {
+    fn check_now(&self, call: &PolicyCall<'_>, cx: &PolicyContext<'_>) -> Option<Result<Decision, BoxError>> {
         Some(Ok(self.decide(call.tool.name(), cx)))
     }
 

@@ -113,11 +113,7 @@ impl ToolPolicy for RateLimitPolicy {
         self.tools.include(call.tool.name())
     }
 
-    fn check_now(
-        &self,
-        call: &PolicyCall<'_>,
-        cx: &PolicyContext<'_>,
-    ) -> Option<Result<Decision, BoxError>> {
+    fn check_now(&self, call: &PolicyCall<'_>, cx: &PolicyContext<'_>) -> Option<Result<Decision, BoxError>> {
         Some(self.decide(call.tool.name(), cx))
     }
 

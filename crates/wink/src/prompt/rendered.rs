@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::support::names::{ByName, LONGEST_NAME};
 use super::disclosure::OPEN_SECTIONS;
+use crate::support::names::{ByName, LONGEST_NAME};
 
 use super::placed::PlacedTool;
 

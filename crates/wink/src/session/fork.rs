@@ -288,7 +288,9 @@ impl Fork {
 
     /// Whether every slice and policy state that the fork took over is still what `root` has.
     pub(crate) fn is_current(&self, root: &Root) -> bool {
-        self.touched.iter().all(|touched| touched.blind.is_some() || root.version(touched.slot) == touched.base)
+        self.touched
+            .iter()
+            .all(|touched| touched.blind.is_some() || root.version(touched.slot) == touched.base)
             && self.reads.iter().all(|(slot, version)| root.version(*slot) == *version)
             && self.policies.iter().all(|policy| root.policy_version(&policy.key) == policy.base.version)
     }

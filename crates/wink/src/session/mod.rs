@@ -373,7 +373,6 @@ impl Session {
         self.core.registry.store(registry);
     }
 
-
     pub(crate) fn inner(&self) -> &Mutex<Inner> {
         &self.core.inner
     }

@@ -89,7 +89,11 @@ impl<R> Publish<R> {
 
 /// Runs a handler, its types erased.
 pub(crate) trait Run: Send + Sync {
-    fn run(self: Arc<Self>, params: Params, cx: CallContext) -> BoxFuture<'static, Result<ErasedResult, ToolError>>;
+    fn run(
+        self: Arc<Self>,
+        params: Params,
+        cx: CallContext,
+    ) -> BoxFuture<'static, Result<ErasedResult, ToolError>>;
     fn run_blocking(&self, params: Params, cx: CallContext) -> Result<ErasedResult, ToolError>;
 }
 
@@ -110,7 +114,11 @@ where
     R: ToolData,
     H: Handler<C, P, R>,
 {
-    fn run(self: Arc<Self>, params: Params, cx: CallContext) -> BoxFuture<'static, Result<ErasedResult, ToolError>> {
+    fn run(
+        self: Arc<Self>,
+        params: Params,
+        cx: CallContext,
+    ) -> BoxFuture<'static, Result<ErasedResult, ToolError>> {
         Box::pin(async move {
             let params = take::<P>(params)?;
             let mut cx = C::wrap(cx);
@@ -131,7 +139,11 @@ where
     R: ToolData,
     H: BlockingHandler<C, P, R>,
 {
-    fn run(self: Arc<Self>, params: Params, cx: CallContext) -> BoxFuture<'static, Result<ErasedResult, ToolError>> {
+    fn run(
+        self: Arc<Self>,
+        params: Params,
+        cx: CallContext,
+    ) -> BoxFuture<'static, Result<ErasedResult, ToolError>> {
         Box::pin(std::future::ready(self.run_blocking(params, cx)))
     }
 
@@ -282,11 +294,10 @@ impl<P: ToolData, R: ToolData> Erased for Built<P, R> {
 
     fn parse(&self, text: &Arc<str>, limits: &ParseLimits) -> Result<Params, Rejection> {
         // A type's decoder is foreign code.
-        let typed: P =
-            catch(|| self.contract.compiled.decode(text, limits)).unwrap_or_else(|panic| {
-                tracing::error!(tool = &*self.contract.name, panic, "decoding arguments panicked");
-                Err(Rejection::undecodable())
-            })?;
+        let typed: P = catch(|| self.contract.compiled.decode(text, limits)).unwrap_or_else(|panic| {
+            tracing::error!(tool = &*self.contract.name, panic, "decoding arguments panicked");
+            Err(Rejection::undecodable())
+        })?;
         Ok(Params::new(Box::new(typed), Arc::clone(text)))
     }
 

@@ -10,8 +10,8 @@ use crate::filesystem::{
 };
 use crate::support::lock::lock;
 
-use super::{MemoryFilesystem, Overwrite};
 use super::tree::{self, Dir, File, Node, Place, Stamp, locate};
+use super::{MemoryFilesystem, Overwrite};
 
 const FILE_MODE: u32 = 0o644;
 

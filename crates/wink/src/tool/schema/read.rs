@@ -10,7 +10,9 @@ use std::fmt;
 
 use serde::Deserializer;
 use serde::de::value::StrDeserializer;
-use serde::de::{DeserializeOwned, DeserializeSeed, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor};
+use serde::de::{
+    DeserializeOwned, DeserializeSeed, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor,
+};
 
 use super::findings::Path;
 use super::node::{Additional, ArrayRules, Node, ObjectRules, Types};
@@ -84,7 +86,9 @@ impl<'s, 't> Value<'_, 's, 't> {
                 && match first {
                     b'"' => true,
                     b'[' => node.allowed.is_none() && node.array.as_ref().is_some_and(|rules| !rules.unique),
-                    b'{' => node.allowed.is_none() && node.object.as_ref().is_some_and(|rules| rules.by_name_only),
+                    b'{' => {
+                        node.allowed.is_none() && node.object.as_ref().is_some_and(|rules| rules.by_name_only)
+                    }
                     _ => node.allowed.is_none(),
                 };
             if !plain {
@@ -246,10 +250,15 @@ impl<'de> Deserializer<'de> for Value<'_, '_, 'de> {
 
     fn deserialize_bool<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, GiveUp> {
         match self.first()? {
-            b't' => self.walker.scan.literal("true").map_err(GiveUp::from).and_then(|()| visitor.visit_bool(true)),
-            b'f' => {
-                self.walker.scan.literal("false").map_err(GiveUp::from).and_then(|()| visitor.visit_bool(false))
+            b't' => {
+                self.walker.scan.literal("true").map_err(GiveUp::from).and_then(|()| visitor.visit_bool(true))
             }
+            b'f' => self
+                .walker
+                .scan
+                .literal("false")
+                .map_err(GiveUp::from)
+                .and_then(|()| visitor.visit_bool(false)),
             _ => Err(GiveUp),
         }
     }
@@ -522,4 +531,3 @@ impl<'de> VariantAccess<'de> for Content<'_, '_, 'de> {
         self.0.deserialize_map(visitor)
     }
 }
-

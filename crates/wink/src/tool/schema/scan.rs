@@ -127,7 +127,8 @@ impl<'t> Scanner<'t> {
     pub(super) fn plain_key(&mut self, property: &Property) -> bool {
         let Some(quoted) = &property.quoted else { return false };
         self.peek();
-        let found = self.text.as_bytes().get(self.pos..).is_some_and(|rest| rest.starts_with(quoted.as_bytes()));
+        let found =
+            self.text.as_bytes().get(self.pos..).is_some_and(|rest| rest.starts_with(quoted.as_bytes()));
         if found {
             self.pos += quoted.len();
         }

@@ -237,7 +237,12 @@ impl<'s, 't> Walker<'s, 't> {
         Ok(())
     }
 
-    pub(super) fn number(&mut self, node: &'s Node, token: NumberToken<'t>, path: &Path<'_>) -> Result<(), Stop> {
+    pub(super) fn number(
+        &mut self,
+        node: &'s Node,
+        token: NumberToken<'t>,
+        path: &Path<'_>,
+    ) -> Result<(), Stop> {
         let written = if token.integer { Types::INTEGER } else { Types::FRACTION };
         if !node.types.meets(written) {
             return self.report(ProblemKind::WrongType, path, || {
