@@ -1,5 +1,6 @@
 //! Argument text against a few schemas: nothing panics, and what is accepted is JSON that an independent validator
-//! accepts too. What is rejected although that validator accepts it must be one of the listed exceptions.
+//! accepts too. What is rejected although that validator accepts it must be one of the listed exceptions. Decoding while
+//! checking, which is the quick way, gives what checking and then decoding gives.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -7,12 +8,12 @@ use std::sync::LazyLock;
 use jsonschema::Validator;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use wink::tool::schema::{CompiledSchema, ParseLimits, ProblemKind, advertised_schema, tighten};
 use wink::tool::secret::Secret;
 
-#[derive(Deserialize, JsonSchema)]
-#[allow(dead_code)]
+#[derive(Debug, PartialEq, Deserialize, JsonSchema)]
 struct Typed {
     text: String,
     #[schemars(length(max = 4), regex(pattern = "^[a-z]*$"))]
@@ -28,25 +29,22 @@ struct Typed {
     secret: Option<Secret<String>>,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(tag = "kind")]
-#[allow(dead_code)]
 enum Shape {
     Circle { radius: u8 },
     Square { side: u8 },
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(untagged)]
-#[allow(dead_code)]
 enum Either {
     Small { a: u8 },
     Large { a: i64, b: Option<bool> },
     Text(String),
 }
 
-#[derive(Deserialize, JsonSchema)]
-#[allow(dead_code)]
+#[derive(Debug, PartialEq, Deserialize, JsonSchema)]
 struct Tree {
     v: i32,
     kids: Vec<Tree>,
@@ -102,8 +100,25 @@ fn has_odd_integer(value: &Value) -> bool {
     }
 }
 
+/// Decodes what the check accepts, with the decoder that decides.
+fn decoded<T: DeserializeOwned>(compiled: &CompiledSchema, text: &str) -> Option<T> {
+    compiled.check(text, &ParseLimits::default()).ok()?;
+    let mut decoder = serde_json::Deserializer::from_str(text);
+    decoder.disable_recursion_limit();
+    T::deserialize(&mut decoder).ok()
+}
+
 /// One input of the fuzzer, or of its corpus.
 pub fn run(text: &str) {
+    if let Some(Subject { compiled, .. }) = SUBJECTS.first() {
+        let quick: Option<Typed> = compiled.decode(text, &ParseLimits::default()).ok();
+        let same = match (&quick, &decoded::<Typed>(compiled, text)) {
+            (None, None) => true,
+            (Some(quick), Some(decoded)) => quick == decoded || format!("{quick:?}") == format!("{decoded:?}"),
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        assert!(same || text.trim_ascii().is_empty(), "decoded otherwise");
+    }
     for Subject { compiled, oracle } in SUBJECTS.iter() {
         let _ = compiled.mask(text);
         let checked = compiled.check(text, &ParseLimits::default());

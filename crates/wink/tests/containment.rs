@@ -1,0 +1,253 @@
+//! Foreign code that panics where nobody looks, or keeps its thread: the call ends as if it had failed in the open.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test"
+)]
+
+use std::future::pending;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
+use wink::executor::{Executor, Outcome, ToolCall};
+use wink::limits::CancelToken;
+use wink::policy::{Decision, policy_fn};
+use wink::prelude::*;
+use wink::resource::{Binding, BoxError, ResourceSnapshot, Snapshotable};
+use wink::session::{Ending, LoggedAnswer, ToolInvoked};
+use wink::testing::{ByteStore, FakeClock};
+
+fn prompt(section: Section) -> Prompt {
+    PromptTemplate::builder("tests", "containment").section(section).build().unwrap().prompt()
+}
+
+fn endings(session: &Session) -> Vec<Ending> {
+    session.slice::<ToolInvoked>().iter().map(|event| event.ending).collect()
+}
+
+fn session(clock: &FakeClock) -> Session {
+    Session::builder().clock(Arc::new(clock.clone())).build()
+}
+
+async fn fine(_: (), _: &mut ToolContext) -> ToolResult<String> {
+    ToolResult::value("fine".to_owned())
+}
+
+#[tokio::test]
+async fn a_policy_that_keeps_its_thread_past_its_time_denies() {
+    let clock = FakeClock::new(jiff::Timestamp::UNIX_EPOCH);
+    let late = clock.clone();
+    let section = Section::tools("tools", "Tools").tool(Tool::new("fine", "Fine.", fine)).policy(policy_fn(
+        "slow",
+        move |_, _| {
+            late.advance(Duration::from_secs(6));
+            Decision::Allow
+        },
+    ));
+    let session = session(&clock);
+    let executor = Executor::open(&prompt(section), &session).await.unwrap();
+    let outcome = executor.call(ToolCall::new("1", "fine", "")).await;
+    assert_eq!(outcome.text(), "fine was denied: policy slow could not decide");
+    let answers: Vec<_> = outcome.event.decisions.iter().map(|decision| decision.answer.clone()).collect();
+    assert_eq!(answers, [LoggedAnswer::Deny("fine was denied: policy slow could not decide".into())]);
+    assert_eq!(endings(&session), [Ending::Denied]);
+}
+
+#[tokio::test]
+async fn a_handler_that_keeps_its_thread_past_its_time_has_timed_out() {
+    #[derive(Clone)]
+    struct Late(FakeClock);
+    async fn slow(_: (), cx: &mut ToolContext) -> Result<ToolResult<String>, ToolError> {
+        let late = cx.resource::<Late>().await?;
+        let _ = cx.session().dispatch(Written { line: 1 })?;
+        late.0.advance(Duration::from_secs(2));
+        Ok(ToolResult::value("done".to_owned()))
+    }
+    let clock = FakeClock::new(jiff::Timestamp::UNIX_EPOCH);
+    let section = Section::tools("tools", "Tools")
+        .tool(Tool::new("slow", "Slow.", slow).timeout(Duration::from_secs(1)))
+        .resource(Binding::instance(Arc::new(Late(clock.clone()))));
+    let session = session(&clock);
+    let executor = Executor::open(&prompt(section), &session).await.unwrap();
+    let outcome = executor.call(ToolCall::new("1", "slow", "")).await;
+    assert_eq!(outcome.text(), "slow took longer than 1s and was stopped; nothing was changed");
+    assert_eq!((endings(&session), session.slice::<Written>().len()), (vec![Ending::TimedOut], 0));
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Written {
+    line: u32,
+}
+
+impl SliceType for Written {
+    const NAME: &'static str = "tests.written";
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct Bomb {
+    fuse: u32,
+}
+
+impl<'de> Deserialize<'de> for Bomb {
+    fn deserialize<D: Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+        panic!("decoding")
+    }
+}
+
+#[tokio::test]
+async fn a_decoder_that_panics_rejects_the_arguments() {
+    async fn never(_: Bomb, _: &mut ToolContext) -> ToolResult<String> {
+        panic!("not called")
+    }
+    let section = Section::tools("tools", "Tools")
+        .tool(Tool::new("bomb", "Bomb.", never))
+        .tool(Tool::new("fine", "Fine.", fine));
+    let session = Session::new();
+    let executor = Executor::open(&prompt(section), &session).await.unwrap();
+    let bomb = |id: &str| ToolCall::new(id, "bomb", r#"{"fuse":1}"#);
+    let text = executor.call(bomb("1")).await.text().to_owned();
+    assert!(text.contains("decoder broke down"), "{text}");
+    let outcomes = executor.batch(vec![bomb("2"), ToolCall::new("3", "fine", "")]).await;
+    assert_eq!(outcomes.iter().map(Outcome::text).collect::<Vec<_>>(), [&*text, "fine"]);
+    let dry = executor.dry_run(bomb("4")).await;
+    assert_eq!(dry.refused.as_deref(), Some(&*text));
+    assert_eq!(endings(&session), [Ending::Rejected, Ending::Rejected, Ending::Succeeded]);
+}
+
+struct PanicsWhenDropped;
+
+impl Drop for PanicsWhenDropped {
+    fn drop(&mut self) {
+        assert!(std::thread::panicking(), "dropped");
+    }
+}
+
+async fn waits(_: (), cx: &mut ToolContext) -> ToolResult<String> {
+    let _held = PanicsWhenDropped;
+    let _ = cx.session().dispatch(Written { line: 1 });
+    pending().await
+}
+
+#[tokio::test]
+async fn what_a_handler_holds_may_panic_when_it_is_stopped() {
+    let clock = FakeClock::new(jiff::Timestamp::UNIX_EPOCH);
+    let section = Section::tools("tools", "Tools")
+        .tool(Tool::new("waits", "Wait.", waits))
+        .tool(Tool::new("times_out", "Wait.", waits).timeout(Duration::from_secs(1)));
+    let session = session(&clock);
+    let executor = Executor::open(&prompt(section), &session).await.unwrap();
+
+    // Cancelled, and dropped by whoever waits.
+    let cancel = CancelToken::new();
+    let mut call = pin!(executor.call_cancellable(ToolCall::new("1", "waits", ""), cancel.clone()));
+    assert!(poll(call.as_mut()).is_pending());
+    cancel.cancel();
+    assert_eq!(call.await.event.ending, Ending::Cancelled);
+    {
+        let mut call = Box::pin(executor.call(ToolCall::new("2", "waits", "")));
+        assert!(poll(call.as_mut()).is_pending());
+    }
+    let mut call = pin!(executor.call(ToolCall::new("3", "times_out", "")));
+    assert!(poll(call.as_mut()).is_pending());
+    clock.advance(Duration::from_secs(2));
+    assert!(!call.await.is_success());
+    let ended = endings(&session);
+    assert_eq!((ended.len(), ended[..2].to_vec()), (3, vec![Ending::Cancelled, Ending::Cancelled]));
+    assert_eq!(session.slice::<Written>().len(), 0);
+}
+
+fn poll<F: Future + ?Sized>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// A resource whose copies panic when they are dropped.
+struct Fragile {
+    copy: bool,
+}
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        assert!(!self.copy || std::thread::panicking(), "a copy was dropped");
+    }
+}
+
+impl Snapshotable for Fragile {
+    fn fork(&self) -> Result<Self, BoxError> {
+        Ok(Self { copy: true })
+    }
+
+    fn snapshot(&self) -> Result<ResourceSnapshot, BoxError> {
+        Ok(ResourceSnapshot::new(1))
+    }
+
+    fn restore(&self, _: &ResourceSnapshot) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn decode(&self, _: &serde_json::Value) -> Result<ResourceSnapshot, BoxError> {
+        Ok(ResourceSnapshot::new(1))
+    }
+}
+
+#[tokio::test]
+async fn a_copy_that_panics_when_it_is_dropped_costs_no_event() {
+    async fn touch(_: (), cx: &mut ToolContext) -> Result<ToolResult<String>, ToolError> {
+        cx.resource::<Fragile>().await?;
+        let _ = cx.session().dispatch(Written { line: 1 })?;
+        Ok(ToolResult::value("touched".to_owned()))
+    }
+    let section = Section::tools("tools", "Tools")
+        .tool(Tool::new("touch", "Touch.", touch))
+        .tool(Tool::new("fine", "Fine.", fine))
+        .resource(Binding::instance(Arc::new(Fragile { copy: false })).snapshotable());
+    let session = Session::new();
+    let executor = Executor::open(&prompt(section), &session).await.unwrap();
+    let outcomes = [
+        executor.call(ToolCall::new("1", "touch", "")).await,
+        executor.call(ToolCall::new("2", "fine", "")).await,
+    ];
+    assert_eq!(outcomes.iter().map(Outcome::text).collect::<Vec<_>>(), ["touched", "fine"]);
+    assert_eq!(endings(&session), [Ending::Succeeded, Ending::Succeeded]);
+    assert_eq!(session.slice::<Written>().len(), 1);
+}
+
+#[tokio::test]
+async fn a_process_that_dies_while_a_policy_thinks_leaves_the_calls_event() {
+    struct Thinks;
+    impl wink::policy::ToolPolicy for Thinks {
+        fn kind(&self) -> &'static str {
+            "thinks"
+        }
+
+        fn check<'a>(
+            &'a self,
+            _: &'a wink::policy::PolicyCall<'a>,
+            _: &'a wink::policy::PolicyContext<'a>,
+        ) -> wink::BoxFuture<'a, Result<Decision, BoxError>> {
+            Box::pin(pending())
+        }
+    }
+    let store = Arc::new(ByteStore::new());
+    let section = Section::tools("tools", "Tools").tool(Tool::new("fine", "Fine.", fine)).policy(Thinks);
+    let prompt = prompt(section);
+    let id = {
+        let session = Session::builder().store(Arc::clone(&store) as _).open().await.unwrap();
+        let executor = Executor::open(&prompt, &session).await.unwrap();
+        let mut call = Box::pin(executor.call(ToolCall::new("1", "fine", "")));
+        assert!(poll(call.as_mut()).is_pending());
+        let (id, bytes) = (session.id().clone(), store.bytes());
+        // The process dies here: what it had not written by now is gone.
+        std::mem::forget(call);
+        (id, bytes)
+    };
+    let reopened = ByteStore::from_bytes(&id.1).unwrap();
+    let session = Session::builder().store(Arc::new(reopened)).id(id.0).open().await.unwrap();
+    assert_eq!(endings(&session), [Ending::Interrupted]);
+}
