@@ -20,7 +20,7 @@ use wink::executor::{Executor, Outcome, ToolCall};
 use wink::limits::CancelToken;
 use wink::policy::{Decision, policy_fn};
 use wink::prelude::*;
-use wink::resource::{Binding, BoxError, ResourceSnapshot, Snapshotable};
+use wink::resource::{Binding, BoxError, ResourceSnapshot, Scope, Snapshotable};
 use wink::session::{Ending, LoggedAnswer, ToolInvoked};
 use wink::testing::{ByteStore, FakeClock};
 
@@ -250,4 +250,27 @@ async fn a_process_that_dies_while_a_policy_thinks_leaves_the_calls_event() {
     let reopened = ByteStore::from_bytes(&id.1).unwrap();
     let session = Session::builder().store(Arc::new(reopened)).id(id.0).open().await.unwrap();
     assert_eq!(endings(&session), [Ending::Interrupted]);
+}
+
+#[tokio::test]
+async fn a_close_hook_that_never_ends_holds_nobody_for_good() {
+    struct Sticky;
+    async fn stick(_: (), cx: &mut ToolContext) -> Result<ToolResult<String>, ToolError> {
+        cx.resource::<Sticky>().await?;
+        Err(ToolError::new("no"))
+    }
+    let clock = FakeClock::new(jiff::Timestamp::UNIX_EPOCH);
+    let sticky = Binding::new(|_| Ok(Sticky)).scope(Scope::ToolCall).on_close(|_| async { pending().await });
+    let section = Section::tools("tools", "Tools")
+        .tool(Tool::new("stick", "Stick.", stick))
+        .tool(Tool::new("fine", "Fine.", fine))
+        .resource(sticky);
+    let session = session(&clock);
+    let executor = Executor::open(&prompt(section), &session).await.unwrap();
+    let mut call = pin!(executor.call(ToolCall::new("1", "stick", "")));
+    assert!(poll(call.as_mut()).is_pending());
+    clock.advance(Duration::from_secs(31));
+    assert_eq!(call.await.text(), "no");
+    assert_eq!(executor.call(ToolCall::new("2", "fine", "")).await.text(), "fine");
+    assert_eq!(endings(&session), [Ending::Errored, Ending::Succeeded]);
 }

@@ -130,7 +130,7 @@ impl<T: ?Sized + Send + Sync + 'static> Binding<T> {
         self
     }
 
-    /// Runs when the life of an instance ends.
+    /// Runs when the life of an instance ends. Calls wait for it, for at most thirty seconds.
     #[must_use]
     pub fn on_close<F>(mut self, hook: impl Fn(Arc<T>) -> F + Send + Sync + 'static) -> Self
     where

@@ -14,6 +14,7 @@ use super::scope::CallScope;
 use super::slot::{Closing, in_order};
 use super::snapshot::{ErasedSnapshot, ResourceSnapshot, typed};
 
+use crate::limits::Clock;
 /// An opened registry: it holds the singletons until it is closed. Cloning it is cheap.
 #[derive(Clone)]
 pub struct ResourceContext {
@@ -30,8 +31,11 @@ pub struct RestoreReport {
 }
 
 impl ResourceContext {
-    pub(super) async fn open(registry: ResourceRegistry) -> Result<Self, ResourceError> {
-        let context = Self { core: Core::new(registry) };
+    pub(super) async fn open(
+        registry: ResourceRegistry,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, ResourceError> {
+        let context = Self { core: Core::new(registry, clock) };
         context.check_names()?;
         for (at, binding) in context.core.registry.bindings().iter().enumerate() {
             if binding.0.eager

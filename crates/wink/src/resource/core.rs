@@ -8,10 +8,13 @@ use super::binding::{AnyBinding, Erased};
 use super::error::ResourceError;
 use super::registry::ResourceRegistry;
 use super::slot::{Flight, Instance, Made, Ready, Serial, Slot, Tenure};
+use crate::limits::Clock;
 use crate::support::lock::lock;
 
 pub(super) struct Core {
     pub(super) registry: ResourceRegistry,
+    /// What close hooks are held to.
+    pub(super) clock: Arc<dyn Clock>,
     serial: AtomicU64,
     orphaned: AtomicBool,
     state: Mutex<State>,
@@ -53,11 +56,12 @@ pub(super) enum Found {
 }
 
 impl Core {
-    pub(super) fn new(registry: ResourceRegistry) -> Arc<Self> {
+    pub(super) fn new(registry: ResourceRegistry, clock: Arc<dyn Clock>) -> Arc<Self> {
         let slots = registry.bindings().iter().map(|_| Slot::Empty).collect();
         let state = State { closed: false, slots, loose: Vec::new(), orphans: Vec::new(), waits: Vec::new() };
         Arc::new(Self {
             registry,
+            clock,
             serial: AtomicU64::new(0),
             orphaned: AtomicBool::new(false),
             state: Mutex::new(state),

@@ -10,6 +10,7 @@ use super::context::ResourceContext;
 use super::error::ResourceError;
 use super::name::ResourceName;
 use super::snapshot::typed;
+use crate::limits::{Clock, SystemClock};
 
 /// What happens when two registries bind the same type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +80,12 @@ impl ResourceRegistry {
     /// # Errors
     /// When one cannot be built; what was built before it is closed again.
     pub async fn open(&self) -> Result<ResourceContext, ResourceError> {
-        ResourceContext::open(self.clone()).await
+        ResourceContext::open(self.clone(), Arc::new(SystemClock)).await
+    }
+
+    /// As [`ResourceRegistry::open`], with the clock that close hooks are held to.
+    pub(crate) async fn open_with(&self, clock: Arc<dyn Clock>) -> Result<ResourceContext, ResourceError> {
+        ResourceContext::open(self.clone(), clock).await
     }
 
     /// An instance that was made outside; it needs no opening.

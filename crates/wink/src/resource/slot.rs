@@ -1,6 +1,7 @@
 //! The place of one instance: empty, being built by somebody, or built; and how instances are closed.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -9,7 +10,8 @@ use super::core::Core;
 use super::error::{BoxError, Panicked, ResourceError};
 use super::name::ResourceName;
 use crate::BoxFuture;
-use crate::support::future::{CatchPanic, catch};
+use crate::limits::Clock;
+use crate::support::future::{CatchPanic, Contained, catch, within};
 use crate::support::lock::lock;
 
 /// Numbers for builds, scopes and the order of construction.
@@ -82,6 +84,9 @@ pub(super) enum Tenure {
     Provisional(Vec<Serial>),
 }
 
+/// How long a close hook may take. Calls of the session wait for it, and must not wait for ever.
+const CLOSE_LIMIT: Duration = Duration::from_secs(30);
+
 /// An instance that has to be closed.
 pub(super) struct Instance {
     pub(super) binding: AnyBinding,
@@ -91,12 +96,13 @@ pub(super) struct Instance {
 
 impl Instance {
     /// Closes the instance.
-    pub(super) async fn close(&self) -> Result<(), ResourceError> {
+    pub(super) async fn close(&self, clock: &Arc<dyn Clock>) -> Result<(), ResourceError> {
         let Some(hook) = &self.binding.0.on_close else { return Ok(()) };
         let name = self.binding.name();
-        run_hook(hook.as_ref(), name, &self.value)
-            .await
-            .map_err(|cause| ResourceError::Close { name: name.clone(), cause: cause.into() })
+        let closing = Box::pin(run_hook(hook.as_ref(), name, &self.value));
+        let closed = within(clock, CLOSE_LIMIT, Contained::new(closing)).await;
+        let closed = closed.unwrap_or_else(|| Err(format!("it took longer than {CLOSE_LIMIT:?}").into()));
+        closed.map_err(|cause| ResourceError::Close { name: name.clone(), cause: cause.into() })
     }
 }
 
@@ -135,7 +141,7 @@ impl Closing {
         Box::pin(async move {
             let mut failures = Vec::new();
             while let Some(instance) = self.instances.pop() {
-                if let Err(failure) = instance.close().await {
+                if let Err(failure) = instance.close(&self.core.clock).await {
                     failures.push(failure);
                 }
             }

@@ -1,10 +1,14 @@
 //! Futures: the boxed form that object-safe traits return, and polling that contains panics.
 
 use std::any::Any;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
+
+use crate::limits::Clock;
 
 /// The future that every object-safe trait of this crate returns.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -60,6 +64,26 @@ impl<T> Drop for Contained<'_, T> {
     fn drop(&mut self) {
         drop_contained(self.0.take());
     }
+}
+
+/// Runs `work`, but no longer than `limit`. Without a timer (the machine's clock, outside a runtime) there is no limit.
+pub(crate) async fn within<F: Future + Unpin>(
+    clock: &Arc<dyn Clock>,
+    limit: Duration,
+    mut work: F,
+) -> Option<F::Output> {
+    let mut timer: Option<Option<BoxFuture<'static, ()>>> = None;
+    poll_fn(move |cx| {
+        if let Poll::Ready(done) = Pin::new(&mut work).poll(cx) {
+            return Poll::Ready(Some(done));
+        }
+        let until = || clock.sleep_until(clock.monotonic().saturating_add(limit));
+        match timer.get_or_insert_with(|| catch(until).ok()) {
+            Some(timer) => timer.as_mut().poll(cx).map(|()| None),
+            None => Poll::Pending,
+        }
+    })
+    .await
 }
 
 /// Drops what may be somebody else's, and may panic at that.
