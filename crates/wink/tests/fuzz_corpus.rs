@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 
 #[path = "../../../fuzz/targets/arguments.rs"]
 mod arguments;
+#[path = "../../../fuzz/targets/composite.rs"]
+mod composite;
 #[path = "../../../fuzz/targets/names.rs"]
 mod names;
 #[path = "../../../fuzz/targets/snapshots.rs"]
@@ -23,8 +25,9 @@ mod snapshots;
 mod templates;
 
 /// Each target: the name of its file and of its corpus, and what it does with an input.
-const TARGETS: [(&str, fn(&[u8])); 4] = [
+const TARGETS: [(&str, fn(&[u8])); 5] = [
     ("arguments", |input| arguments::run(valid_prefix(input))),
+    ("composite", |input| composite::run(valid_prefix(input))),
     ("names", |input| names::run(valid_prefix(input))),
     ("snapshots", snapshots::run),
     ("templates", |input| templates::run(valid_prefix(input))),
