@@ -8,6 +8,8 @@ use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 mod composite;
 #[path = "../shared/mutator.rs"]
 mod mutator;
+#[path = "../shared/world.rs"]
+mod world;
 
 fuzz_target!(|text: &str| composite::run(text));
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {

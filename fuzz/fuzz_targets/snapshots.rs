@@ -8,6 +8,8 @@ use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 mod mutator;
 #[path = "../targets/snapshots.rs"]
 mod snapshots;
+#[path = "../shared/world.rs"]
+mod world;
 
 fuzz_target!(|bytes: &[u8]| snapshots::run(bytes));
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {

@@ -10,10 +10,7 @@ use wink::resource::{Binding, ResourceContext, ResourceRegistry, Shared};
 use wink::testing::filesystem_tree;
 use wink::transaction::{CompositeSnapshot, create_snapshot, restore_snapshot};
 
-#[path = "../shared/world.rs"]
-mod world;
-
-use world::{World, assert_same_words, ready, state_of};
+use super::world::{World, assert_same_words, ready, state_of};
 
 fn resources() -> ResourceContext {
     let files =

@@ -5,10 +5,7 @@
 use serde_json::Value;
 use wink::testing::ByteStore;
 
-#[path = "../shared/world.rs"]
-mod world;
-
-use world::{World, assert_same_words, state_of};
+use super::world::{World, assert_same_words, state_of};
 
 /// One input of the fuzzer, or of its corpus.
 pub fn run(bytes: &[u8]) {

@@ -23,6 +23,8 @@ mod names;
 mod snapshots;
 #[path = "../../../fuzz/targets/templates.rs"]
 mod templates;
+#[path = "../../../fuzz/shared/world.rs"]
+mod world;
 
 /// Each target: the name of its file and of its corpus, and what it does with an input.
 const TARGETS: [(&str, fn(&[u8])); 5] = [
