@@ -25,6 +25,9 @@ async fn an_inner_failure_restores_to_the_inner_point_only() {
     let dropped = tx.nested("dropped");
     change_all(&dropped, "dropped").await;
     drop(dropped);
+    // At once, and not only when something else begins or ends.
+    assert_eq!(tx.session().slice::<Note>().unwrap().latest().as_deref(), Some(&note("outer")));
+    assert_eq!(*tx.resource::<Counter>().await.unwrap().read(), 1);
 
     let kept = tx.nested("kept");
     change_all(&kept, "kept").await;

@@ -154,6 +154,7 @@ async fn the_json_form_comes_back_whole() {
     snapshot.metadata.insert("who".into(), json!({"name": "Łukasz", "n": 1.5}));
     snapshot.phase = SnapshotPhase::BeforeCall;
     let text = snapshot.to_json().unwrap();
+    assert!(text.contains(&format!("\"id\":\"{}\"", snapshot.id)));
     let read = CompositeSnapshot::from_json(&text, &world.session, &world.resources).unwrap();
     assert_eq!(
         (read.id, read.created_at, &*read.tag, read.phase, &read.metadata),
