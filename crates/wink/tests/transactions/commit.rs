@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use wink::BoxFuture;
 use wink::filesystem::{Filesystem, FilesystemExt};
 use wink::resource::{Binding, ResourceError, ResourceRegistry};
-use wink::session::{CommitError, Conflict, Session, SessionId, SliceType};
+use wink::session::{CommitError, Conflict, DispatchResult, ReducerFailure, Session, SessionId, SliceType};
 use wink::store::{
     Batch, CallMark, Claimed, Durability, LedgerChange, LedgerRow, Rows, Store, StoreError, StoredSession,
 };
@@ -61,6 +61,7 @@ async fn a_resource_that_is_not_snapshotable_is_left_alone() {
     let tx = Transaction::begin(&world.session, &world.resources, "change").await;
     tx.resource::<Outside>().await.unwrap().0.store(7, Ordering::SeqCst);
     assert!(tx.resource_optional::<Fragile>().await.unwrap().is_none());
+    assert_eq!(*tx.resource_optional::<Counter>().await.unwrap().unwrap().read(), 0);
     tx.rollback().await.unwrap();
     assert_eq!(world.resources.get::<Outside>().await.unwrap().0.load(Ordering::SeqCst), 7);
 }
@@ -256,4 +257,16 @@ async fn an_item_whose_key_panics_has_none_and_harms_nobody() {
     tx.commit().await.unwrap();
     assert_eq!(world.session.slice::<Trap>().len(), 1);
     assert_eq!(world.seen().await.notes.last().map(String::as_str), Some("b"));
+}
+
+#[tokio::test]
+async fn a_failing_reducer_is_told_where_the_event_was_dispatched() {
+    let world = World::new().await;
+    world.session.register::<Note, First>(|_, _| Err("no more".to_owned())).unwrap();
+    let tx = Transaction::begin(&world.session, &world.resources, "change").await;
+    let failures = vec![ReducerFailure { slice: "first", reason: "no more".to_owned() }];
+    let expected = DispatchResult { failures, ..DispatchResult::default() };
+    assert_eq!(tx.session().dispatch(note("a")).unwrap(), expected);
+    tx.commit().await.unwrap();
+    assert!(world.session.slice::<First>().is_empty());
 }
