@@ -76,5 +76,5 @@ pub(crate) fn drop_contained<T>(value: T) {
 
 /// Runs synchronous code, turning a panic into its text.
 pub(crate) fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| panic_text(payload))
+    catch_unwind(AssertUnwindSafe(work)).map_err(panic_text)
 }
