@@ -243,6 +243,10 @@ impl Session {
                     reading.set(def, slot, cell)?;
                 }
                 None => {
+                    // Only a snapshot with the LOG has such, be its other LOG slices empty.
+                    if records.first().and_then(record::kind_of) == Some(SliceKind::Log) {
+                        reading.log.get_or_insert_default();
+                    }
                     waiting.insert(name.into(), Arc::new(records));
                 }
             }
