@@ -1,60 +1,35 @@
 //! Snapshot text and journal bytes from anywhere: nothing panics, a rejected snapshot changes nothing, and an
-//! accepted one is the same when it is written and read again.
+//! accepted one says what its text said, is the same when it is written and read again, and becomes true, here and
+//! for the next process, when it is restored.
 
-use serde::{Deserialize, Serialize};
-use wink::session::{Session, SliceKey, SliceKind, SliceType, SnapshotScope};
+use serde_json::Value;
 use wink::testing::ByteStore;
 
-#[derive(Serialize, Deserialize)]
-struct Note {
-    text: String,
-    number: Option<f64>,
-}
-impl SliceType for Note {
-    const NAME: &'static str = "note";
-    const VERSION: u32 = 2;
-
-    fn upgrade(_: u32, value: serde_json::Value) -> Result<serde_json::Value, String> {
-        Ok(value)
-    }
-}
-
-#[derive(Serialize, Deserialize)]
-struct Entry(String, i64);
-impl SliceType for Entry {
-    const NAME: &'static str = "entry";
-    const KEYED: bool = true;
-
-    fn key(&self) -> Option<SliceKey> {
-        Some(self.0.as_str().into())
-    }
-}
-
-#[derive(Serialize, Deserialize)]
-struct Heard(u8);
-impl SliceType for Heard {
-    const NAME: &'static str = "heard";
-    const KIND: SliceKind = SliceKind::Log;
-}
+use super::world::{World, assert_same_words, state_of};
 
 /// One input of the fuzzer, or of its corpus.
 pub fn run(bytes: &[u8]) {
     let _ = ByteStore::from_bytes(bytes);
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    let session = Session::builder().id("s").build();
-    for known in [session.know::<Note>(), session.know::<Entry>(), session.know::<Heard>()] {
-        known.expect("their names differ");
-    }
-    let _ = session.dispatch(Note { text: "kept".to_owned(), number: None });
-    match session.decode_snapshot(text) {
-        Err(_) => assert_eq!(session.slice::<Note>().len(), 1),
-        Ok(snapshot) => {
-            let once = snapshot.to_json().expect("what was read can be written");
-            let again = session.decode_snapshot_value(&once).expect("what was written can be read");
-            assert_eq!(again.to_json().expect("and written again"), once);
-            session.restore(&snapshot).expect("its slices are known");
-            let _ = session.snapshot_of(SnapshotScope::IncludeAll).to_json();
-            session.calls("tool");
-        }
-    }
+    // Most inputs are no JSON, and a world takes time.
+    let Ok(parsed) = serde_json::from_str::<Value>(text) else { return };
+    let world = World::new();
+    let before = world.contents();
+    let read = world.session.decode_snapshot(text);
+    assert_eq!(world.contents(), before, "reading changes nothing");
+    let Ok(snapshot) = read else { return };
+
+    let once = snapshot.to_json().expect("what was read can be written");
+    assert_same_words(&parsed, &once);
+    let again = world.session.decode_snapshot(&once.to_string()).expect("what was written can be read");
+    assert_eq!(again.to_json().expect("and written again"), once);
+
+    world.session.restore(&snapshot).expect("its slices are known");
+    let after = world.contents();
+    assert_eq!(state_of(&after["whole"]), state_of(&once));
+    assert_eq!(after["heard"], before["heard"], "the log stays");
+    let reopened = world.contents_when_reopened();
+    assert_eq!(reopened["problems"], before["problems"]);
+    assert_eq!(state_of(&reopened["whole"]), state_of(&once), "and when the session is opened again");
+    assert_eq!(reopened["heard"], before["heard"], "the log stays");
 }

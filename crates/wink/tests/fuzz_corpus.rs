@@ -15,16 +15,21 @@ use std::path::{Path, PathBuf};
 
 #[path = "../../../fuzz/targets/arguments.rs"]
 mod arguments;
+#[path = "../../../fuzz/targets/composite.rs"]
+mod composite;
 #[path = "../../../fuzz/targets/names.rs"]
 mod names;
 #[path = "../../../fuzz/targets/snapshots.rs"]
 mod snapshots;
 #[path = "../../../fuzz/targets/templates.rs"]
 mod templates;
+#[path = "../../../fuzz/shared/world.rs"]
+mod world;
 
 /// Each target: the name of its file and of its corpus, and what it does with an input.
-const TARGETS: [(&str, fn(&[u8])); 4] = [
+const TARGETS: [(&str, fn(&[u8])); 5] = [
     ("arguments", |input| arguments::run(valid_prefix(input))),
+    ("composite", |input| composite::run(valid_prefix(input))),
     ("names", |input| names::run(valid_prefix(input))),
     ("snapshots", snapshots::run),
     ("templates", |input| templates::run(valid_prefix(input))),

@@ -460,3 +460,48 @@ async fn an_approval_does_not_cover_a_denial_behind_it() {
     assert_eq!((outcome.is_success(), &outcome.event.approvers[..]), (true, &["desk".into()][..]));
     assert_eq!(*desk.questions.lock().unwrap(), ["Allow 'deploy' with fail=false?"]);
 }
+
+/// Counts the successes, by what it remembered of those before.
+struct Tallies;
+
+impl ToolPolicy for Tallies {
+    fn kind(&self) -> &'static str {
+        "tallies"
+    }
+
+    fn check<'a>(
+        &'a self,
+        _: &'a PolicyCall<'a>,
+        _: &'a PolicyContext<'a>,
+    ) -> BoxFuture<'a, Result<Decision, BoxError>> {
+        Box::pin(async { Ok(Decision::Allow) })
+    }
+
+    fn on_result<'a>(
+        &'a self,
+        _: &'a PolicyCall<'a>,
+        _: &'a ResultView<'a>,
+        cx: &'a PolicyContext<'a>,
+        memory: &'a PolicyMemory<'a>,
+    ) -> BoxFuture<'a, Result<(), BoxError>> {
+        let before = cx.remembered("tally").and_then(|tally| tally.as_u64()).unwrap_or(0);
+        memory.remember("tally", json!(before + 1)).unwrap();
+        Box::pin(async { Ok(()) })
+    }
+
+    fn wants_results(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn a_policy_that_is_told_of_a_success_sees_what_it_remembered_before() {
+    let executor =
+        open(template().section(Section::tools("a", "A").tool(plain("deploy")).policy(Tallies))).await;
+    for _ in 0..3 {
+        assert_eq!(answer(&executor, "deploy", json!({})).await, ok("done"));
+    }
+    let policies = executor.session().snapshot().to_json().unwrap()["policies"].clone();
+    let states: Vec<&Value> = policies.as_object().unwrap().values().collect();
+    assert_eq!(states, [&json!({ "tally": 3 })]);
+}

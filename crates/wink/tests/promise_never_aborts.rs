@@ -241,3 +241,25 @@ async fn never_aborts_and_never_logs_what_is_sensitive() {
         }
     }
 }
+
+/// A panic's payload that panics again when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("again")
+    }
+}
+
+#[tokio::test]
+async fn never_aborts_on_a_panic_that_panics_when_it_is_dropped() {
+    async fn explode(_: (), _: &mut ToolContext) -> ToolResult<()> {
+        std::panic::panic_any(Bomb)
+    }
+    let section = Section::tools("tools", "Tools").tool(Tool::new("explode", "Explode.", explode));
+    let prompt = PromptTemplate::builder("tests", "bomb").section(section).build().unwrap().prompt();
+    let executor = Executor::open(&prompt, &Session::new()).await.unwrap();
+    let outcome = executor.call(ToolCall::new("1", "explode", "{}")).await;
+    assert_eq!(outcome.event.ending, Ending::Panicked);
+    assert_eq!(outcome.text(), "explode failed unexpectedly (it panicked); nothing was changed");
+}

@@ -22,7 +22,7 @@ use wink::executor::{Approval, ApprovalRequest, Approver, DryRun, OpenError, Pol
 use wink::limits::Clock;
 use wink::policy::{ApprovalPolicy, Decision, QuotaPolicy, SequentialDependencyPolicy};
 use wink::prelude::*;
-use wink::resource::BoxError;
+use wink::resource::{Binding, BoxError, Shared};
 use wink::session::{EventSource, SliceOp, ToolInvoked};
 use wink::testing::{FakeClock, TestContext, call_handler};
 use wink::tool::{IntoTool, Invocation};
@@ -365,4 +365,22 @@ async fn policies_see_arguments_of_any_depth() {
     let executor = Executor::open(&prompt, &Session::new()).await.unwrap();
     let outcome = executor.call(ToolCall::new("1", "pay", deep)).await;
     assert_eq!(outcome.text(), "seen");
+}
+
+#[tokio::test]
+async fn a_handler_sees_the_successes_before_it_and_resources_that_need_not_be_there() {
+    async fn look(_: (), cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+        let before = cx.session().calls("look")?.map(|stat| stat.count);
+        let there = cx.resource_optional::<Shared<i64>>().await?.map(|number| *number.read());
+        let missing = cx.resource_optional::<Shared<u8>>().await?.map(|number| *number.read());
+        Ok(ToolResult::done(format!("{before:?} {there:?} {missing:?}")))
+    }
+    let number = Binding::instance(Arc::new(Shared::new(7_i64))).snapshotable();
+    let section = Section::tools("tools", "Tools").tool(Tool::new("look", "Look.", look)).resource(number);
+    let executor = Executor::open(&prompt(section), &Session::new()).await.unwrap();
+    let mut texts = Vec::new();
+    for id in ["1", "2"] {
+        texts.push(executor.call(ToolCall::new(id, "look", "")).await.text().to_owned());
+    }
+    assert_eq!(texts, ["None Some(7) None", "Some(1) Some(7) None"]);
 }

@@ -14,12 +14,16 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use wink::executor::{Executor, ToolCall};
+use wink::prompt::{PromptTemplate, Section};
 use wink::session::{
     DeclarativeSlice, DispatchResult, PromptRendered, ReducerFailure, Reducers, Session, SessionError,
     SliceKey, SliceKind, SliceProblem, SliceType, SnapshotError, SnapshotScope, upsert_by_key,
 };
 use wink::store::SharedStore;
 use wink::testing::{ByteStore, FakeClock};
+use wink::tool::schema::ParseLimits;
+use wink::tool::{Tool, ToolContext, ToolResult};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Note(u32);
@@ -488,4 +492,104 @@ async fn a_stored_value_that_cannot_be_read_is_a_named_problem_and_the_session_l
     let mended = open(&Arc::new(store.reopen().unwrap())).await;
     assert_eq!(all::<newer::Entry>(&mended), [new.clone(), new]);
     assert_eq!(mended.problems(), []);
+}
+
+/// Holds whatever a tool was given.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Given(Value);
+impl SliceType for Given {
+    const NAME: &'static str = "given";
+}
+
+fn nested(depth: usize) -> String {
+    format!("{}{}", "[".repeat(depth), "]".repeat(depth))
+}
+
+fn deep() -> Given {
+    // As deep as the arguments of a call may be.
+    Given(serde_json::from_str(&nested(ParseLimits::MAX_DEPTH - 1)).unwrap())
+}
+
+#[tokio::test]
+async fn a_snapshot_with_values_as_deep_as_arguments_comes_back() {
+    let store = Arc::new(ByteStore::new());
+    let session = open(&store).await;
+    dispatch(&session, deep());
+    let text = session.snapshot().to_json().unwrap().to_string();
+    let read = session.decode_snapshot(&text).unwrap();
+    assert_eq!(read.to_json().unwrap().to_string(), text);
+    session.clear::<Given>().unwrap();
+    session.restore(&read).unwrap();
+    assert_eq!(all::<Given>(&session), [deep()]);
+
+    // The same where nobody has named the slice yet.
+    session.flush().await.unwrap();
+    let reopened = open(&Arc::new(store.reopen().unwrap())).await;
+    let text = reopened.snapshot().to_json().unwrap().to_string();
+    let read = reopened.decode_snapshot(&text).unwrap();
+    assert_eq!(read.to_json().unwrap().to_string(), text);
+    assert_eq!(all::<Given>(&reopened), [deep()]);
+}
+
+#[test]
+fn a_snapshot_that_is_nested_without_end_is_an_error() {
+    let error = session("s").decode_snapshot(&nested(1_000_000)).unwrap_err();
+    assert_eq!(error.to_string(), "the snapshot is not valid JSON: it is nested more than 256 levels deep");
+}
+
+#[test]
+fn brackets_in_texts_are_no_nesting() {
+    let session = session("s");
+    session.know::<Given>().unwrap();
+    dispatch(&session, Given(json!({ "\\\"[": format!("\"{}\\", "[{".repeat(1000)) })));
+    let text = session.snapshot().to_json().unwrap().to_string();
+    assert_eq!(session.decode_snapshot(&text).unwrap().to_json().unwrap().to_string(), text);
+}
+
+#[tokio::test]
+async fn a_snapshot_cannot_write_the_sessions_own_tables_through_its_unread_slices() {
+    let store = Arc::new(ByteStore::new());
+    let session = open(&store).await;
+    let mut whole = session.snapshot().to_json().unwrap();
+    for name in ["wink.calls", "wink.policies"] {
+        whole["unread"] = json!({ name: [{ "reset": {} }] });
+        assert_eq!(
+            session.decode_snapshot_value(&whole).unwrap_err(),
+            SnapshotError::Field {
+                field: format!("unread.{name}"),
+                expected: "absent: the session keeps its own tables there"
+            }
+        );
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Impostor;
+impl SliceType for Impostor {
+    const NAME: &'static str = "wink.calls";
+}
+
+#[test]
+fn the_names_of_the_sessions_own_tables_are_taken() {
+    let session = Session::new();
+    let error = session.know::<Impostor>().unwrap_err();
+    let SessionError::SliceNameTaken { name, by, .. } = error else { panic!("{error}") };
+    assert_eq!((name, by), ("wink.calls", "the session's own tables"));
+}
+
+#[tokio::test]
+async fn a_restored_count_of_calls_that_is_full_stays_full() {
+    async fn nothing(_: (), _: &mut ToolContext) -> ToolResult<()> {
+        ToolResult::done("done")
+    }
+    let section = Section::tools("tools", "Tools").tool(Tool::new("nothing", "Nothing.", nothing));
+    let prompt = PromptTemplate::builder("tests", "full").section(section).build().unwrap().prompt();
+    let session = session("s");
+    let mut whole = session.snapshot().to_json().unwrap();
+    whole["calls"] = json!({ "nothing": { "count": u64::MAX, "last": "2023-11-14T22:13:20Z" } });
+    session.restore(&session.decode_snapshot_value(&whole).unwrap()).unwrap();
+    let executor = Executor::open(&prompt, &session).await.unwrap();
+    let outcome = executor.call(ToolCall::new("1", "nothing", "{}")).await;
+    assert_eq!(outcome.text(), "done");
+    assert_eq!((session.total_calls(), session.calls("nothing").unwrap().count), (u64::MAX, u64::MAX));
 }

@@ -130,7 +130,7 @@ pub(crate) fn held_to<'a, F: Future>(
         match polled {
             Ok(Poll::Ready(value)) => return Poll::Ready(when.in_time(clock).map(|()| value)),
             Ok(Poll::Pending) => {}
-            Err(payload) => return Poll::Ready(Err(Stopped::Panicked(panic_text(payload.as_ref())))),
+            Err(payload) => return Poll::Ready(Err(Stopped::Panicked(panic_text(payload)))),
         }
         let stop = listening.get_or_insert_with(|| when.listen(clock));
         stop.as_mut().poll(cx).map(Err)

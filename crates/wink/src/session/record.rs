@@ -129,6 +129,11 @@ pub(crate) fn of_all_tables(root: &Root) -> Result<Vec<Record>, String> {
     Ok(records)
 }
 
+/// Whether a stream is one of the session's own tables, so that no slice can have its name.
+pub(crate) fn is_own(stream: &str) -> bool {
+    [CALLS, POLICIES].contains(&stream)
+}
+
 /// Applies a stored record of the session's own tables. False when it is a slice's.
 pub(crate) fn apply_own(root: &mut Root, record: &Record, version: u64) -> Result<bool, String> {
     match record.stream.as_str() {
@@ -191,7 +196,8 @@ fn change_of(def: &SliceDef, Stored { version, change, .. }: Stored) -> Result<C
     })
 }
 
-fn decode<'a, T: Deserialize<'a>>(record: &'a Record) -> Result<T, String> {
+/// What a record says.
+pub(crate) fn decode<'a, T: Deserialize<'a>>(record: &'a Record) -> Result<T, String> {
     let mut decoder = serde_json::Deserializer::from_slice(&record.bytes);
     // What was written was a value in memory, however deep; it must come back.
     decoder.disable_recursion_limit();

@@ -6,7 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use super::slice::{Cell, Change, Item, SliceDef, SliceKind, SliceOp, SliceType, SliceView};
-use super::{ReducerFailure, SessionError};
+use super::{ReducerFailure, SessionError, record};
 use crate::support::future::catch;
 
 /// A reducer of events `E` into slice `S`. It does no I/O and reads no clock.
@@ -169,12 +169,9 @@ impl Registry {
         if let Some(slot) = self.slots.get(&def.type_id) {
             return Ok(*slot);
         }
-        if let Some(other) = self.defs.iter().find(|other| other.name == def.name) {
-            return Err(SessionError::SliceNameTaken {
-                name: def.name,
-                by: other.type_name,
-                wanted_by: def.type_name,
-            });
+        let other = self.defs.iter().find(|other| other.name == def.name).map(|other| other.type_name);
+        if let Some(by) = other.or(record::is_own(def.name).then_some("the session's own tables")) {
+            return Err(SessionError::SliceNameTaken { name: def.name, by, wanted_by: def.type_name });
         }
         let slot = Slot(self.defs.len());
         self.slots.insert(def.type_id, slot);

@@ -148,7 +148,7 @@ impl Root {
     }
 
     pub(crate) fn count_success(&mut self, tool: &Arc<str>, at: Timestamp) {
-        self.total_calls += 1;
+        self.total_calls = self.total_calls.saturating_add(1);
         match self.calls.get_mut(tool) {
             Some(stat) => *stat = CallStat { count: stat.count.saturating_add(1), last: at },
             None => {

@@ -14,6 +14,7 @@ use super::root::{CallStat, PolicyCell, Root};
 use super::slice::{Cell, Change, SliceDef, SliceKind};
 use super::{Session, SessionError, SessionId, record};
 use crate::store::Record;
+use crate::support::json;
 use crate::support::lock::lock;
 
 /// The version of the JSON form.
@@ -141,12 +142,9 @@ impl SessionSnapshot {
             if self.log.is_none() && records.first().and_then(record::kind_of) == Some(SliceKind::Log) {
                 continue;
             }
-            let bodies: Result<Vec<Value>, _> =
-                records.iter().map(|record| serde_json::from_slice(&record.bytes)).collect();
-            let bodies = bodies.map_err(|error| SessionError::Unreadable {
-                slice: name.to_string(),
-                reason: error.to_string(),
-            })?;
+            let bodies: Result<Vec<Value>, String> = records.iter().map(record::decode).collect();
+            let bodies =
+                bodies.map_err(|reason| SessionError::Unreadable { slice: name.to_string(), reason })?;
             unread.insert(name, bodies);
         }
         let calls: BTreeMap<_, _> = self.state.all_calls().iter().collect();
@@ -208,8 +206,7 @@ impl Session {
 
     /// Reads a snapshot's JSON form into this session's types. Changes nothing.
     pub fn decode_snapshot(&self, text: &str) -> Result<SessionSnapshot, SnapshotError> {
-        let value: Value =
-            serde_json::from_str(text).map_err(|error| SnapshotError::NotJson(error.to_string()))?;
+        let value: Value = json::read(text).map_err(SnapshotError::NotJson)?;
         self.decode_snapshot_value(&value)
     }
 
@@ -231,6 +228,10 @@ impl Session {
         }
         let mut waiting = Waiting::new();
         for (name, bodies) in unread(object)? {
+            if record::is_own(&name) {
+                let expected = "absent: the session keeps its own tables there";
+                return Err(field(&format!("unread.{name}"), expected));
+            }
             let records: Vec<Record> = bodies
                 .iter()
                 .map(|body| Record { stream: name.clone(), bytes: body.to_string().into() })
@@ -242,6 +243,10 @@ impl Session {
                     reading.set(def, slot, cell)?;
                 }
                 None => {
+                    // Only a snapshot with the LOG has such, be its other LOG slices empty.
+                    if records.first().and_then(record::kind_of) == Some(SliceKind::Log) {
+                        reading.log.get_or_insert_default();
+                    }
                     waiting.insert(name.into(), Arc::new(records));
                 }
             }

@@ -57,7 +57,7 @@ pub(crate) fn finish(work: impl Future<Output = ()> + Send + 'static) {
             // Without a runtime the thread that drops us may be anything; it must not be blocked.
             Err(_) => finish_on_a_thread(work),
         },
-        Err(payload) => report(&panic_text(payload.as_ref())),
+        Err(payload) => report(&panic_text(payload)),
     }
 }
 

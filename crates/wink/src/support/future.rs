@@ -14,14 +14,19 @@ use crate::limits::Clock;
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What a panic carried, as text.
-pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> String {
-    if let Some(text) = payload.downcast_ref::<&'static str>() {
+pub(crate) fn panic_text(payload: Box<dyn Any + Send>) -> String {
+    let text = if let Some(text) = payload.downcast_ref::<&'static str>() {
         (*text).to_owned()
     } else if let Some(text) = payload.downcast_ref::<String>() {
         text.clone()
     } else {
         "panic without a text".to_owned()
+    };
+    // It is somebody else's, and may panic again when it is dropped. What that panic carries is never looked at.
+    if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(another);
     }
+    text
 }
 
 /// Polls `future`, turning a panic into its text.
@@ -35,7 +40,7 @@ impl<F: Future + Unpin> Future for CatchPanic<F> {
         match catch_unwind(AssertUnwindSafe(|| Pin::new(inner).poll(cx))) {
             Ok(Poll::Pending) => Poll::Pending,
             Ok(Poll::Ready(value)) => Poll::Ready(Ok(value)),
-            Err(payload) => Poll::Ready(Err(panic_text(payload.as_ref()))),
+            Err(payload) => Poll::Ready(Err(panic_text(payload))),
         }
     }
 }
@@ -95,5 +100,5 @@ pub(crate) fn drop_contained<T>(value: T) {
 
 /// Runs synchronous code, turning a panic into its text.
 pub(crate) fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| panic_text(payload.as_ref()))
+    catch_unwind(AssertUnwindSafe(work)).map_err(panic_text)
 }

@@ -62,7 +62,10 @@ where
 }
 
 /// The body of [`transaction`] works in a level of its own, so that it can be rolled back and gone on with.
-const LEVEL: usize = 1;
+const LEVEL: usize = OUTER + 1;
+
+/// The level of the transaction itself.
+const OUTER: usize = 0;
 
 /// The transaction that the body of [`transaction`] works in.
 pub struct ScopedTransaction {
@@ -80,7 +83,7 @@ impl ScopedTransaction {
         if tx.work().is_refused() {
             return Err(InsideCall.into());
         }
-        let views = tx.open_level(LEVEL - 1);
+        let views = tx.open_level(OUTER);
         Ok(Self { tx, views })
     }
 
@@ -92,7 +95,7 @@ impl ScopedTransaction {
     /// Takes back everything so far, but for LOG events. The body goes on from the state at its begin.
     pub async fn rollback(&mut self) {
         self.tx.roll_back_level(LEVEL).await;
-        self.views = self.tx.open_level(LEVEL - 1);
+        self.views = self.tx.open_level(OUTER);
     }
 
     /// Begins a transaction inside this one.

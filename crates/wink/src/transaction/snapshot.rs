@@ -1,6 +1,6 @@
 //! Composite snapshots: session and resources at one moment, and their versioned JSON form.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use jiff::Timestamp;
@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use crate::resource::{BoxError, ResourceContext, ResourceError, ResourceSnapshot};
 use crate::session::{Session, SessionError, SessionSnapshot, SnapshotError, fresh_uuid};
+use crate::support::json;
 
 /// The version of the JSON form.
 const VERSION: u64 = 1;
@@ -98,6 +99,12 @@ pub enum CompositeError {
         /// What was found.
         found: String,
     },
+    /// A resource is there twice.
+    #[error("the snapshot has resource {name:?} twice")]
+    Twice {
+        /// The resource.
+        name: String,
+    },
     /// There is no such phase.
     #[error("the snapshot's phase must be \"manual\", \"before_call\" or \"after_call\", not {found}")]
     Phase {
@@ -185,15 +192,17 @@ impl CompositeSnapshot {
         session: &Session,
         resources: &ResourceContext,
     ) -> Result<Self, CompositeError> {
-        let whole: Map<String, Value> =
-            serde_json::from_str(text).map_err(|error| CompositeError::NotJson(error.to_string()))?;
+        let whole: Map<String, Value> = json::read(text).map_err(CompositeError::NotJson)?;
         if whole.get("version").and_then(Value::as_u64) != Some(VERSION) {
             return Err(CompositeError::Version { found: found(&whole, "version") });
         }
-        let mut parts = Vec::new();
+        let (mut parts, mut names) = (Vec::new(), BTreeSet::new());
         for StoredPart { name, snapshot } in part::<Vec<StoredPart>>(&whole, "resources")
             .map_err(|found| CompositeError::Resources { found })?
         {
+            if !names.insert(name.clone()) {
+                return Err(CompositeError::Twice { name });
+            }
             let part = match resources.decode_snapshot(&name, &snapshot)? {
                 Some(ready) => ResourcePart::Ready(ready),
                 None => ResourcePart::Unread(snapshot),

@@ -6,7 +6,9 @@ use std::sync::atomic::Ordering;
 use wink::BoxFuture;
 use wink::filesystem::{Filesystem, FilesystemExt};
 use wink::resource::{Binding, ResourceError, ResourceRegistry};
-use wink::session::{CommitError, Conflict, Session, SessionId, SliceType};
+use wink::session::{
+    CommitError, Conflict, DispatchResult, ReducerFailure, Session, SessionId, SliceOp, SliceType, SliceView,
+};
 use wink::store::{
     Batch, CallMark, Claimed, Durability, LedgerChange, LedgerRow, Rows, Store, StoreError, StoredSession,
 };
@@ -61,6 +63,7 @@ async fn a_resource_that_is_not_snapshotable_is_left_alone() {
     let tx = Transaction::begin(&world.session, &world.resources, "change").await;
     tx.resource::<Outside>().await.unwrap().0.store(7, Ordering::SeqCst);
     assert!(tx.resource_optional::<Fragile>().await.unwrap().is_none());
+    assert_eq!(*tx.resource_optional::<Counter>().await.unwrap().unwrap().read(), 0);
     tx.rollback().await.unwrap();
     assert_eq!(world.resources.get::<Outside>().await.unwrap().0.load(Ordering::SeqCst), 7);
 }
@@ -256,4 +259,68 @@ async fn an_item_whose_key_panics_has_none_and_harms_nobody() {
     tx.commit().await.unwrap();
     assert_eq!(world.session.slice::<Trap>().len(), 1);
     assert_eq!(world.seen().await.notes.last().map(String::as_str), Some("b"));
+}
+
+#[tokio::test]
+async fn a_failing_reducer_is_told_where_the_event_was_dispatched() {
+    let world = World::new().await;
+    world.session.register::<Note, First>(|_, _| Err("no more".to_owned())).unwrap();
+    let tx = Transaction::begin(&world.session, &world.resources, "change").await;
+    let failures = vec![ReducerFailure { slice: "first", reason: "no more".to_owned() }];
+    let expected = DispatchResult { failures, ..DispatchResult::default() };
+    assert_eq!(tx.session().dispatch(note("a")).unwrap(), expected);
+    tx.commit().await.unwrap();
+    assert!(world.session.slice::<First>().is_empty());
+}
+
+#[tokio::test]
+async fn what_a_reducer_no_longer_takes_is_a_conflict_and_what_it_never_took_is_none() {
+    let world = World::new().await;
+    let one = |seen: &SliceView<First>, note: &Note| match (note.0.as_str(), seen.len()) {
+        ("bad", _) => Err("bad".to_owned()),
+        (_, 0..2) => Ok(SliceOp::Append(First(1))),
+        _ => Err("full".to_owned()),
+    };
+    world.session.register::<Note, First>(one).unwrap();
+
+    // The call was told that its event failed, so nothing is new when it fails again.
+    let tx = Transaction::begin(&world.session, &world.resources, "told").await;
+    assert!(!tx.session().dispatch(note("bad")).unwrap().is_ok());
+    assert!(world.session.dispatch(note("outside")).is_ok());
+    tx.commit().await.unwrap();
+
+    // This one was told that its event was taken.
+    let tx = Transaction::begin(&world.session, &world.resources, "not told").await;
+    assert!(tx.session().dispatch(note("good")).unwrap().is_ok());
+    assert!(world.session.dispatch(note("outside")).is_ok());
+    match tx.commit().await.unwrap_err() {
+        TransactionError::Commit(CommitError::Conflict(conflict)) => {
+            assert_eq!(conflict, Conflict::Reducer { slice: "first", reason: "full".to_owned() });
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(world.session.slice::<First>().len(), 2);
+}
+
+/// A panic's payload that panics again when it is dropped, with another one.
+struct Bomb(u8);
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if let Some(left) = self.0.checked_sub(1) {
+            std::panic::panic_any(Self(left));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_reducer_that_panics_with_what_panics_when_it_is_dropped_has_failed_like_any_other() {
+    let world = World::new().await;
+    world.session.register::<Note, First>(|_, _| std::panic::panic_any(Bomb(3))).unwrap();
+    let tx = Transaction::begin(&world.session, &world.resources, "change").await;
+    let reason = "the reducer panicked: panic without a text".to_owned();
+    let failures = vec![ReducerFailure { slice: "first", reason }];
+    assert_eq!(tx.session().dispatch(note("a")).unwrap().failures, failures);
+    assert_eq!(world.session.dispatch(note("a")).failures, failures);
+    tx.commit().await.unwrap();
 }

@@ -1,6 +1,11 @@
 //! Transactions inside transactions.
 
-use wink::transaction::{Transaction, TransactionError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use wink::resource::{Binding, ResourceContext, ResourceRegistry, Scope};
+use wink::session::Session;
+use wink::transaction::{Transaction, TransactionError, transaction};
 
 use crate::world::{Counter, Note, Seen, World, change_all, note};
 
@@ -25,6 +30,9 @@ async fn an_inner_failure_restores_to_the_inner_point_only() {
     let dropped = tx.nested("dropped");
     change_all(&dropped, "dropped").await;
     drop(dropped);
+    // At once, and not only when something else begins or ends.
+    assert_eq!(tx.session().slice::<Note>().unwrap().latest().as_deref(), Some(&note("outer")));
+    assert_eq!(*tx.resource::<Counter>().await.unwrap().read(), 1);
 
     let kept = tx.nested("kept");
     change_all(&kept, "kept").await;
@@ -84,4 +92,49 @@ async fn what_a_rolled_back_part_read_still_counts_as_read() {
     assert!(matches!(tx.commit().await, Err(TransactionError::Commit(_))));
     let after = world.seen().await;
     assert_eq!((after.notes, after.counter), (vec!["there".to_owned(), "outside".to_owned()], 0));
+}
+
+/// Made for each scope, and closed with it. Closing takes a moment.
+struct Guest;
+
+async fn with_guests() -> (ResourceContext, Arc<AtomicUsize>) {
+    let closed = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&closed);
+    let guests = Binding::new(|_| Ok(Guest)).scope(Scope::ToolCall).on_close(move |_| {
+        let counted = Arc::clone(&counted);
+        async move {
+            tokio::task::yield_now().await;
+            counted.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        }
+    });
+    (ResourceRegistry::of((guests,)).unwrap().open().await.unwrap(), closed)
+}
+
+#[tokio::test]
+async fn whoever_ends_an_inner_transaction_waits_until_its_resources_are_closed() {
+    let (resources, closed) = with_guests().await;
+    let mut tx = Transaction::begin(&Session::new(), &resources, "outer").await;
+    let inner = tx.nested("rolled back");
+    inner.resource::<Guest>().await.unwrap();
+    inner.rollback().await;
+    assert_eq!(closed.load(Ordering::SeqCst), 1);
+    let inner = tx.nested("kept");
+    inner.resource::<Guest>().await.unwrap();
+    inner.commit().await.unwrap();
+    assert_eq!(closed.load(Ordering::SeqCst), 2);
+    tx.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_rollback_inside_waits_until_the_resources_are_closed() {
+    let (resources, closed) = with_guests().await;
+    transaction(&Session::new(), &resources, "scoped", async |tx| {
+        tx.resource::<Guest>().await?;
+        tx.rollback().await;
+        assert_eq!(closed.load(Ordering::SeqCst), 1);
+        Ok::<_, wink::tool::ToolError>(())
+    })
+    .await
+    .unwrap();
 }

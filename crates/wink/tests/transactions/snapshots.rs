@@ -154,6 +154,7 @@ async fn the_json_form_comes_back_whole() {
     snapshot.metadata.insert("who".into(), json!({"name": "Łukasz", "n": 1.5}));
     snapshot.phase = SnapshotPhase::BeforeCall;
     let text = snapshot.to_json().unwrap();
+    assert!(text.contains(&format!("\"id\":\"{}\"", snapshot.id)));
     let read = CompositeSnapshot::from_json(&text, &world.session, &world.resources).unwrap();
     assert_eq!(
         (read.id, read.created_at, &*read.tag, read.phase, &read.metadata),
@@ -211,4 +212,28 @@ async fn each_fault_of_the_json_form_has_its_own_error() {
     let long = with("id", Some(json!("é".repeat(100)))).to_string();
     assert_eq!(long, format!("the snapshot's id must be a UUID, not \"{}…", "é".repeat(59)));
     assert_eq!(world.seen().await, before);
+}
+
+#[tokio::test]
+async fn a_resource_with_two_snapshots_is_an_error() {
+    let world = World::new().await;
+    let snapshot = create_snapshot(&world.session, &world.resources, "checkpoint").await.unwrap();
+    let mut whole: Value = serde_json::from_str(&snapshot.to_json().unwrap()).unwrap();
+    whole["resources"] = json!([{"name": "gone", "snapshot": 1}, {"name": "gone", "snapshot": 1}]);
+    let error = CompositeSnapshot::from_json(&whole.to_string(), &world.session, &world.resources);
+    assert_eq!(error.unwrap_err().to_string(), "the snapshot has resource \"gone\" twice");
+}
+
+#[tokio::test]
+async fn values_as_deep_as_arguments_come_back() {
+    let world = World::new().await;
+    let mut snapshot = create_snapshot(&world.session, &world.resources, "checkpoint").await.unwrap();
+    let deep: Value = serde_json::from_str(&format!("{}{}", "[".repeat(127), "]".repeat(127))).unwrap();
+    snapshot.metadata.insert("deep".into(), deep);
+    let text = snapshot.to_json().unwrap();
+    let read = CompositeSnapshot::from_json(&text, &world.session, &world.resources).unwrap();
+    assert_eq!(read.to_json().unwrap(), text);
+    let endless = format!("{{\"version\":{}", "[".repeat(1_000_000));
+    let error = CompositeSnapshot::from_json(&endless, &world.session, &world.resources).unwrap_err();
+    assert!(matches!(error, CompositeError::NotJson(why) if why == "it is nested more than 256 levels deep"));
 }
