@@ -1,5 +1,6 @@
 //! Approvers: who is asked when a policy wants somebody's word.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use crate::BoxFuture;
@@ -36,6 +37,36 @@ pub enum Approval {
         /// Why, for the model.
         reason: String,
     },
+}
+
+/// An approver that is one function.
+///
+/// ```
+/// use wink::executor::{Approval, approver_fn};
+///
+/// let careful = approver_fn(async |request| match &*request.tool {
+///     "delete_file" => Ok(Approval::Refused { by: "ops".into(), reason: "nothing is deleted today".into() }),
+///     _ => Ok(Approval::Approved { by: "ops".into() }),
+/// });
+/// ```
+pub fn approver_fn<F, A>(ask: F) -> impl Approver
+where
+    F: Fn(ApprovalRequest) -> A + Send + Sync + 'static,
+    A: Future<Output = Result<Approval, BoxError>> + Send + 'static,
+{
+    FnApprover(ask)
+}
+
+struct FnApprover<F>(F);
+
+impl<F, A> Approver for FnApprover<F>
+where
+    F: Fn(ApprovalRequest) -> A + Send + Sync + 'static,
+    A: Future<Output = Result<Approval, BoxError>> + Send + 'static,
+{
+    fn ask<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Result<Approval, BoxError>> {
+        Box::pin((self.0)(request.clone()))
+    }
 }
 
 /// Somebody who can be asked: a person at a terminal, a client, a callback.

@@ -188,16 +188,10 @@ impl Call {
     /// whoever stops waiting.
     pub(super) fn commit(&mut self) -> Result<Option<MustFinish<Outcome>>, Box<Failure>> {
         let ledger = self.recording()?;
-        let (Some((event, shown)), Some(tx)) = (self.candidate.take(), self.tx.take()) else {
+        let (Some((event, shown)), Some(mut tx)) = (self.candidate.take(), self.tx.take()) else {
             return Err(Failure::new(Ending::NotCommitted, "there is nothing to commit"));
         };
-        // The end of the call, as its event has it.
-        let now = self.ended;
-        if tx.work().with(|fork, _| fork.success = Some((Arc::clone(&event.tool), now))).is_err() {
-            self.candidate = Some((event, shown));
-            self.tx = Some(tx);
-            return Err(Failure::new(Ending::NotCommitted, "the call was over before it could be committed"));
-        }
+        tx.succeeds(Arc::clone(&event.tool), self.ended);
         let stored = self.session().must_store(ledger.as_deref());
         let end = End {
             event,
@@ -266,7 +260,7 @@ impl Call {
             self.allowed = 0;
             self.decisions.clear();
         }
-        let (shown, logged) = self.texts(&failure.message, &failure.rendered_value);
+        let (shown, logged) = self.texts(&failure.message, "");
         let message = self.shared.logged_text(failure.message);
         let mut event = match self.candidate.take() {
             Some((candidate, _)) => ToolInvoked {

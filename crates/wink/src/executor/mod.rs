@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-pub use approve::{Approval, ApprovalRequest, Approver};
+pub use approve::{Approval, ApprovalRequest, Approver, approver_fn};
 pub use build::{ExecutorBuilder, OpenError};
 pub use dry_run::{DryRun, PolicyOpinion};
 pub use outcome::{Answer, Escalation, Outcome, ToolCall};

@@ -190,8 +190,16 @@ impl Call {
             Ok(Ok(Probed::Unknown)) => {
                 Err(self.doubtful(doubt, "Its probe could not tell; it was not run again."))
             }
-            Ok(Err(error)) => Err(self.doubtful(doubt, &format!("Its probe failed: {error}"))),
-            Err(stopped) => Err(self.doubtful(doubt, &format!("Its probe did not answer ({stopped:?})."))),
+            Ok(Err(error)) => {
+                let mut failure = self.doubtful(doubt, "Its probe failed; it was not run again.");
+                failure.chain.push(format!("the probe: {error}"));
+                Err(failure)
+            }
+            Err(stopped) => {
+                let mut failure = self.doubtful(doubt, "Its probe did not answer; it was not run again.");
+                failure.chain.push(format!("the probe: {stopped:?}"));
+                Err(failure)
+            }
         }
     }
 

@@ -118,7 +118,6 @@ pub(crate) struct Failure {
     pub(crate) chain: Vec<String>,
     /// A failed result's payload, for the log.
     pub(crate) value: LoggedValue,
-    pub(crate) rendered_value: String,
     pub(crate) hidden: bool,
     pub(crate) escalation: Option<Escalation>,
 }
@@ -131,7 +130,6 @@ impl Failure {
             message: message.into(),
             chain: Vec::new(),
             value: LoggedValue::None,
-            rendered_value: String::new(),
             hidden: false,
             escalation: None,
         })

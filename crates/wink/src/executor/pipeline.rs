@@ -19,8 +19,9 @@ use crate::support::future::catch;
 use crate::support::holding::{self, Inside};
 use crate::tool::{Phase, PromptEvaluationError};
 
-/// How far a step went at once.
+/// How far a call went at once.
 enum Took {
+    /// A step that somebody watches, and which is next.
     Next(Step),
     /// Somebody has to be waited for.
     Waits,
@@ -28,13 +29,6 @@ enum Took {
     Commits(MustFinish<Outcome>),
     /// It was the last.
     Last,
-}
-
-/// How far a call went at once.
-enum Went {
-    Waits,
-    Commits(MustFinish<Outcome>),
-    Ended,
 }
 
 impl Call {
@@ -67,25 +61,29 @@ impl Call {
             StopWhen { cancel: [Some(&around.cancel), cancel.as_ref()], ..StopWhen::until(around.deadline) };
         let clock = shared.session.clock();
         loop {
-            let went = poll_fn(|task| Poll::Ready(self.go_ahead(&when, task))).await;
-            let ended = match went {
-                Went::Ended => true,
+            let took = poll_fn(|task| Poll::Ready(self.go_ahead(&when, task))).await;
+            let ended = match took {
+                Took::Last => true,
+                Took::Next(next) => {
+                    self.step = next;
+                    false
+                }
                 // Up to the commit a call can be stopped; from there on it is brought to its end.
-                Went::Waits if self.step < Step::Commit => {
+                Took::Waits if self.step < Step::Commit => {
                     let stepped = {
                         let stepping = pin!(self.wait_for_step());
                         held_to(&when, clock, pin!(Inside(shared.session.turn_key(), stepping))).await
                     };
                     self.stepped(stepped)
                 }
-                Went::Waits => {
+                Took::Waits => {
                     let stepped = {
                         let stepping = pin!(self.wait_for_step());
                         held_to(&StopWhen::default(), clock, stepping).await
                     };
                     self.stepped(stepped)
                 }
-                Went::Commits(committing) => {
+                Took::Commits(committing) => {
                     let stepped = {
                         let stepping = pin!(self.committed(committing));
                         held_to(&StopWhen::default(), clock, stepping).await
@@ -104,7 +102,7 @@ impl Call {
     }
 
     /// Goes on for as long as nobody has to be waited for.
-    fn go_ahead(&mut self, when: &StopWhen<'_>, task: &mut Context<'_>) -> Went {
+    fn go_ahead(&mut self, when: &StopWhen<'_>, task: &mut Context<'_>) -> Took {
         if self.step < Step::Commit
             && let Some(stopped) = when.already()
         {
@@ -113,59 +111,62 @@ impl Call {
         loop {
             // One at a time, only if somebody looks: the steps are too short to be watched for nothing.
             let went = match self.watched {
-                true => Ok(Ok(Went::Waits)),
+                true => Ok(Ok(Took::Waits)),
                 false => {
                     let key = self.session().turn_key();
                     catch(|| holding::inside(key, || self.take_steps(task)))
                 }
             };
             match went {
-                Ok(Ok(went)) => return went,
+                Ok(Ok(took)) => return took,
                 Ok(Err(failure)) => self.fail(failure),
                 Err(panic) => {
                     if self.stepped(Err(Stopped::Panicked(panic))) {
-                        return Went::Ended;
+                        return Took::Last;
                     }
                 }
             }
         }
     }
 
-    fn take_steps(&mut self, task: &mut Context<'_>) -> Result<Went, Box<Failure>> {
+    /// The steps, as far as they can be taken at once; only the present one if somebody watches.
+    fn take_steps(&mut self, task: &mut Context<'_>) -> Result<Took, Box<Failure>> {
         loop {
-            match self.take_step(task)? {
-                Took::Next(step) => self.step = step,
-                Took::Waits => return Ok(Went::Waits),
-                Took::Commits(committing) => return Ok(Went::Commits(committing)),
-                Took::Last => return Ok(Went::Ended),
+            let next = match self.step {
+                Step::Lookup => self.lookup().map(|()| Step::Parse)?,
+                Step::Parse => self.parse().map(|()| Step::Deadline)?,
+                Step::Deadline => self.deadline().map(|()| Step::Context)?,
+                Step::Context => match self.context_now() {
+                    true => Step::Policies,
+                    false => return Ok(Took::Waits),
+                },
+                Step::Policies => match self.policies_now()? {
+                    true => Step::Ledger,
+                    false => return Ok(Took::Waits),
+                },
+                Step::Ledger if !self.is_idempotent() => Step::Begin,
+                Step::Begin => self.begin().map(|()| Step::Handler)?,
+                Step::Handler => match self.handler_now(task)? {
+                    true => Step::OnResult,
+                    false => return Ok(Took::Waits),
+                },
+                Step::OnResult if !self.has_listening_policies() => Step::Subscribers,
+                Step::Subscribers if self.place.is_none() => self.subscribers().map(|()| Step::Commit)?,
+                Step::Commit => match self.commit()? {
+                    None => Step::Feedback,
+                    Some(committing) => return Ok(Took::Commits(committing)),
+                },
+                Step::Feedback if self.shared.feedback.is_empty() => Step::Answer,
+                Step::Answer => return Ok(Took::Last),
+                Step::Ledger | Step::OnResult | Step::Subscribers | Step::Record | Step::Feedback => {
+                    return Ok(Took::Waits);
+                }
+            };
+            if self.watched {
+                return Ok(Took::Next(next));
             }
+            self.step = next;
         }
-    }
-
-    /// The steps, as far as they can be taken at once.
-    fn take_step(&mut self, task: &mut Context<'_>) -> Result<Took, Box<Failure>> {
-        let at_once = |taken: bool, next| if taken { Took::Next(next) } else { Took::Waits };
-        Ok(Took::Next(match self.step {
-            Step::Lookup => self.lookup().map(|()| Step::Parse)?,
-            Step::Parse => self.parse().map(|()| Step::Deadline)?,
-            Step::Deadline => self.deadline().map(|()| Step::Context)?,
-            Step::Context => return Ok(at_once(self.context_now(), Step::Policies)),
-            Step::Policies => return Ok(at_once(self.policies_now()?, Step::Ledger)),
-            Step::Ledger if !self.is_idempotent() => Step::Begin,
-            Step::Begin => self.begin().map(|()| Step::Handler)?,
-            Step::Handler => return Ok(at_once(self.handler_now(task)?, Step::OnResult)),
-            Step::OnResult if !self.has_listening_policies() => Step::Subscribers,
-            Step::Subscribers if self.place.is_none() => self.subscribers().map(|()| Step::Commit)?,
-            Step::Commit => match self.commit()? {
-                None => Step::Feedback,
-                Some(committing) => return Ok(Took::Commits(committing)),
-            },
-            Step::Feedback if self.shared.feedback.is_empty() => Step::Answer,
-            Step::Answer => return Ok(Took::Last),
-            Step::Ledger | Step::OnResult | Step::Subscribers | Step::Record | Step::Feedback => {
-                return Ok(Took::Waits);
-            }
-        }))
     }
 
     /// Takes the present step to its end, whoever has to be waited for. None: it was the last.
@@ -185,7 +186,7 @@ impl Call {
             Step::Record | Step::Feedback | Step::Answer => self.late_hook(Moment::Before).await,
             _ => self.hook(Moment::Before).await?,
         }
-        let next = match poll_fn(|task| Poll::Ready(self.take_step(task))).await? {
+        let next = match poll_fn(|task| Poll::Ready(self.take_steps(task))).await? {
             Took::Next(next) => Some(next),
             Took::Waits => Some(self.wait_for(step).await?),
             Took::Commits(committing) => self.committed(committing).await?,
@@ -269,7 +270,7 @@ impl Call {
     }
 
     /// What it means that the call was stopped where it was.
-    fn stopped(&self, stopped: Stopped) -> Box<Failure> {
+    pub(super) fn stopped(&self, stopped: Stopped) -> Box<Failure> {
         let (name, remains) = (&self.name, self.what_remains());
         match stopped {
             Stopped::Cancelled => Failure::new(Ending::Cancelled, format!("{name} was cancelled; {remains}"))
@@ -281,9 +282,12 @@ impl Call {
             }
             Stopped::Panicked(panic) => {
                 tracing::error!(tool = &**name, step = self.step.name(), panic, "a call panicked");
-                let text = format!("{name} failed unexpectedly; {remains}");
-                let chain = vec![format!("panic in step {}: {panic}", self.step.name())];
-                Failure::new(Ending::Panicked, text).because(chain)
+                let (whose, chain) = match self.step {
+                    Step::Handler => (" (it panicked)", format!("panic: {panic}")),
+                    step => ("", format!("panic in step {}: {panic}", step.name())),
+                };
+                let text = format!("{name} failed unexpectedly{whose}; {remains}");
+                Failure::new(Ending::Panicked, text).because(vec![chain])
             }
         }
     }

@@ -11,7 +11,7 @@ use super::outcome::{Escalation, Failure};
 use super::stop::{StopWhen, Stopped, held_to};
 use crate::ledger::ToolEffect;
 use crate::limits::{BudgetExceededError, DeadlineExceededError};
-use crate::policy::{PolicyCall, PolicyContext, PolicyFiles, PolicyMemory, ResultView};
+use crate::policy::{PolicyCall, PolicyContext, PolicyFiles, PolicyMemory, ResultView, try_tell};
 use crate::prompt::{PlacedTool, RenderedPrompt};
 use crate::session::{Ending, LoggedParams, LoggedValue};
 use crate::store::{CallMark, StoreError};
@@ -206,9 +206,7 @@ impl Call {
         match catch(|| Pin::new(&mut running).poll(task)) {
             Ok(Poll::Ready(returned)) => {
                 drop(running);
-                self.handler_limit()
-                    .in_time(self.session().clock())
-                    .map_err(|late| self.handler_stopped(late))?;
+                self.handler_limit().in_time(self.session().clock()).map_err(|late| self.stopped(late))?;
                 self.returned(returned)?;
                 Ok(true)
             }
@@ -216,7 +214,7 @@ impl Call {
                 self.running = Mutex::new(Some(running));
                 Ok(false)
             }
-            Err(panic) => Err(self.handler_stopped(Stopped::Panicked(panic))),
+            Err(panic) => Err(self.stopped(Stopped::Panicked(panic))),
         }
     }
 
@@ -231,7 +229,7 @@ impl Call {
             false => Pin::new(&mut running).poll(task),
         });
         let ran = held_to(&self.handler_limit(), &clock, pin!(running)).await;
-        let returned = ran.map_err(|stopped| self.handler_stopped(stopped))?;
+        let returned = ran.map_err(|stopped| self.stopped(stopped))?;
         self.returned(returned)
     }
 
@@ -249,8 +247,7 @@ impl Call {
             }
             Ok(result) => {
                 self.handler = HandlerState::Refused;
-                let Some(placed) = &self.placed else { return Err(lost("the tool")) };
-                Err(refused(&placed.tool, result))
+                Err(refused(result))
             }
             Err(error) => {
                 self.handler = HandlerState::Refused;
@@ -307,20 +304,14 @@ impl Call {
             let memory = PolicyMemory { key: &placed.key, work };
             let when = StopWhen::within(Some(self.shared.limits.policy_timeout));
             let Ok(mark) = work.mark() else { continue };
-            let told = async {
-                match placed.policy.covers(&call) {
-                    true => placed.policy.on_result(&call, &view, &cx, &memory).await,
-                    false => Ok(()),
-                }
+            let telling = pin!(try_tell(&*placed.policy, &call, &view, &cx, &memory));
+            let told = match held_to(&when, self.session().clock(), telling).await {
+                Ok(told) => told,
+                Err(stopped) => Err(format!("{stopped:?}").into()),
             };
-            let problem = match held_to(&when, self.session().clock(), pin!(told)).await {
-                Ok(Ok(())) => continue,
-                Ok(Err(error)) => error.to_string(),
-                Err(stopped) => format!("{stopped:?}"),
-            };
-            // Half of what it wanted to remember is worse than nothing.
-            let _ = work.roll_back_to(mark);
-            tracing::error!(policy = &*placed.key, problem, "a policy failed on a result; the result stands");
+            if let Err(error) = memory.or_forget(mark, told) {
+                tracing::error!(policy = &*placed.key, %error, "a policy failed on a result; the result stands");
+            }
         }
         Ok(())
     }
@@ -364,26 +355,6 @@ impl Call {
         Err(Failure::new(Ending::NotCommitted, text).because(delivery.failures))
     }
 
-    fn handler_stopped(&self, stopped: Stopped) -> Box<Failure> {
-        match stopped {
-            Stopped::Panicked(panic) => {
-                tracing::error!(tool = &*self.name, panic, "a handler panicked");
-                let text =
-                    format!("{} failed unexpectedly (it panicked); {}", self.name, self.what_remains());
-                Failure::new(Ending::Panicked, text).because(vec![format!("panic: {panic}")])
-            }
-            Stopped::Timeout(limit) => {
-                let text = format!(
-                    "{} took longer than {limit:?} and was stopped; {}",
-                    self.name,
-                    self.what_remains()
-                );
-                Failure::new(Ending::TimedOut, text)
-            }
-            Stopped::Cancelled | Stopped::Deadline(_) => lost("the handler"),
-        }
-    }
-
     /// What an error that a handler returned means.
     fn raised(&self, error: &ToolError) -> Box<Failure> {
         let chain = error.chain();
@@ -423,15 +394,12 @@ impl Call {
     }
 }
 
-/// A failed result, as it is.
-fn refused(tool: &crate::tool::AnyTool, result: ErasedResult) -> Box<Failure> {
+/// A failed result, as it is. Its payload is for the log, and not for the model.
+fn refused(result: ErasedResult) -> Box<Failure> {
     let mut failure = Failure::new(Ending::Failed, result.message);
     if let Some(value) = result.value {
-        if !result.hidden {
-            failure.rendered_value = tool.inner.render(value.as_ref()).into_owned();
-        }
         failure.value = LoggedValue::Typed(value);
-        failure.hidden = result.hidden;
+        failure.hidden = true;
     }
     failure
 }

@@ -3,6 +3,7 @@
 
 use super::{Decision, PlacedPolicy, PolicyCall, PolicyContext, PolicyMemory, ResultView, ToolPolicy};
 use crate::resource::BoxError;
+use crate::session::Mark;
 use crate::support::future::{CatchPanic, catch};
 use crate::tool::footprint::Footprint;
 
@@ -56,12 +57,17 @@ pub(crate) async fn tell(
     cx: &PolicyContext<'_>,
     memory: &PolicyMemory<'_>,
 ) {
-    if let Err(error) = try_tell(policy, call, result, cx, memory).await {
+    let told = match memory.work.mark() {
+        Ok(mark) => memory.or_forget(mark, try_tell(policy, call, result, cx, memory).await),
+        Err(error) => Err(error.into()),
+    };
+    if let Err(error) = told {
         tracing::warn!(policy = &**cx.key(), tool = &**call.tool.name(), %error, "a policy failed on a result, which stands");
     }
 }
 
-async fn try_tell(
+/// As [`tell`]; whoever calls it forgets what a policy that failed had begun to remember.
+pub(crate) async fn try_tell(
     policy: &dyn ToolPolicy,
     call: &PolicyCall<'_>,
     result: &ResultView<'_>,
@@ -72,15 +78,16 @@ async fn try_tell(
     if !catch(|| policy.wants_results() && policy.covers(call)).map_err(panicked)? {
         return Ok(());
     }
-    let mark = memory.work.mark()?;
-    let told = match catch(|| policy.on_result(call, result, cx, memory)) {
-        Ok(telling) => {
-            CatchPanic(telling).await.map_err(|panic| panicked(panic).into()).and_then(|told| told)
+    let telling = catch(|| policy.on_result(call, result, cx, memory)).map_err(panicked)?;
+    CatchPanic(telling).await.map_err(panicked)?
+}
+
+impl PolicyMemory<'_> {
+    /// Half of what a failing policy wanted to remember is worse than nothing.
+    pub(crate) fn or_forget(&self, mark: Mark, told: Result<(), BoxError>) -> Result<(), BoxError> {
+        if told.is_err() {
+            self.work.roll_back_to(mark)?;
         }
-        Err(panic) => Err(panicked(panic).into()),
-    };
-    if told.is_err() {
-        memory.work.roll_back_to(mark)?;
+        told
     }
-    told
 }

@@ -36,7 +36,7 @@ pub use read_before_write::ReadBeforeWritePolicy;
 pub use sequential::SequentialDependencyPolicy;
 
 pub(crate) use context::PolicyFiles;
-pub(crate) use guard::{PolicyPanicked, ask, ask_now, declared_by, tell};
+pub(crate) use guard::{PolicyPanicked, ask, ask_now, declared_by, tell, try_tell};
 
 /// A policy's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]

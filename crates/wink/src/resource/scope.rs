@@ -251,7 +251,7 @@ impl CallResources {
     /// is done by the call.
     pub(crate) fn only_named(&self, named: Vec<TypeId>) {
         // Said once, when the call begins.
-        let _ = self.inner.named.set(named);
+        let _ = self.inner.named.set(named.into());
     }
 
     /// From now on the call may only look: what it gets cannot be changed, and what it changes nevertheless is not
@@ -283,7 +283,7 @@ pub(super) struct ScopeInner {
     over: AtomicBool,
     only_looks: AtomicBool,
     /// The resources that the call says it uses; everything unless told.
-    named: OnceLock<Vec<TypeId>>,
+    named: OnceLock<Box<[TypeId]>>,
     data: Mutex<Option<Box<Data>>>,
 }
 

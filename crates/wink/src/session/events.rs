@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -70,7 +70,10 @@ pub struct ToolInvoked {
 impl ToolInvoked {
     /// When the call ended.
     pub fn ended_at(&self) -> Timestamp {
-        self.time.saturating_add(self.duration).unwrap_or(self.time)
+        let end = SignedDuration::try_from(self.duration)
+            .ok()
+            .and_then(|took| self.time.as_duration().checked_add(took));
+        end.and_then(|end| Timestamp::from_duration(end).ok()).unwrap_or(self.time)
     }
 }
 

@@ -371,8 +371,10 @@ impl<P: ToolData, R: ToolData> Erased for Built<P, R> {
                 let picked = |field: &String| Some((field.clone(), all.get(field)?.clone()));
                 canonical_hash(&Value::Object(fields.iter().filter_map(picked).collect()))
             }
-            KeyStrategy::Custom(make) => catch(|| make(&all))
-                .unwrap_or_else(|panic| Err(format!("the key function panicked: {panic}")))?,
+            KeyStrategy::Custom(make) => catch(|| make(&all)).unwrap_or_else(|panic| {
+                tracing::error!(tool = &*self.contract.name, panic, "a key function panicked");
+                Err("the key function panicked".to_owned())
+            })?,
             KeyStrategy::None => return Ok(None),
         };
         Ok(Some(KeyParts { text, params_hash }))

@@ -17,6 +17,8 @@ use std::borrow::Cow;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use crate::resource::{
     CallEnd, CallScope, MergeUndo, MustWait, ResourceClosing, ResourceContext, ResourceError,
 };
@@ -103,6 +105,8 @@ pub struct RestoreFailedError {
 pub struct Transaction {
     /// Present until the transaction ends.
     parts: Option<Parts>,
+    /// The success to count, if it is a call's.
+    success: Option<(Arc<str>, Timestamp)>,
     views: Views,
     tag: Arc<str>,
 }
@@ -178,7 +182,7 @@ impl Transaction {
     /// A transaction that never began: everything it is asked says why.
     fn refused(session: &Session, scope: &CallScope, tag: Arc<str>) -> Self {
         let work = Work::refused(session.clone(), scope.handle());
-        Self { parts: None, views: Views::new(Arc::new(work)), tag }
+        Self { parts: None, success: None, views: Views::new(Arc::new(work)), tag }
     }
 
     /// Begins a transaction whose turn was taken before, or that needs none.
@@ -196,12 +200,17 @@ impl Transaction {
         }
         let work = Work::new(session.clone(), scope.handle(), footprint, tool, invocation);
         let parts = Parts { scope, turn, levels: Levels::default() };
-        Self { parts: Some(parts), views: Views::new(Arc::new(work)), tag }
+        Self { parts: Some(parts), success: None, views: Views::new(Arc::new(work)), tag }
     }
 
     /// What the transaction is called, in diagnostics.
     pub fn tag(&self) -> &str {
         &self.tag
+    }
+
+    /// Counts as a success of the tool if it is committed.
+    pub(crate) fn succeeds(&mut self, tool: Arc<str>, at: Timestamp) {
+        self.success = Some((tool, at));
     }
 
     pub(crate) fn work(&self) -> &Arc<Work> {
@@ -315,7 +324,7 @@ impl Transaction {
         event: Item,
     ) -> Result<Settled, (TransactionError, Aborted)> {
         let fork = match self.work().close_whole() {
-            Ok(fork) => fork,
+            Ok(fork) => Fork { success: self.success.take(), ..fork },
             Err(steps) => {
                 return Err((TransactionError::Unfinished, self.aborted(Fork::of_steps(steps), scope, turn)));
             }
@@ -341,7 +350,7 @@ impl Transaction {
         let closed = self.work().close_whole();
         let Some(Parts { scope, turn, .. }) = self.parts.take() else { return Ok(None) };
         let fork = match closed {
-            Ok(fork) => fork,
+            Ok(fork) => Fork { success: self.success.take(), ..fork },
             Err(steps) => {
                 return Err((TransactionError::Unfinished, self.aborted(Fork::of_steps(steps), scope, turn)));
             }

@@ -92,14 +92,14 @@ impl PendingToolTracker {
     /// When the call cannot be kept: then all of it is taken back. When it is taken back and the store does not
     /// take its LOG events.
     pub async fn end(&self, id: &str, end: ToolEnd) -> Result<bool, TransactionError> {
-        let Some(tx) = self.take(id) else { return Ok(false) };
+        let Some(mut tx) = self.take(id) else { return Ok(false) };
         match end {
             ToolEnd::Failed => tx.rollback().await?,
             ToolEnd::Succeeded => {
                 let now = self.session.clock().now();
                 let tool: Arc<str> = tx.tag().into();
                 // Refused only if an operation panicked; the commit then says so.
-                let _ = tx.work().with(|fork, _| fork.success = Some((tool, now)));
+                tx.succeeds(tool, now);
                 tx.commit().await?;
             }
         }

@@ -453,6 +453,7 @@ impl<'t> Fields<'t> {
     }
 
     /// Notes a field that the schema knows. False: it was there already.
+    #[inline]
     pub(super) fn known(&mut self, index: usize, property: &Property) -> bool {
         let fresh = self.seen.insert(index);
         self.count += usize::from(fresh);
