@@ -274,3 +274,158 @@ async fn a_close_hook_that_never_ends_holds_nobody_for_good() {
     assert_eq!(executor.call(ToolCall::new("2", "fine", "")).await.text(), "fine");
     assert_eq!(endings(&session), [Ending::Errored, Ending::Succeeded]);
 }
+
+/// An item that panics when it is dropped while it says so.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Brittle {
+    breaks: bool,
+}
+
+impl Drop for Brittle {
+    fn drop(&mut self) {
+        assert!(!self.breaks || std::thread::panicking(), "an item was dropped");
+    }
+}
+
+impl SliceType for Brittle {
+    const NAME: &'static str = "tests.brittle";
+}
+
+/// What a replaced item does when it is dropped changes nothing of the commit that replaced it.
+#[tokio::test]
+async fn replaced_items_may_panic_when_they_are_dropped() {
+    async fn replace(_: (), cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+        let _ = cx.session().dispatch(Brittle { breaks: true })?;
+        cx.filesystem().await?.write_text("old.txt", "new").await?;
+        cx.session().seed([Brittle { breaks: false }])?;
+        Ok(ToolResult::done("replaced"))
+    }
+    for durable in [false, true] {
+        let files: Arc<dyn wink::filesystem::Filesystem> =
+            Arc::new(wink::filesystem::MemoryFilesystem::from_files([("old.txt", "old")]).unwrap());
+        let section = Section::tools("tools", "Tools")
+            .tool(Tool::new("replace", "Replace.", replace))
+            .tool(Tool::new("fine", "Fine.", fine))
+            .resource(Binding::filesystem(Arc::clone(&files)));
+        let session = match durable {
+            true => Session::builder().store(Arc::new(ByteStore::new())).open().await.unwrap(),
+            false => Session::new(),
+        };
+        session.seed([Brittle { breaks: true }]).unwrap();
+        let executor = Executor::open(&prompt(section), &session).await.unwrap();
+        assert_eq!(executor.call(ToolCall::new("1", "replace", "")).await.text(), "replaced");
+        assert_eq!(wink::filesystem::FilesystemExt::read_text(&*files, "old.txt").await.unwrap(), "new");
+        assert_eq!(session.slice::<Brittle>().len(), 1);
+        // The session still has its turn to give.
+        assert_eq!(executor.call(ToolCall::new("2", "fine", "")).await.text(), "fine");
+        assert_eq!(endings(&session), [Ending::Succeeded, Ending::Succeeded]);
+    }
+}
+
+/// Parameters that panic when they are dropped.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+struct Shaky {
+    breaks: bool,
+}
+
+impl Drop for Shaky {
+    fn drop(&mut self) {
+        assert!(!self.breaks || std::thread::panicking(), "parameters were dropped");
+    }
+}
+
+#[tokio::test]
+async fn parameters_may_panic_when_they_are_dropped() {
+    async fn take(shaky: Shaky, _: &mut ToolContext) -> ToolResult<String> {
+        std::mem::forget(shaky);
+        ToolResult::value("taken".to_owned())
+    }
+    let never = policy_fn("never", |_, _| Decision::deny("never")).only(["denied"]);
+    let section = Section::tools("tools", "Tools")
+        .tool(Tool::new("take", "Take.", take))
+        .tool(Tool::new("denied", "Take.", take))
+        .tool(Tool::new("fine", "Fine.", fine))
+        .policy(never);
+    let session = Session::new();
+    let executor = Executor::open(&prompt(section), &session).await.unwrap();
+    let call = |id: &str, tool: &str| ToolCall::new(id, tool, r#"{"breaks":true}"#);
+    assert_eq!(executor.call(call("1", "denied")).await.text(), "never");
+    let outcomes =
+        executor.batch(vec![call("2", "take"), call("3", "denied"), ToolCall::new("4", "fine", "")]).await;
+    assert_eq!(outcomes.iter().map(Outcome::text).collect::<Vec<_>>(), ["taken", "never", "fine"]);
+    assert_eq!(
+        executor.dry_run(call("5", "denied")).await.decisive().unwrap().decision,
+        Decision::deny("never")
+    );
+    assert_eq!(endings(&session), [Ending::Denied, Ending::Succeeded, Ending::Denied, Ending::Succeeded]);
+}
+
+/// Who keeps the thread cannot outrun a cancellation or the deadline.
+#[tokio::test]
+async fn what_never_waits_is_stopped_before_and_after_the_handler() {
+    let clock = FakeClock::new(jiff::Timestamp::UNIX_EPOCH);
+    for (who, cancels) in [("policy", false), ("policy", true), ("handler", false), ("handler", true)] {
+        let token = CancelToken::new();
+        let stop = {
+            let (clock, token) = (clock.clone(), token.clone());
+            Arc::new(Stopper(Box::new(move || match cancels {
+                true => token.cancel(),
+                false => clock.advance(Duration::from_secs(3)),
+            })))
+        };
+        async fn work(_: (), cx: &mut ToolContext) -> Result<ToolResult<String>, ToolError> {
+            let _ = cx.session().dispatch(Written { line: 1 })?;
+            if let Some(stop) = cx.resource_optional::<Stopper>().await? {
+                (stop.0)();
+            }
+            Ok(ToolResult::value("done".to_owned()))
+        }
+        let mut section = Section::tools("tools", "Tools").tool(Tool::new("work", "Work.", work));
+        match who {
+            "policy" => {
+                let stop = Arc::clone(&stop);
+                section = section.policy(policy_fn("stops", move |_, _| {
+                    (stop.0)();
+                    Decision::Allow
+                }));
+            }
+            _ => section = section.resource(Binding::instance(stop)),
+        }
+        let session = session(&clock);
+        let deadline = wink::limits::Deadline::after(Duration::from_secs(1), &clock).unwrap();
+        let executor = Executor::builder(&prompt(section), &session).deadline(deadline).open().await.unwrap();
+        let outcome = executor.call_cancellable(ToolCall::new("1", "work", ""), token).await;
+        let expected = if cancels { Ending::Cancelled } else { Ending::Exhausted };
+        assert_eq!((who, endings(&session)), (who, vec![expected]));
+        assert!(outcome.escalation.is_some());
+        assert_eq!(session.slice::<Written>().len(), 0);
+    }
+}
+
+struct Stopper(Box<dyn Fn() + Send + Sync>);
+
+/// A policy answers for its own time only.
+#[tokio::test]
+async fn a_policy_is_not_denied_for_the_time_of_others() {
+    #[derive(Clone, Debug, Serialize, JsonSchema)]
+    struct Slow {}
+    impl<'de> Deserialize<'de> for Slow {
+        fn deserialize<D: Deserializer<'de>>(decoder: D) -> Result<Self, D::Error> {
+            CLOCK.with(|clock| clock.advance(Duration::from_secs(20)));
+            serde::de::IgnoredAny::deserialize(decoder)?;
+            Ok(Self {})
+        }
+    }
+    thread_local! {
+        static CLOCK: FakeClock = FakeClock::new(jiff::Timestamp::UNIX_EPOCH);
+    }
+    async fn slow(_: Slow, _: &mut ToolContext) -> ToolResult<String> {
+        ToolResult::value("done".to_owned())
+    }
+    let section = Section::tools("tools", "Tools")
+        .tool(Tool::new("slow", "Slow.", slow))
+        .policy(policy_fn("quick", |_, _| Decision::Allow));
+    let session = session(&CLOCK.with(FakeClock::clone));
+    let executor = Executor::open(&prompt(section), &session).await.unwrap();
+    assert_eq!(executor.call(ToolCall::new("1", "slow", "{}")).await.text(), "done");
+}

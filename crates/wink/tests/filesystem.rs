@@ -534,3 +534,24 @@ impl<T> AwaitNow for BoxFuture<'_, T> {
         }
     }
 }
+
+/// What a fork has merged and the base has given back, it can merge again.
+#[tokio::test]
+async fn a_merge_that_was_taken_back_can_be_repeated() {
+    let base = MemoryFilesystem::from_files([("a", "one"), ("b", "one")]).unwrap();
+    let fork = base.fork().unwrap();
+    fork.write_text("b", "two").await.unwrap();
+    let receipt = base.merge(&*fork).unwrap();
+    base.unmerge(receipt).unwrap();
+    assert_eq!(base.read_text("b").await.unwrap(), "one");
+    let _receipt = base.merge(&*fork).unwrap();
+    assert_eq!(base.read_text("b").await.unwrap(), "two");
+    assert_eq!(fork.changes().iter().map(|path| path.as_str().to_owned()).collect::<Vec<_>>(), ["b"]);
+    // Again, it has nothing new to say, and what came since stays.
+    base.write_text("a", "three").await.unwrap();
+    let _receipt = base.merge(&*fork).unwrap();
+    assert_eq!(
+        (base.read_text("a").await.unwrap(), base.read_text("b").await.unwrap()),
+        ("three".to_owned(), "two".to_owned())
+    );
+}

@@ -257,6 +257,11 @@ fn is_directory_now(shared: &Shared, dir: &FsPath) -> bool {
 
 /// Everything that a call may touch, what its policies look at included.
 fn footprint(shared: &Shared, call: &ToolCall) -> Footprint {
+    // Parameters are foreign, and are dropped here too.
+    catch(|| declared_footprint(shared, call)).unwrap_or_else(|_| Footprint::everything())
+}
+
+fn declared_footprint(shared: &Shared, call: &ToolCall) -> Footprint {
     // What a call's event is reduced to, the next one may look at.
     if !shared.feedback.is_empty() || shared.session.reduces_calls() {
         return Footprint::everything();

@@ -21,7 +21,7 @@ use crate::session::{
     ToolInvoked,
 };
 use crate::support::background::{MustFinish, finish};
-use crate::support::future::{Contained, catch};
+use crate::support::future::{Contained, catch, drop_contained};
 use crate::tool::ToolError;
 use crate::tool::context::{Invocation, Surroundings};
 use crate::tool::erased::{ErasedResult, Params};
@@ -377,6 +377,10 @@ fn shown_name_of(name: &Arc<str>) -> Arc<str> {
 impl Drop for Call {
     /// Whoever waited has gone. The call still ends, and has its event.
     fn drop(&mut self) {
+        if self.params.is_some() || self.result.is_some() {
+            // They are foreign, and left only when the call went no further.
+            drop_contained((self.params.take(), self.result.take()));
+        }
         if !self.recorded {
             let text = format!("{} was cancelled; {}", self.name, self.what_remains());
             let (end, aborted) = self.end(*Failure::new(Ending::Cancelled, text));

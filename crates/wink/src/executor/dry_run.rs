@@ -6,6 +6,7 @@ use super::Executor;
 use super::call::Call;
 use super::outcome::ToolCall;
 use crate::policy::Decision;
+use crate::support::holding::Inside;
 use crate::transaction::take_turn;
 
 /// What one policy would say.
@@ -56,7 +57,7 @@ impl Executor {
         let policies = call.placed.as_ref().map(|placed| Arc::clone(&placed.policies));
         let mut opinions = Vec::new();
         for placed in policies.iter().flat_map(|policies| policies.iter()) {
-            let decision = call.check(placed).await;
+            let decision = Inside(self.session().turn_key(), Box::pin(call.check(placed))).await;
             opinions.push(PolicyOpinion {
                 policy: Arc::clone(&placed.key),
                 kind: placed.policy.kind(),

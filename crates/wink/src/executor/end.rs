@@ -26,7 +26,7 @@ pub(super) struct End {
 impl End {
     pub(super) async fn commit(self, tx: Transaction, closing: Closing) -> Outcome {
         let session = tx.work().session.clone();
-        match CatchPanic(Box::pin(tx.commit_with(closing))).await {
+        match CatchPanic::new(Box::pin(tx.commit_with(closing))).await {
             Ok(Ok(())) => self.outcome(),
             Ok(Err((error, aborted))) => self.not_committed(error, aborted).await,
             Err(panic) => self.commit_panicked(session, panic).await,
@@ -70,7 +70,7 @@ impl End {
         let session = aborted.session.clone();
         let closing =
             || Closing { event: Some(Arc::clone(&self.event) as _), ledger: None, ends: Some(self.event.id) };
-        let closed = match CatchPanic(Box::pin(aborted.close(closing()))).await {
+        let closed = match CatchPanic::new(Box::pin(aborted.close(closing()))).await {
             Ok(closed) => closed,
             Err(panic) => {
                 tracing::error!(panic, tool = &*self.event.tool, "the end of a call panicked");

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::call::Call;
 use super::stop::{StopWhen, held_to};
 use crate::feedback::Around;
+use crate::support::future::Contained;
 use crate::tool::render::bounded;
 
 impl Call {
@@ -36,7 +37,12 @@ impl Call {
             },
         );
         for due in due {
-            let problem = match held_to(&when, clock, pin!(shared.feedback.ask(&due, &around, &event))).await
+            let problem = match held_to(
+                &when,
+                clock,
+                pin!(Contained::new(Box::pin(shared.feedback.ask(&due, &around, &event)))),
+            )
+            .await
             {
                 Ok(Ok(None)) => continue,
                 Ok(Ok(Some(feedback))) => {

@@ -11,6 +11,7 @@ use super::stop::{StopWhen, Stopped, held_to};
 use crate::policy::{Decision, PlacedPolicy, PolicyCall, PolicyContext, PolicyFiles, ask, ask_now};
 use crate::resource::{ResourceError, ResourceSnapshot};
 use crate::session::{Ending, LoggedAnswer, LoggedDecision};
+use crate::support::future::Contained;
 use crate::support::holding::Outside;
 
 /// How often somebody may be asked the same again because the state moved meanwhile.
@@ -159,10 +160,19 @@ impl Call {
             return Some(Decision::deny("the runtime lost the call"));
         };
         let call = PolicyCall { tool: &tool.tool, params };
-        let answer = ask_now(&*placed.policy, &call, &self.policy_context(placed)).transpose()?;
+        let ask = || ask_now(&*placed.policy, &call, &self.policy_context(placed)).transpose();
         let limit = self.shared.limits.policy_timeout;
-        let now = self.session().clock().monotonic();
-        let late = now > self.free_since.saturating_add(limit);
+        let clock = self.session().clock();
+        let mut answer = ask()?;
+        let mut now = clock.monotonic();
+        let mut late = now > self.free_since.saturating_add(limit);
+        if late {
+            // Since it could be asked at the earliest; somebody else may have taken the time. Now it is known.
+            let begun = now;
+            answer = ask()?;
+            now = clock.monotonic();
+            late = now > begun.saturating_add(limit);
+        }
         self.free_since = now;
         Some(match answer {
             Ok(_) if late => self.could_not_decide(placed, &format!("{:?}", Stopped::Timeout(limit))),
@@ -227,7 +237,8 @@ impl Call {
         if let Some(place) = &mut self.place {
             place.leave_turn().await?;
         }
-        let asked = Outside(pin!(async { approver.ask(&request).await }));
+        let asked = Contained::new(Box::pin(async { approver.ask(&request).await }));
+        let asked = Outside(asked);
         let asked = held_to(&StopWhen::default(), self.session().clock(), pin!(asked)).await;
         self.take_turn().await?;
         Ok(match asked {

@@ -15,7 +15,7 @@ use crate::ledger::{
 };
 use crate::session::{Ending, LoggedValue};
 use crate::store::LedgerChange;
-use crate::support::future::catch;
+use crate::support::future::{Contained, catch};
 use crate::tool::erased::KeyParts;
 
 /// Where a session remembers which replayed values it has: beside the state of policies, whose keys start with a
@@ -171,7 +171,7 @@ impl Call {
         let json = self.params.as_ref().map(|params| params.json().clone()).unwrap_or_default();
         let when = StopWhen::within(Some(self.shared.limits.probe_timeout));
         let key = doubted.key().to_owned();
-        let asked = async { probe(key, json).await };
+        let asked = Contained::new(Box::pin(async { probe(key, json).await }));
         match held_to(&when, self.session().clock(), pin!(asked)).await {
             Ok(Ok(Probed::DidNotHappen)) => self.take_over(doubted, Before::DidNotHappen).await,
             Ok(Ok(Probed::Happened { message, value, exclude_value_from_context })) => {

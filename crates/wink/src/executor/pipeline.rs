@@ -13,6 +13,7 @@ use super::outcome::{Escalation, Failure, Outcome};
 use super::step::{Moment, Step};
 use super::steps::lost;
 use super::stop::{StopWhen, Stopped, held_to};
+use crate::limits::CancelToken;
 use crate::session::Ending;
 use crate::support::background::MustFinish;
 use crate::support::future::catch;
@@ -73,6 +74,15 @@ impl Call {
                     let stepped = {
                         let stepping = pin!(self.wait_for_step());
                         held_to(&when, clock, pin!(Inside(shared.session.turn_key(), stepping))).await
+                    };
+                    self.stepped(stepped)
+                }
+                // A batch keeps the turn until its last call has ended.
+                Took::Waits if self.place.is_some() => {
+                    let stepped = {
+                        let stepping = pin!(self.wait_for_step());
+                        let inside = pin!(Inside(shared.session.turn_key(), stepping));
+                        held_to(&StopWhen::default(), clock, inside).await
                     };
                     self.stepped(stepped)
                 }
@@ -145,12 +155,21 @@ impl Call {
                     false => return Ok(Took::Waits),
                 },
                 Step::Ledger if !self.is_idempotent() => Step::Begin,
-                Step::Begin => self.begin().map(|()| Step::Handler)?,
+                Step::Begin => {
+                    self.still_wanted()?;
+                    self.begin().map(|()| Step::Handler)?
+                }
                 Step::Handler => match self.handler_now(task)? {
                     true => Step::OnResult,
                     false => return Ok(Took::Waits),
                 },
-                Step::OnResult if !self.has_listening_policies() => Step::Subscribers,
+                Step::OnResult => {
+                    self.still_wanted()?;
+                    if self.has_listening_policies() {
+                        return Ok(Took::Waits);
+                    }
+                    Step::Subscribers
+                }
                 Step::Subscribers if self.place.is_none() => self.subscribers().map(|()| Step::Commit)?,
                 Step::Commit => match self.commit()? {
                     None => Step::Feedback,
@@ -158,14 +177,26 @@ impl Call {
                 },
                 Step::Feedback if self.shared.feedback.is_empty() => Step::Answer,
                 Step::Answer => return Ok(Took::Last),
-                Step::Ledger | Step::OnResult | Step::Subscribers | Step::Record | Step::Feedback => {
-                    return Ok(Took::Waits);
-                }
+                Step::Ledger | Step::Subscribers | Step::Record | Step::Feedback => return Ok(Took::Waits),
             };
             if self.watched {
                 return Ok(Took::Next(next));
             }
             self.step = next;
+        }
+    }
+
+    /// Looks again whether the call is cancelled or its time is up: what ran meanwhile may not have waited for anything.
+    fn still_wanted(&self) -> Result<(), Box<Failure>> {
+        let cancelled = |token: &CancelToken| token.is_cancelled();
+        if cancelled(&self.around.cancel) || self.cancel.as_ref().is_some_and(cancelled) {
+            return Err(self.stopped(Stopped::Cancelled));
+        }
+        match self.around.deadline {
+            Some(deadline) if deadline.is_past(&**self.session().clock()) => {
+                Err(self.stopped(Stopped::Deadline(deadline)))
+            }
+            _ => Ok(()),
         }
     }
 

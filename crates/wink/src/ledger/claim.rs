@@ -137,7 +137,7 @@ impl Claim {
         let writing = MustFinish::new(async move {
             let Some(claim) = &unused.0 else { return Err(lost()) };
             let answer = match catch(|| claim.store.claim(claim.row.clone(), now)) {
-                Ok(claiming) => CatchPanic(claiming).await,
+                Ok(claiming) => CatchPanic::new(claiming).await,
                 Err(panic) => Err(panic),
             };
             let answer = answer.unwrap_or_else(|panic| {

@@ -296,7 +296,7 @@ async fn row_of(store: &SharedStore, key: &str) -> Result<Option<LedgerRow>, Sto
 /// Makes the change if nobody was faster. A store that panics has failed, like any other.
 async fn replace(store: &SharedStore, change: LedgerChange) -> Result<bool, StoreError> {
     let replaced = match catch(|| store.replace(change)) {
-        Ok(replacing) => CatchPanic(replacing).await,
+        Ok(replacing) => CatchPanic::new(replacing).await,
         Err(panic) => Err(panic),
     };
     replaced.unwrap_or_else(|panic| {

@@ -26,7 +26,7 @@ pub(crate) async fn ask(
         None => {
             let panicked = |panic| PolicyPanicked { key: cx.key().to_string(), panic };
             let answer = catch(|| policy.check(call, cx)).map_err(panicked)?;
-            Ok(Some(CatchPanic(answer).await.map_err(panicked)??))
+            Ok(Some(CatchPanic::new(answer).await.map_err(panicked)??))
         }
     }
 }
@@ -79,7 +79,7 @@ pub(crate) async fn try_tell(
         return Ok(());
     }
     let telling = catch(|| policy.on_result(call, result, cx, memory)).map_err(panicked)?;
-    CatchPanic(telling).await.map_err(panicked)?
+    CatchPanic::new(telling).await.map_err(panicked)?
 }
 
 impl PolicyMemory<'_> {

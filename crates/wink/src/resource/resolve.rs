@@ -345,7 +345,7 @@ impl<'a> View<'a> {
         let resolver =
             Resolver { core: Arc::clone(self.core), scope: self.scope.cloned(), frame: Arc::clone(&frame) };
         let outcome = match catch(|| provider(resolver)) {
-            Ok(building) => CatchPanic(building).await,
+            Ok(building) => CatchPanic::new(building).await,
             Err(panic) => Err(panic),
         };
         let mut made = frame.end();

@@ -109,7 +109,7 @@ impl Instance {
 /// Runs a hook, containing its panic.
 pub(super) async fn run_hook(hook: &Hook, name: &ResourceName, value: &Erased) -> Result<(), BoxError> {
     let running = catch(|| hook(name, value)).map_err(Panicked)??;
-    CatchPanic(running).await.map_err(Panicked)?
+    CatchPanic::new(running).await.map_err(Panicked)?
 }
 
 /// Instances in order of construction.

@@ -16,7 +16,7 @@ use super::window::{Late, Window};
 use super::{Committing, ReducerFailure, Session, record};
 use crate::store::{Batch, Durability, LedgerChange, Record, StoreError};
 use crate::support::background::MustFinish;
-use crate::support::future::{CatchPanic, catch};
+use crate::support::future::{CatchPanic, catch, drop_contained};
 use crate::support::holding::Key;
 use crate::support::lock::lock;
 
@@ -160,7 +160,7 @@ impl Session {
                 inner.outbox.extend(rest);
                 let gone = inner.publish(fork, &log.appends);
                 drop(guard);
-                drop(gone);
+                drop_contained(gone);
                 return failures;
             }
         }
@@ -261,7 +261,8 @@ impl Session {
                         inner.log.apply(*slot, def, append, version);
                     }
                     drop(inner);
-                    drop(published);
+                    // Items are foreign: what one does when it is dropped cannot change that it was replaced.
+                    drop_contained(published);
                     return Ok(());
                 }
                 Arc::clone(&inner.state)
@@ -341,7 +342,7 @@ impl Session {
     /// A store that panics has failed, like any other: what waits for its answer must get one.
     async fn store_batch(&self, batch: Batch) -> Result<(), StoreError> {
         let stored = match catch(|| self.core.store.commit(&self.core.id, batch)) {
-            Ok(storing) => CatchPanic(storing).await,
+            Ok(storing) => CatchPanic::new(storing).await,
             Err(panic) => Err(panic),
         };
         stored.unwrap_or_else(|panic| {

@@ -12,6 +12,7 @@ use super::record;
 use super::reducer::{Registry, Slot};
 use super::slice::Change;
 use crate::store::Record;
+use crate::support::future::drop_contained;
 use crate::support::lock::lock;
 
 #[derive(Default)]
@@ -63,7 +64,7 @@ impl Session {
                 }
                 let gone = inner.publish(fork, log);
                 drop(inner);
-                drop((gone, window));
+                drop_contained((gone, window));
                 return;
             }
             drop(inner);

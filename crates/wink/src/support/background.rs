@@ -87,7 +87,7 @@ impl Drop for Background {
 
 fn finish_on_a_thread(work: BoxFuture<'static, ()>) {
     let body = move || {
-        if let Err(panic) = block_on(CatchPanic(work)) {
+        if let Err(panic) = block_on(CatchPanic::new(work)) {
             report(&panic);
         }
     };

@@ -29,19 +29,34 @@ pub(crate) fn panic_text(payload: Box<dyn Any + Send>) -> String {
     text
 }
 
-/// Polls `future`, turning a panic into its text.
-pub(crate) struct CatchPanic<F>(pub(crate) F);
+/// Polls a future of somebody else, turning a panic into its text. What panics when it is dropped, panics here and no
+/// further.
+pub(crate) struct CatchPanic<F>(Option<F>);
+
+impl<F> CatchPanic<F> {
+    pub(crate) fn new(future: F) -> Self {
+        Self(Some(future))
+    }
+}
 
 impl<F: Future + Unpin> Future for CatchPanic<F> {
     type Output = Result<F::Output, String>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let inner = &mut self.0;
-        match catch_unwind(AssertUnwindSafe(|| Pin::new(inner).poll(cx))) {
+        let Some(inner) = &mut self.0 else { return Poll::Pending };
+        match catch(|| Pin::new(inner).poll(cx)) {
             Ok(Poll::Pending) => Poll::Pending,
             Ok(Poll::Ready(value)) => Poll::Ready(Ok(value)),
-            Err(payload) => Poll::Ready(Err(panic_text(payload))),
+            Err(panic) => Poll::Ready(Err(panic)),
         }
+    }
+}
+
+impl<F: Unpin> Unpin for CatchPanic<F> {}
+
+impl<F> Drop for CatchPanic<F> {
+    fn drop(&mut self) {
+        drop_contained(self.0.take());
     }
 }
 

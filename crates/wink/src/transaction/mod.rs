@@ -24,6 +24,7 @@ use crate::resource::{
 };
 use crate::session::{Closing, CommitError, Committing, Delivery, Fork, InvocationId, Item, Session};
 use crate::support::background::{MustFinish, finish};
+use crate::support::future::drop_contained;
 use crate::support::holding::{self, Inside};
 use crate::tool::footprint::Footprint;
 
@@ -373,7 +374,11 @@ impl Transaction {
     ) -> Result<Settled, (TransactionError, Aborted)> {
         let MergedRest { scope, turn, undo, events } = merged;
         match committed {
-            Ok(()) => Ok(Settled { closing: scope.end(CallEnd::Committed(undo)), turn, events }),
+            Ok(()) => {
+                let closing = scope.end(CallEnd::Committed(undo));
+                drop_contained(log);
+                Ok(Settled { closing, turn, events })
+            }
             Err(error) => {
                 let error = match undo.undo() {
                     Ok(()) => error.into(),

@@ -96,6 +96,7 @@ impl MemoryFilesystem {
         tree::replace(&mut state.root, &path, Node::File(new));
         theirs.root = state.root.clone();
         theirs.start = Some(state.root.clone());
+        theirs.merged = Some((path.clone(), Arc::clone(&old)));
         let (instance, after) = (self.instance, state.root.clone());
         Some(MergeReceipt::new(Merged { instance, before: Before::File(path, old), after }))
     }

@@ -72,6 +72,8 @@ struct State {
     start: Option<Arc<Dir>>,
     /// In a fork: the one thing that was done so far, not in `root` yet.
     first: Option<Overwrite>,
+    /// In a fork whose one thing was merged: the file that `start` had there, and has no longer.
+    merged: Option<(FsPath, Arc<File>)>,
     /// In a fork: everything that differs from the origin is at or below one of these. It may name too much
     /// (a change that was taken back), never too little.
     touched: BTreeSet<FsPath>,
@@ -87,11 +89,15 @@ struct Overwrite {
 
 impl State {
     fn of(root: Arc<Dir>) -> Self {
-        Self { root, start: None, first: None, touched: BTreeSet::new() }
+        Self { root, start: None, first: None, merged: None, touched: BTreeSet::new() }
     }
 
     /// Brings what was done so far into the root.
     fn settle(&mut self) {
+        if let (Some((path, old)), Some(start)) = (self.merged.take(), &mut self.start) {
+            tree::replace(start, &path, Node::File(old));
+            self.touched.insert(path);
+        }
         if let Some(Overwrite { path, new, .. }) = self.first.take() {
             tree::replace(&mut self.root, &path, Node::File(new));
             self.touched.insert(path);
@@ -101,7 +107,10 @@ impl State {
     /// Whether nothing was done yet in this fork.
     fn is_fresh(&self) -> bool {
         let same = |start| Arc::ptr_eq(start, &self.root);
-        self.first.is_none() && self.touched.is_empty() && self.start.as_ref().is_some_and(same)
+        self.first.is_none()
+            && self.merged.is_none()
+            && self.touched.is_empty()
+            && self.start.as_ref().is_some_and(same)
     }
 }
 
