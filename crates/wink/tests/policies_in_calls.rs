@@ -607,3 +607,56 @@ async fn calls_whose_policies_only_ask_overlap_and_those_that_change_do_not() {
     assert_eq!(batch(["enter", "enter", "enter"]).await, ["3", "3", "3"]);
     assert_eq!(batch(["enter", "lock", "enter"]).await, ["1", "1", "locked"]);
 }
+
+/// Allows, at once or after a while, and counts how it was asked.
+struct Allows {
+    waits: bool,
+    asked: Arc<AtomicUsize>,
+}
+
+impl ToolPolicy for Allows {
+    fn kind(&self) -> &'static str {
+        "allows"
+    }
+
+    fn check_now(&self, _: &PolicyCall<'_>, _: &PolicyContext<'_>) -> Option<Result<Decision, BoxError>> {
+        (!self.waits).then(|| {
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            Ok(Decision::Allow)
+        })
+    }
+
+    fn check<'a>(
+        &'a self,
+        _: &'a PolicyCall<'a>,
+        _: &'a PolicyContext<'a>,
+    ) -> BoxFuture<'a, Result<Decision, BoxError>> {
+        Box::pin(async {
+            assert!(self.waits, "it has answered already");
+            tokio::task::yield_now().await;
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            Ok(Decision::Allow)
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_policy_may_answer_at_once_or_be_waited_for() {
+    for last in [Decision::Allow, Decision::deny("no")] {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let allows = |waits| Allows { waits, asked: Arc::clone(&asked) };
+        let section = Section::tools("a", "A")
+            .tool(plain("deploy"))
+            .policy(allows(false))
+            .policy(allows(true))
+            .policy(allows(false))
+            .policy(counted("last", &asked, last.clone()));
+        let executor = open(template().section(section)).await;
+        let outcome = call(&executor, "deploy", json!({})).await;
+        assert_eq!(outcome.is_success(), last == Decision::Allow);
+        let allowed =
+            outcome.event.decisions.iter().filter(|said| said.answer == LoggedAnswer::Allow).count();
+        assert_eq!((allowed, outcome.event.decisions.len()), (if outcome.is_success() { 4 } else { 3 }, 4));
+        assert_eq!(asked.load(Ordering::Relaxed), 4, "each once");
+    }
+}

@@ -1,9 +1,7 @@
 use wink::prelude::*;
 use wink::session::ToolInvoked;
 
-fn rewrite(result: ToolResult<u32>, session: &Session) {
-    let mut result = result;
-    result.success = true;
+fn rewrite(session: &Session) {
     for event in session.slice::<ToolInvoked>().iter() {
         event.success = true;
     }
