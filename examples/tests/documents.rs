@@ -64,12 +64,24 @@ fn every_rule_names_files_and_tests_that_exist() {
 }
 
 #[test]
+fn every_source_file_that_is_named_exists() {
+    let document = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("it can be read");
+    let there =
+        |file: &&str| root().join("crates/wink/src").join(file).is_file() || root().join(file).is_file();
+    let files = document.lines().flat_map(names).filter(|name| name.ends_with(".rs"));
+    let missing: Vec<&str> = files.filter(|file| !there(file)).collect();
+    assert!(missing.is_empty(), "named in ARCHITECTURE.md, and not there: {missing:#?}");
+}
+
+#[test]
 fn every_link_to_a_file_leads_somewhere() {
-    for name in ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md"] {
-        let document = fs::read_to_string(root().join(name)).expect("it can be read");
+    for name in ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/cases.md"] {
+        let path = root().join(name);
+        let document = fs::read_to_string(&path).expect("it can be read");
+        let here = path.parent().expect("a file is in a directory");
         for link in document.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             if !link.contains("://") {
-                assert!(root().join(link).exists(), "{name} links to {link}, which is not there");
+                assert!(here.join(link).exists(), "{name} links to {link}, which is not there");
             }
         }
     }

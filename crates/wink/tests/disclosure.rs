@@ -378,3 +378,21 @@ async fn rendering_in_a_call_keeps_to_its_footprint() {
     );
     assert_eq!(call(&executor, "fitting", json!({})).await.text(), "## 1. Tools");
 }
+
+/// A key may have dots of its own, beside those that stand between the keys of a path.
+#[tokio::test]
+async fn keys_with_dots_are_opened_and_read() {
+    let template = PromptTemplate::builder("tests", "dots")
+        .section(
+            closed("v1.2", "Version").tool(tool("old")).child(closed("notes.md", "Notes").tool(tool("new"))),
+        )
+        .build()
+        .unwrap();
+    let executor = Executor::open(&template.prompt(), &Session::new()).await.unwrap();
+    let read = call(&executor, "read_section", json!({ "section_key": "v1.2" })).await;
+    assert!(read.is_success() && read.text().contains("All about v1.2."), "{}", read.text());
+    let expansion = asked(&open_sections(&executor, &["v1.2.notes.md"]).await);
+    assert_eq!(expansion.keys, ["v1.2", "v1.2.notes.md"]);
+    executor.expand(&expansion).unwrap();
+    assert_eq!(names(&executor), ["old", "new"]);
+}

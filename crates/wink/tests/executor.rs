@@ -521,3 +521,56 @@ async fn what_is_kept_of_a_call() {
     assert_eq!(notes(&world), ["before", "appended"]);
     assert_eq!(world.session.slice::<support::Receipt>().len(), 1);
 }
+
+/// Five things escalate, beside an answer that says what remains; everything else is an answer alone.
+#[tokio::test]
+async fn five_things_escalate_beside_their_answer_and_nothing_else_does() {
+    let budget = Arc::new(BudgetTracker::new(Budget::total(10).unwrap()));
+    let tracker = Arc::clone(&budget);
+    let closed = Section::markdown("manual", "Manual")
+        .body("All of it.")
+        .summary("What it says.")
+        .visibility(Visibility::Summary);
+    let world =
+        World::with(Kind::Bytes, |section| section.child(closed), |builder| builder.budget(tracker)).await;
+    let note = || world.call("note", json!({ "text": "x" }));
+    let before = world.dump().await;
+
+    for tool in ["unknown", "note", "fail", "refuse", "invalid", "denied", "boom"] {
+        let outcome = run(&world, tool).await;
+        assert!(!outcome.is_success() && outcome.escalation.is_none(), "{tool}: {:?}", outcome.escalation);
+    }
+
+    // A visibility expansion.
+    let keys = json!({ "reason": "to look", "section_keys": ["tools.manual"] });
+    let opened = world.executor.call(world.call("open_sections", keys)).await;
+    assert!(matches!(opened.escalation, Some(Escalation::Visibility(_))), "{:?}", opened.escalation);
+    assert_eq!(opened.text(), "opened tools.manual");
+
+    // An evaluation error that a handler raises.
+    let raised = Script::new().call("escalate", json!({})).expect_escalation().run(&world.executor).await;
+    assert!(matches!(raised[0].escalation, Some(Escalation::Evaluation(_))));
+    assert_eq!(raised[0].text(), "escalate was stopped: enough; nothing was changed");
+
+    // Cancellation.
+    let token = CancelToken::new();
+    token.cancel();
+    let cancelled = world.executor.call_cancellable(note(), token).await;
+    assert!(matches!(cancelled.escalation, Some(Escalation::Cancelled)), "{:?}", cancelled.escalation);
+    assert_eq!(cancelled.text(), "note was cancelled; nothing was changed");
+
+    // The runtime's own ground.
+    world.store.fail(StoreOp::Begin, 1);
+    let unstored = world.executor.call(note()).await;
+    assert!(matches!(unstored.escalation, Some(Escalation::Store(_))), "{:?}", unstored.escalation);
+    assert!(unstored.text().ends_with("nothing was changed"), "{}", unstored.text());
+
+    // An exhausted budget or deadline.
+    budget.record("all", TokenUsage::new(6, 5));
+    let spent = world.executor.call(note()).await;
+    assert!(matches!(spent.escalation, Some(Escalation::Evaluation(_))), "{:?}", spent.escalation);
+    assert!(spent.text().ends_with("nothing was changed"), "{}", spent.text());
+
+    assert_eq!(world.dump().await, before);
+    assert_eq!(world.log().len(), 12, "and each has its event");
+}

@@ -207,7 +207,7 @@ async fn write_modes() {
 #[tokio::test]
 async fn missing_parents_can_be_refused() {
     let fs = memory([("a/f", "")]);
-    let options = WriteOptions { mode: WriteMode::Create, create_parents: false };
+    let options = WriteOptions::new(WriteMode::Create).without_parents();
     let error = fs.write(&path("a/b/c/f"), b"x", options).await.unwrap_err();
     assert_eq!(error, FsError::NotFound { path: path("a/b") });
     assert_eq!(globbed(&fs, "", "**").await, ["a", "a/f"]);

@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use wink::executor::{Executor, Outcome, ToolCall};
@@ -451,4 +452,37 @@ async fn a_tool_without_a_handler_is_listed_and_calling_it_fails() {
     assert_ne!(outcome.event.ending, Ending::Succeeded);
     let events: Vec<Arc<ToolInvoked>> = session.slice::<ToolInvoked>().iter().collect();
     assert_eq!(events.iter().map(|event| event.id).collect::<Vec<_>>(), [outcome.event.id]);
+}
+
+#[test]
+fn a_tool_is_what_it_was_said_to_be() {
+    async fn echo(text: Text, _: &mut ToolContext) -> ToolResult<Text> {
+        ToolResult::value(text)
+    }
+    let said = |tool: Tool<Text, Text>| {
+        let tool = tool.into_tool().unwrap();
+        let contract = tool.contract();
+        (contract.annotations(), contract.accepts_overrides(), contract.timeout())
+    };
+    let unknown = Annotations { read_only: false, destructive: true, idempotent: false, open_world: true };
+    assert_eq!(said(Tool::new("echo", "Echo.", echo)), (unknown, true, None));
+    let harmless = Annotations { read_only: true, destructive: false, idempotent: true, open_world: false };
+    let minute = Duration::from_secs(60);
+    let tool = Tool::new("echo", "Echo.", echo).annotations(harmless).timeout(minute).without_overrides();
+    assert_eq!(said(tool), (harmless, false, Some(minute)));
+}
+
+#[test]
+fn a_result_is_what_it_was_made_as() {
+    let said = |result: ToolResult<u8>| {
+        let (message, value) = (result.message().to_owned(), result.payload().copied());
+        (message, value, result.is_success(), result.is_value_excluded())
+    };
+    let hidden = ToolResult::ok(7, "seven").exclude_value_from_context();
+    assert_eq!(said(ToolResult::ok(7, "seven")), ("seven".to_owned(), Some(7), true, false));
+    assert_eq!(said(ToolResult::value(7)), (String::new(), Some(7), true, false));
+    assert_eq!(said(ToolResult::done("done")), ("done".to_owned(), None, true, false));
+    assert_eq!(said(ToolResult::error("no")), ("no".to_owned(), None, false, false));
+    assert_eq!(said(ToolResult::failed(7, "no")), ("no".to_owned(), Some(7), false, false));
+    assert_eq!(said(hidden), ("seven".to_owned(), Some(7), true, true));
 }

@@ -779,3 +779,19 @@ proptest! {
         })?;
     }
 }
+
+/// A policy with neither `check_now` nor `check`.
+struct Mute;
+
+impl ToolPolicy for Mute {
+    fn kind(&self) -> &'static str {
+        "mute"
+    }
+}
+
+#[tokio::test]
+async fn a_policy_that_does_not_say_how_it_decides_denies() {
+    let room = Room::new(Mute).await;
+    let error = room.bench.check(&room.policy, &plain("deploy")).await.unwrap_err();
+    assert_eq!(error.to_string(), "the policy does not say how it decides");
+}

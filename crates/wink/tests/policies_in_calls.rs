@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 use wink::BoxFuture;
 use wink::executor::{Approval, ApprovalRequest, Approver, Executor, Outcome, ToolCall};
-use wink::filesystem::{FilesystemExt, MemoryFilesystem};
+use wink::filesystem::{Filesystem, FilesystemExt, MemoryFilesystem};
 use wink::policy::{
     AllOf, ApprovalPolicy, Decision, FnPolicy, Not, PolicyCall, PolicyContext, PolicyMemory, QuotaPolicy,
     ReadBeforeWritePolicy, ResultView, SequentialDependencyPolicy, ToolPolicy, policy_fn,
@@ -17,6 +17,7 @@ use wink::prelude::*;
 use wink::prompt::{PromptTemplate, PromptTemplateBuilder, Section};
 use wink::resource::{Binding, BoxError};
 use wink::session::{Ending, LoggedAnswer, ToolInvoked};
+use wink::testing::ByteStore;
 
 /// What a handler of these tests leaves.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -504,4 +505,158 @@ async fn a_policy_that_is_told_of_a_success_sees_what_it_remembered_before() {
     let policies = executor.session().snapshot().to_json().unwrap()["policies"].clone();
     let states: Vec<&Value> = policies.as_object().unwrap().values().collect();
     assert_eq!(states, [&json!({ "tally": 3 })]);
+}
+
+/// What a policy remembers is in the session, and is there when the session is opened again.
+#[tokio::test]
+async fn what_a_policy_remembers_survives_a_restart() {
+    let files: Arc<dyn Filesystem> = Arc::new(MemoryFilesystem::from_files([("config.json", "{}")]).unwrap());
+    let prompt = || {
+        let section = Section::tools("files", "Files")
+            .tool(read_file())
+            .tool(write_file())
+            .resource(Binding::filesystem(Arc::clone(&files)))
+            .policy(ReadBeforeWritePolicy::new());
+        template().section(section).build().unwrap().prompt()
+    };
+    let open = async |store: ByteStore| {
+        let session = Session::builder().id("s").store(Arc::new(store)).open().await.unwrap();
+        Executor::open(&prompt(), &session).await.unwrap()
+    };
+    let store = Arc::new(ByteStore::new());
+    let session = Session::builder().id("s").store(Arc::clone(&store) as _).open().await.unwrap();
+    let before = Executor::open(&prompt(), &session).await.unwrap();
+    assert_eq!(answer(&before, "read_file", path("config.json")).await, ok("{}"));
+    let after = open(store.reopen().unwrap()).await;
+    assert_eq!(answer(&after, "write_file", path("config.json")).await, ok("written"));
+    let elsewhere = open(ByteStore::new()).await;
+    assert_eq!(answer(&elsewhere, "write_file", path("config.json")).await, no(UNREAD));
+}
+
+/// Nothing is written to a door that is locked. Only `lock` changes what it remembers; the others ask.
+struct Lock;
+
+impl ToolPolicy for Lock {
+    fn kind(&self) -> &'static str {
+        "lock"
+    }
+
+    fn check_now(&self, _: &PolicyCall<'_>, cx: &PolicyContext<'_>) -> Option<Result<Decision, BoxError>> {
+        let locked = cx.remembered("locked").is_some();
+        Some(Ok(if locked { Decision::deny("locked") } else { Decision::Allow }))
+    }
+
+    fn wants_results(&self) -> bool {
+        true
+    }
+
+    fn on_result<'a>(
+        &'a self,
+        call: &'a PolicyCall<'a>,
+        _: &'a ResultView<'a>,
+        _: &'a PolicyContext<'a>,
+        memory: &'a PolicyMemory<'a>,
+    ) -> BoxFuture<'a, Result<(), BoxError>> {
+        Box::pin(async move {
+            match &**call.tool.name() {
+                "lock" => Ok(memory.remember("locked", json!(true))?),
+                _ => Ok(()),
+            }
+        })
+    }
+
+    fn footprint(&self, call: &PolicyCall<'_>, key: &Arc<str>) -> Footprint {
+        match &**call.tool.name() {
+            "lock" => Footprint::nothing().write_remembered(key, "locked"),
+            _ => Footprint::nothing().read_remembered(key, "locked"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn calls_whose_policies_only_ask_overlap_and_those_that_change_do_not() {
+    /// How many are inside.
+    #[derive(Default)]
+    struct Inside(AtomicUsize);
+    let tool = |name: &str| {
+        Tool::new(name, "Stays a while", async |_: (), cx: &mut ToolContext| {
+            let inside = cx.resource::<Inside>().await?;
+            inside.0.fetch_add(1, Ordering::SeqCst);
+            let mut most = 0;
+            for _ in 0..20 {
+                most = most.max(inside.0.load(Ordering::SeqCst));
+                tokio::task::yield_now().await;
+            }
+            inside.0.fetch_sub(1, Ordering::SeqCst);
+            Ok::<_, ToolError>(ToolResult::value(most))
+        })
+        .footprint(|()| Footprint::nothing().share_resource::<Inside>())
+    };
+    let section = Section::tools("doors", "Doors")
+        .tool(tool("enter"))
+        .tool(tool("lock"))
+        .resource(Binding::instance(Arc::new(Inside::default())))
+        .policy(Lock);
+    let executor = open(template().section(section)).await;
+    let batch = async |tools: [&str; 3]| {
+        let calls =
+            tools.iter().zip(1..).map(|(tool, id)| ToolCall::new(id.to_string(), *tool, "")).collect();
+        let outcomes = executor.batch(calls).await;
+        outcomes.iter().map(|outcome| outcome.text().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(batch(["enter", "enter", "enter"]).await, ["3", "3", "3"]);
+    assert_eq!(batch(["enter", "lock", "enter"]).await, ["1", "1", "locked"]);
+}
+
+/// Allows, at once or after a while, and counts how it was asked.
+struct Allows {
+    waits: bool,
+    asked: Arc<AtomicUsize>,
+}
+
+impl ToolPolicy for Allows {
+    fn kind(&self) -> &'static str {
+        "allows"
+    }
+
+    fn check_now(&self, _: &PolicyCall<'_>, _: &PolicyContext<'_>) -> Option<Result<Decision, BoxError>> {
+        (!self.waits).then(|| {
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            Ok(Decision::Allow)
+        })
+    }
+
+    fn check<'a>(
+        &'a self,
+        _: &'a PolicyCall<'a>,
+        _: &'a PolicyContext<'a>,
+    ) -> BoxFuture<'a, Result<Decision, BoxError>> {
+        Box::pin(async {
+            assert!(self.waits, "it has answered already");
+            tokio::task::yield_now().await;
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            Ok(Decision::Allow)
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_policy_may_answer_at_once_or_be_waited_for() {
+    for last in [Decision::Allow, Decision::deny("no")] {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let allows = |waits| Allows { waits, asked: Arc::clone(&asked) };
+        let section = Section::tools("a", "A")
+            .tool(plain("deploy"))
+            .policy(allows(false))
+            .policy(allows(true))
+            .policy(allows(false))
+            .policy(counted("last", &asked, last.clone()));
+        let executor = open(template().section(section)).await;
+        let outcome = call(&executor, "deploy", json!({})).await;
+        assert_eq!(outcome.is_success(), last == Decision::Allow);
+        let allowed =
+            outcome.event.decisions.iter().filter(|said| said.answer == LoggedAnswer::Allow).count();
+        assert_eq!((allowed, outcome.event.decisions.len()), (if outcome.is_success() { 4 } else { 3 }, 4));
+        assert_eq!(asked.load(Ordering::Relaxed), 4, "each once");
+    }
 }

@@ -725,3 +725,9 @@ fn a_section_can_leave_its_examples_out() {
     let section = Section::markdown("a", "A").body("Text.").tool(tool("one").example("Once", (), ()));
     assert_eq!(text(&build([section.without_examples()]).unwrap().prompt()), "## 1. A\n\nText.");
 }
+
+#[test]
+fn a_section_of_tools_shows_no_examples() {
+    let section = Section::tools("a", "A").body("Text.").tool(tool("one").example("Once", (), ()));
+    assert_eq!(text(&build([section]).unwrap().prompt()), "## 1. A\n\nText.");
+}

@@ -693,3 +693,22 @@ async fn prototypes_made_for_a_resource_are_closed_with_it() {
     assert_eq!(text(resources.get::<C>().await), "C could not be built: no");
     assert_eq!(trace.take(), ["build B", "close B"]);
 }
+
+/// What is bound may be a trait: whoever asks does not know what is behind it.
+#[tokio::test]
+async fn a_trait_object_can_be_bound() {
+    let said = async |binding: Binding<dyn Greeter>| {
+        let resources = open([binding.into()]).await;
+        let (first, second) =
+            (resources.get::<dyn Greeter>().await.unwrap(), resources.get::<dyn Greeter>().await.unwrap());
+        assert!(Arc::ptr_eq(&first, &second), "one, unless its scope says otherwise");
+        first.greet()
+    };
+    assert_eq!(said(Binding::instance(Arc::new(Polite))).await, "good day");
+    assert_eq!(said(Binding::<dyn Greeter>::of_trait(|_| Ok(Arc::new(Polite)))).await, "good day");
+    let made = Binding::of_trait_async(|_| async {
+        tokio::task::yield_now().await;
+        Ok(Arc::new(Polite) as Arc<dyn Greeter>)
+    });
+    assert_eq!(said(made).await, "good day");
+}

@@ -19,13 +19,17 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 use wink::BoxFuture;
 use wink::executor::{Approval, ApprovalRequest, Approver, DryRun, OpenError, PolicyOpinion};
-use wink::limits::Clock;
+use wink::limits::{BudgetExceededError, Clock, DeadlineExceededError};
 use wink::policy::{ApprovalPolicy, Decision, QuotaPolicy, SequentialDependencyPolicy};
 use wink::prelude::*;
+use wink::prompt::{PromptRenderError, PromptValidationError};
 use wink::resource::{Binding, BoxError, Shared};
 use wink::session::{EventSource, SliceOp, ToolInvoked};
 use wink::testing::{FakeClock, TestContext, call_handler};
-use wink::tool::{IntoTool, Invocation};
+use wink::tool::{
+    IntoTool, Invocation, Phase, PromptEvaluationError, ToolValidationError, VisibilityExpansionRequired,
+};
+use wink::transaction::RestoreFailedError;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 struct Note {
@@ -109,6 +113,13 @@ async fn a_handler_can_be_called_alone() {
     assert!(bench.session().slice::<Note>().is_empty(), "not before it is committed");
     cx.commit().await.unwrap();
     assert_eq!(bench.session().slice::<Note>().len(), 1);
+
+    // In a session that the test has already.
+    let mine = Session::new();
+    let mut cx = TestContext::new().unwrap().with_session(&mine).open().await.unwrap();
+    assert_eq!(call_handler(&note, (), &mut *cx).await.unwrap(), ToolResult::done("noted"));
+    cx.commit().await.unwrap();
+    assert_eq!(mine.slice::<Note>().len(), 1);
 
     let tool = Tool::new("note", "Note.", note).into_tool().unwrap();
     let prompt = prompt(Section::tools("tools", "Tools").tool(tool.clone()));
@@ -383,4 +394,64 @@ async fn a_handler_sees_the_successes_before_it_and_resources_that_need_not_be_t
         texts.push(executor.call(ToolCall::new(id, "look", "")).await.text().to_owned());
     }
     assert_eq!(texts, ["None Some(7) None", "Some(1) Some(7) None"]);
+}
+
+/// Errors that callers tell apart have the names by which they are known.
+#[test]
+fn errors_are_known_by_name() {
+    fn name<E: std::error::Error + Send + Sync + 'static>() -> &'static str {
+        std::any::type_name::<E>().rsplit("::").next().unwrap_or_default()
+    }
+    let names = [
+        name::<PromptValidationError>(),
+        name::<PromptRenderError>(),
+        name::<PromptEvaluationError>(),
+        name::<ToolValidationError>(),
+        name::<VisibilityExpansionRequired>(),
+        name::<DeadlineExceededError>(),
+        name::<BudgetExceededError>(),
+        name::<RestoreFailedError>(),
+    ];
+    let expected = [
+        "PromptValidationError",
+        "PromptRenderError",
+        "PromptEvaluationError",
+        "ToolValidationError",
+        "VisibilityExpansionRequired",
+        "DeadlineExceededError",
+        "BudgetExceededError",
+        "RestoreFailedError",
+    ];
+    assert_eq!(names, expected);
+    let error = PromptEvaluationError { phase: Phase::Tool, message: "enough".into(), deadline: None };
+    assert_eq!(error.phase, Phase::Tool);
+}
+
+/// A reducer is given the slice and the event, and nothing else: no clock is read for it, and the same events come to
+/// the same slices in another session, at another time.
+#[test]
+fn reducers_read_no_clock_and_come_to_the_same_again() {
+    let reads_and_notes = |reducers: usize, time: &str| {
+        let clock = FakeClock::new(time.parse().unwrap());
+        let clock = Arc::new(Watched { clock, reads: AtomicUsize::new(0) });
+        let session = Session::builder().clock(Arc::clone(&clock) as Arc<dyn Clock>).build();
+        for _ in 0..reducers {
+            let joins = |notes: &wink::session::SliceView<Note>, note: &Note| {
+                let last = notes.latest().map(|last| last.text.clone()).unwrap_or_default();
+                Ok(SliceOp::Append(Note { text: last + &note.text }))
+            };
+            session.register::<Note, Note>(joins).unwrap();
+        }
+        let before = clock.reads.load(Ordering::SeqCst);
+        for text in ["a", "b", "c"] {
+            assert!(session.dispatch(Note { text: text.into() }).is_ok());
+        }
+        let notes: Vec<String> = session.slice::<Note>().iter().map(|note| note.text.clone()).collect();
+        (clock.reads.load(Ordering::SeqCst) - before, notes)
+    };
+    let (reads_of_one, once) = reads_and_notes(1, "2026-01-01T00:00:00Z");
+    let (reads_of_nine, nine_times) = reads_and_notes(9, "2026-01-01T00:00:00Z");
+    assert_eq!(reads_of_nine, reads_of_one, "however many reducers there are");
+    assert_eq!(once, ["a", "ab", "abc"]);
+    assert_eq!(reads_and_notes(9, "1999-12-31T23:59:59Z").1, nine_times);
 }

@@ -1,5 +1,16 @@
-//! For tests of what is built with Wink: a clock that is moved by hand, a bench for policies, and contract suites
-//! that every implementation of a trait must pass.
+//! For tests of what is built with Wink, all of it without a model, a network or a sleep.
+//!
+//! | | what for |
+//! | --- | --- |
+//! | [`TestContext`], [`call_handler`] | one handler alone, with a context and without an executor |
+//! | [`Script`] | the calls that a model would make, through the real executor, and what is expected of each |
+//! | [`Faults`] | a call that goes wrong at any step: an error, a panic, a cancellation, a hang, a caller who leaves |
+//! | [`FakeClock`] | time that is moved by hand |
+//! | [`FaultyStore`], [`ByteStore`] | a store that fails or waits where it is told to, and one that can be opened again as a new process would |
+//! | [`PolicyBench`] | a policy alone: asked, told, rolled back |
+//! | [`filesystem_contract`], [`store_contract`], [`policy_contract`] | the suites that every implementation of a trait must pass |
+//!
+//! The guide has a page about testing that shows how they are used.
 
 mod byte_store;
 mod clock;
