@@ -5,6 +5,7 @@
 //! back. Rolling back forgets the forks. LOG events stand either way, and so does what was done to a resource that
 //! is not snapshotable.
 
+mod aborted;
 mod manual;
 mod nested;
 mod snapshot;
@@ -25,7 +26,7 @@ use crate::resource::{
 use crate::session::{Closing, CommitError, Committing, Delivery, Fork, InvocationId, Item, Session};
 use crate::support::background::{MustFinish, finish};
 use crate::support::future::drop_contained;
-use crate::support::holding::{self, Inside};
+use crate::support::holding;
 use crate::tool::footprint::Footprint;
 
 pub use manual::{RestoreOutcome, ScopedTransaction, create_snapshot, restore_snapshot, transaction};
@@ -36,6 +37,7 @@ pub use turn::InsideCall;
 pub use views::Views;
 pub use work::AccessError;
 
+pub(crate) use aborted::Aborted;
 use nested::Levels;
 pub(crate) use turn::{Turn, take_turn, take_turn_of_call, try_turn_of_call};
 pub(crate) use work::Work;
@@ -117,16 +119,6 @@ struct Parts {
     turn: Option<Turn>,
     /// The nested transactions that have not ended, innermost last.
     levels: Levels,
-}
-
-/// What a failed commit leaves: nothing but its LOG part and what has to be closed.
-pub(crate) struct Aborted {
-    pub(crate) session: Session,
-    fork: Fork,
-    scope: Option<CallScope>,
-    /// Where its events come from; none for a call that never began.
-    work: Option<Arc<Work>>,
-    _turn: Option<Turn>,
 }
 
 /// A transaction whose resources are merged, before the session's word.
@@ -411,7 +403,7 @@ impl Transaction {
             fork,
             scope: Some(scope),
             work: Some(Arc::clone(self.work())),
-            _turn: turn,
+            turn,
         }
     }
 
@@ -425,7 +417,7 @@ impl Transaction {
         let work = Arc::clone(self.work());
         let (session, fork) = (work.session.clone(), work.close());
         let (scope, turn) = self.parts.take().map(|parts| (parts.scope, parts.turn)).unzip();
-        Aborted { session, fork, scope, work: Some(work), _turn: turn.flatten() }
+        Aborted { session, fork, scope, work: Some(work), turn: turn.flatten() }
     }
 }
 
@@ -449,44 +441,6 @@ impl Drop for Transaction {
                 }
             });
         }
-    }
-}
-
-impl Aborted {
-    /// The end of a call that never began its transaction.
-    pub(crate) fn before_begin(session: &Session, turn: Option<Turn>, scope: Option<CallScope>) -> Self {
-        Self { session: session.clone(), fork: Fork::default(), scope, work: None, _turn: turn }
-    }
-
-    /// For a call that is to have done nothing at all: not even its LOG events stand.
-    pub(crate) fn without_log(mut self) -> Self {
-        self.fork = Fork::default();
-        self
-    }
-
-    /// Records the end: LOG events, the call's event, what becomes of its claim; then closes what the call built.
-    pub(crate) async fn close(mut self, closing: Closing) -> Result<(), CommitError> {
-        let events = self.session.events_of(&self.fork, false);
-        let committing = self.session.committing().await;
-        let closed = self.session.close_failed(&committing, &self.fork, closing).await;
-        drop(committing);
-        let key = self._turn.as_ref().map(|_| self.session.turn_key());
-        if let Some(closing) = self.scope.take().and_then(|scope| scope.end(CallEnd::RolledBack)) {
-            report_closing(match key {
-                Some(key) => Inside(key, closing.run()).await,
-                None => closing.run().await,
-            });
-        }
-        let deliver = || {
-            for event in &events {
-                report(self.session.deliver(event, self.work.as_ref().map(|work| work.source())));
-            }
-        };
-        match key.filter(|_| !events.is_empty()) {
-            Some(key) => holding::inside(key, deliver),
-            None => deliver(),
-        }
-        closed
     }
 }
 

@@ -5,11 +5,13 @@
 //! finds everything that is wrong and says so in words that a model can act on ([`Rejection`]). Nothing here runs a
 //! tool, fetches a reference or coerces a value.
 
+mod access;
 mod advertise;
 mod analyse;
 mod compile;
 pub(crate) mod decode;
 mod error;
+mod fields;
 mod findings;
 mod mask;
 mod node;
