@@ -187,13 +187,14 @@ impl Call {
     }
 
     /// Looks again whether the call is cancelled or its time is up: what ran meanwhile may not have waited for anything.
+    /// What is done at the very moment of the deadline is done.
     fn still_wanted(&self) -> Result<(), Box<Failure>> {
         let cancelled = |token: &CancelToken| token.is_cancelled();
         if cancelled(&self.around.cancel) || self.cancel.as_ref().is_some_and(cancelled) {
             return Err(self.stopped(Stopped::Cancelled));
         }
         match self.around.deadline {
-            Some(deadline) if deadline.is_past(&**self.session().clock()) => {
+            Some(deadline) if deadline.timestamp() < self.session().clock().now() => {
                 Err(self.stopped(Stopped::Deadline(deadline)))
             }
             _ => Ok(()),

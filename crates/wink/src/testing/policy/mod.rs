@@ -131,16 +131,14 @@ impl PolicyBench {
         call: &BenchCall,
         work: impl AsyncFnOnce(&dyn Filesystem),
     ) -> Result<(), TransactionError> {
-        let transaction = self.begin(call).await;
+        let mut transaction = self.begin(call).await;
         let fork = transaction.work().resources.get_optional::<dyn Filesystem>().await?;
         match fork {
             Some(files) => work(&*files).await,
             None => work(&MemoryFilesystem::new()).await,
         }
         self.tell_all(transaction.work(), policies, call, false).await;
-        let counted = (Arc::clone(call.tool.name()), self.session.clock().now());
-        // A gate that nobody closed is open.
-        _ = transaction.work().with(|fork, _| fork.success = Some(counted));
+        transaction.succeeds(Arc::clone(call.tool.name()), self.session.clock().now());
         transaction.commit().await
     }
 
