@@ -239,11 +239,9 @@ async fn the_event_says_everything() {
         value_hidden: false,
         rendered: "noted\n\n{\"text\":\"hi\"}".into(),
         error_chain: Vec::new(),
-        decisions: [LoggedDecision {
-            policy: event.decisions[0].policy.clone(),
-            answer: LoggedAnswer::Allow,
-        }]
-        .into(),
+        decisions: ["tools/denies/0", "tools/remembers/0"]
+            .map(|policy| LoggedDecision { policy: policy.into(), answer: LoggedAnswer::Allow })
+            .into(),
         approvers: Vec::new(),
         replayed: false,
         usage: Some(TokenUsage::new(3, 4)),

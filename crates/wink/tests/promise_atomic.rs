@@ -1,5 +1,6 @@
 //! Promise: atomic. After a call that did not succeed, everything is exactly as it was before it; after one that did,
-//! everything it did is there. Seen through public reads, never through snapshots.
+//! everything it did is there. Seen through public reads and in the store's bytes, and the same whether somebody
+//! watches the steps or not. `promise_atomic_parts.rs` has the faults of everybody who takes part in a call.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,16 +18,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use support::{Dump, EFFECTS, End, KINDS, Kind, TIMEOUT, World};
+use support::{Dump, EFFECTS, End, Entry, FORMS, Form, KINDS, Kind, TIMEOUT, World};
 use wink::executor::{Escalation, ExecutorBuilder, Moment, Outcome, Step, ToolCall};
 use wink::filesystem::FilesystemExt;
 use wink::limits::{CancelToken, Deadline};
-use wink::session::{Ending, ToolInvoked};
+use wink::session::{CallStat, Ending, ToolInvoked};
 use wink::testing::{FakeClock, Fault, FaultPoint, StoreOp};
 
+fn worlds() -> impl Iterator<Item = (Form, Kind)> {
+    FORMS.into_iter().flat_map(|form| KINDS.map(|kind| (form, kind)))
+}
+
 /// A world after one success of the whole tool.
-async fn after_success(kind: Kind) -> Dump {
-    let world = World::new(kind).await;
+async fn after_success(form: Form, kind: Kind) -> Dump {
+    let world = World::formed(form, kind).await;
     let outcome = world.executor.call(world.effects(EFFECTS, End::Well)).await;
     assert!(outcome.is_success(), "{}", outcome.text());
     world.dump().await
@@ -80,14 +85,14 @@ fn still_succeeds(point: FaultPoint) -> bool {
 async fn atomic_whatever_goes_wrong_at_any_step() {
     assert_eq!(Step::ALL.iter().collect::<BTreeSet<_>>().len(), Step::ALL.len(), "every step once");
     for kind in KINDS {
-        let after = after_success(kind).await;
+        let after = after_success(Form::Watched, kind).await;
         let mut hit = Vec::new();
         for step in Step::ALL {
             for moment in [Moment::Before, Moment::After] {
                 for fault in Fault::ALL {
                     let point = FaultPoint::new(step, moment, fault);
                     let what = format!("{kind:?}: {fault:?} {moment:?} {step:?}");
-                    let mut world = World::new(kind).await;
+                    let mut world = World::watched(kind).await;
                     let before = world.dump().await;
                     let call = on_the_way(step, &world);
                     let came = world.faults.run(&world.executor, call, point).await;
@@ -141,13 +146,13 @@ async fn atomic_after_every_effect_of_a_handler() {
         Way::IsDropped,
         Way::RunsIntoTheDeadline,
     ];
-    for kind in KINDS {
+    for (form, kind) in worlds() {
         for effects in 0..=EFFECTS {
             for way in ways {
-                let what = format!("{kind:?}: {way:?} after {effects} effects");
+                let what = format!("{form:?} {kind:?}: {way:?} after {effects} effects");
                 let mut world = match way {
-                    Way::RunsIntoTheDeadline => World::with(kind, |section| section, soon).await,
-                    _ => World::new(kind).await,
+                    Way::RunsIntoTheDeadline => World::formed_with(form, kind, |section| section, soon).await,
+                    _ => World::formed(form, kind).await,
                 };
                 let before = world.dump().await;
                 let outcome = end_in(&world, way, effects).await;
@@ -207,8 +212,9 @@ async fn end_in(world: &World, way: Way, effects: usize) -> Option<Outcome> {
 // case 75
 #[tokio::test]
 async fn atomic_success_keeps_everything() {
-    for kind in KINDS {
-        let mut world = World::new(kind).await;
+    for (form, kind) in worlds() {
+        let mut world = World::formed(form, kind).await;
+        let ledger = world.dump().await.ledger;
         let outcome = world.executor.call(world.effects(EFFECTS, End::Well)).await;
         assert!(outcome.is_success(), "{}", outcome.text());
         for _ in 0..2 {
@@ -223,21 +229,47 @@ async fn atomic_success_keeps_everything() {
             });
             assert_eq!(serde_json::to_value(&dump.slices).unwrap(), slices, "{kind:?}");
             let files: Vec<_> =
-                dump.files.iter().map(|(path, bytes)| (path.as_str(), bytes.as_deref())).collect();
-            let expected: [(&str, Option<&[u8]>); 9] = [
-                ("edit.txt", Some(b"one 2 three")),
-                ("empty", None),
-                ("empty/dir", None),
-                ("made", None),
-                ("made/dir", None),
-                ("moved.txt", Some(b"m")),
-                ("new", None),
-                ("new/file.txt", Some(b"created")),
-                ("old.txt", Some(b"overwritten")),
+                dump.files.iter().map(|(path, entry)| (path.as_str(), entry.clone())).collect();
+            let expected = [
+                ("edit.txt", Entry::file(b"one 2 three")),
+                ("empty", Entry::dir()),
+                ("empty/dir", Entry::dir()),
+                ("made", Entry::dir()),
+                ("made/dir", Entry::dir()),
+                ("moved.txt", Entry::file(b"m")),
+                ("new", Entry::dir()),
+                ("new/file.txt", Entry::file(b"created")),
+                ("old.txt", Entry::file(b"overwritten")),
             ];
             assert_eq!(files, expected, "{kind:?}");
             assert_eq!((dump.counter, dump.tally), (8, Some(1)), "{kind:?}");
-            assert_eq!(dump.calls.into_iter().collect::<Vec<_>>(), [("effects", 1)], "{kind:?}");
+            let once = CallStat { count: 1, last: support::start() };
+            assert_eq!(dump.calls.into_iter().collect::<Vec<_>>(), [("effects", once)], "{kind:?}");
+            let remembered = match form {
+                Form::Watched | Form::Unwatched => json!({ "tools/remembers/0": { "effects": 1 } }),
+                Form::Bare => json!({}),
+            };
+            assert_eq!(dump.policies, remembered, "{form:?} {kind:?}");
+            assert_eq!(dump.ledger, ledger, "{form:?} {kind:?}");
+            if let Some(stored) = dump.stored {
+                assert!(stored.open.is_empty(), "{form:?}: it has ended");
+                assert_eq!(serde_json::to_value(&ledger[0]).unwrap(), stored.ledger[&ledger[0].key]);
+                let changed: BTreeSet<_> = stored.state.iter().map(|(stream, _)| stream.as_str()).collect();
+                let mut expected = BTreeSet::from([
+                    "note",
+                    "stock",
+                    "setting",
+                    "scratch",
+                    "fresh",
+                    "receipt",
+                    "wink.calls",
+                    "wink.policies",
+                ]);
+                if form == Form::Bare {
+                    expected.remove("wink.policies");
+                }
+                assert_eq!(changed, expected, "{form:?}");
+            }
             world.reopen().await;
         }
     }
@@ -254,8 +286,8 @@ async fn atomic_after_results_errors_and_denials() {
         ("denied", Ending::Denied, "not allowed"),
         ("escalate", Ending::Escalated, "escalate was stopped: enough"),
     ];
-    for kind in KINDS {
-        let mut world = World::new(kind).await;
+    for (form, kind) in worlds() {
+        let mut world = World::formed(form, kind).await;
         let before = world.dump().await;
         for (events, (tool, ending, text)) in ways.into_iter().enumerate() {
             let outcome = world.executor.call(world.call(tool, json!({}))).await;
@@ -269,9 +301,9 @@ async fn atomic_after_results_errors_and_denials() {
 // case 52
 #[tokio::test]
 async fn atomic_when_a_subscriber_fails() {
-    for kind in KINDS {
+    for (form, kind) in worlds() {
         for panics in [false, true] {
-            let mut world = World::new(kind).await;
+            let mut world = World::formed(form, kind).await;
             let before = world.dump().await;
             world.session.dispatcher().subscribe(move |_: &ToolInvoked, _| match panics {
                 false => Err("no more paper".to_owned()),
@@ -290,15 +322,15 @@ async fn atomic_when_a_subscriber_fails() {
 
 #[tokio::test]
 async fn atomic_when_the_store_fails() {
-    for kind in KINDS {
+    for (form, kind) in worlds() {
         for op in [StoreOp::Begin, StoreOp::Commit] {
             for panics in [false, true] {
                 if kind == Kind::Memory && op == StoreOp::Begin {
                     // Nothing to begin in: it dies with the process anyway.
                     continue;
                 }
-                let what = format!("{kind:?}: {op:?} fails, panics: {panics}");
-                let mut world = World::new(kind).await;
+                let what = format!("{form:?} {kind:?}: {op:?} fails, panics: {panics}");
+                let mut world = World::formed(form, kind).await;
                 let before = world.dump().await;
                 match panics {
                     true => world.store.panic(op, 1),
@@ -310,7 +342,7 @@ async fn atomic_when_the_store_fails() {
                 // The runtime goes on.
                 let outcome = world.executor.call(world.effects(EFFECTS, End::Well)).await;
                 assert!(outcome.is_success(), "{what}: {}", outcome.text());
-                assert_eq!(world.dump().await, after_success(kind).await, "{what}");
+                assert_eq!(world.dump().await, after_success(form, kind).await, "{what}");
             }
         }
     }
@@ -318,23 +350,28 @@ async fn atomic_when_the_store_fails() {
 
 #[tokio::test]
 async fn atomic_when_even_the_end_cannot_be_stored() {
-    for kind in KINDS {
-        let world = World::new(kind).await;
+    for (form, kind) in worlds() {
+        let world = World::formed(form, kind).await;
         let before = world.dump().await;
         world.store.fail(StoreOp::Commit, 1);
         world.store.fail(StoreOp::Commit, 2);
         let outcome = world.executor.call(world.effects(EFFECTS, End::Well)).await;
         assert!(matches!(outcome.escalation, Some(Escalation::Store(_))), "{:?}", outcome.escalation);
-        assert_eq!(world.dump().await, before);
+        let mut dump = world.dump().await;
+        if let Some(stored) = &mut dump.stored {
+            let open = std::mem::take(&mut stored.open);
+            assert_eq!(open, [serde_json::to_value(outcome.event.id).unwrap()], "the next process is told");
+        }
+        assert_eq!(dump, before);
         assert_eq!(world.log(), [outcome.event]);
     }
 }
 
 #[tokio::test]
 async fn atomic_when_somebody_else_changed_the_same() {
-    for kind in KINDS {
+    for (form, kind) in worlds() {
         // Whoever writes directly, behind the call's back, wins; nothing of the call is kept.
-        let mut world = World::new(kind).await;
+        let mut world = World::formed(form, kind).await;
         let counter = Arc::clone(&world.counter);
         let files = Arc::clone(&world.files);
         world.session.dispatcher().subscribe(move |event: &ToolInvoked, _| {
@@ -349,7 +386,7 @@ async fn atomic_when_somebody_else_changed_the_same() {
         });
         let mut before = world.dump().await;
         before.counter = 50;
-        before.files.insert(world.files.path("old.txt").unwrap(), Some(b"theirs".to_vec()));
+        before.files.insert(world.files.path("old.txt").unwrap(), Entry::file(b"theirs"));
         let outcome = world.executor.call(world.effects(EFFECTS, End::Well)).await;
         assert!(!outcome.is_success());
         assert!(outcome.text().contains("was not committed"), "{}", outcome.text());
@@ -361,7 +398,7 @@ async fn atomic_when_somebody_else_changed_the_same() {
 async fn atomic_dispatches_from_outside_are_neither_lost_nor_undone() {
     for kind in KINDS {
         for end in [End::Well, End::Refuse] {
-            let mut world = World::new(kind).await;
+            let mut world = World::watched(kind).await;
             let session = world.session.clone();
             let point = FaultPoint::new(Step::Handler, Moment::After, Fault::Cancel);
             // While the call runs, somebody outside takes a note.
@@ -404,10 +441,10 @@ async fn atomic_dispatches_from_outside_are_neither_lost_nor_undone() {
 
 #[tokio::test]
 async fn atomic_when_it_is_dropped_while_the_commit_is_on_its_way() {
-    for kind in KINDS {
+    for (form, kind) in worlds() {
         for refused in [false, true] {
-            let what = format!("{kind:?}, refused: {refused}");
-            let mut world = World::new(kind).await;
+            let what = format!("{form:?} {kind:?}, refused: {refused}");
+            let mut world = World::formed(form, kind).await;
             let before = world.dump().await;
             let gate = world.store.hold(StoreOp::Commit, 1);
             tokio::select! {
@@ -422,17 +459,27 @@ async fn atomic_when_it_is_dropped_while_the_commit_is_on_its_way() {
             let next = world.executor.call(world.call("right", json!({ "text": "next" }))).await;
             assert!(next.is_success(), "{what}: {}", next.text());
             for _ in 0..2 {
-                let mut dump = world.dump().await;
-                assert_eq!(dump.calls.remove("right"), Some(1), "{what}");
-                dump.files.remove(&world.files.path("right.txt").unwrap());
-                let expected = if refused { before.clone() } else { after_success(kind).await };
-                assert_eq!(dump, expected, "{what}");
+                let expected = if refused { before.clone() } else { after_success(form, kind).await };
+                assert_eq!(without_right(&world, world.dump().await), expected, "{what}");
                 let ended: Vec<_> = world.log().iter().map(|event| event.success).collect();
                 assert_eq!(ended, [!refused, true], "{what}");
                 world.reopen().await;
             }
         }
     }
+}
+
+/// The dump without what the tool `right` did.
+fn without_right(world: &World, mut dump: Dump) -> Dump {
+    assert_eq!(dump.calls.remove("right").map(|stat| stat.count), Some(1));
+    assert!(dump.files.remove(&world.files.path("right.txt").unwrap()).is_some());
+    let policies = dump.policies.as_object_mut().unwrap();
+    policies.values_mut().for_each(|items| drop(items.as_object_mut().unwrap().remove("right")));
+    policies.retain(|_, items| *items != json!({}));
+    if let Some(stored) = &mut dump.stored {
+        stored.state.retain(|(_, change)| !change.to_string().contains("\"right\""));
+    }
+    dump
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

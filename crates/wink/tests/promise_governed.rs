@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::json;
-use support::{KINDS, Note, World};
+use support::{Form, KINDS, Note, World};
 use wink::BoxFuture;
 use wink::executor::{Approval, ApprovalRequest, Approver, ExecutorBuilder, ToolCall};
 use wink::policy::{Decision, PolicyCall, PolicyContext, PolicyMemory, ResultView, ToolPolicy};
@@ -155,7 +155,7 @@ fn a_note(world: &World) -> ToolCall {
 }
 
 async fn with_policy(kind: support::Kind, policy: Behaves) -> World {
-    World::with(kind, |section| section.policy(policy), |builder| builder).await
+    World::formed_with(Form::Bare, kind, |section| section.policy(policy), |builder| builder).await
 }
 
 // cases 54, 76, 191
@@ -206,7 +206,8 @@ async fn governed_every_policy_must_allow() {
     for kind in KINDS {
         let asked = Arc::new(AtomicUsize::new(0));
         let last = Behaves { checked: Behaviour::Allows, told: Behaviour::Allows, asked: Arc::clone(&asked) };
-        let world = World::with(
+        let world = World::formed_with(
+            Form::Bare,
             kind,
             |section| {
                 section
@@ -375,5 +376,6 @@ async fn asking(
     behaviour: Behaviour,
     more: impl FnOnce(ExecutorBuilder) -> ExecutorBuilder,
 ) -> World {
-    World::with(kind, |section| section.policy(Behaves::when_checked(behaviour)), more).await
+    World::formed_with(Form::Bare, kind, |section| section.policy(Behaves::when_checked(behaviour)), more)
+        .await
 }
