@@ -245,7 +245,7 @@ fn exactly_once_from_sixty_four_threads() {
     }
 }
 
-// cases 226, 236
+// case 226
 #[tokio::test]
 async fn exactly_once_replays_are_equal() {
     for kind in KINDS {
