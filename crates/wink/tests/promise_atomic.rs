@@ -12,16 +12,17 @@
 
 mod support;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::json;
-use support::{Dump, EFFECTS, End, Entry, FORMS, Form, KINDS, Kind, TIMEOUT, World};
+use support::{Dump, EFFECTS, Effects, End, Entry, FORMS, Form, KINDS, Kind, Note, Stock, TIMEOUT, World};
 use wink::executor::{Escalation, ExecutorBuilder, Moment, Outcome, Step, ToolCall};
 use wink::filesystem::FilesystemExt;
 use wink::limits::{CancelToken, Deadline};
+use wink::prelude::*;
 use wink::session::{CallStat, Ending, ToolInvoked};
 use wink::testing::{FakeClock, Fault, FaultPoint, StoreOp};
 
@@ -31,16 +32,33 @@ fn worlds() -> impl Iterator<Item = (Form, Kind)> {
 
 /// A world after one success of the whole tool.
 async fn after_success(form: Form, kind: Kind) -> Dump {
+    after_success_of("effects", form, kind).await
+}
+
+async fn after_success_of(tool: &str, form: Form, kind: Kind) -> Dump {
     let world = World::formed(form, kind).await;
-    let outcome = world.executor.call(world.effects(EFFECTS, End::Well)).await;
+    let outcome = world.executor.call(world.effects_of(tool, EFFECTS, End::Well)).await;
     assert!(outcome.is_success(), "{}", outcome.text());
     world.dump().await
 }
 
 /// The call failed: the world is as it was, but for one event in the log; in the next process too.
 async fn assert_untouched(world: &mut World, before: &Dump, events: usize, what: &str) -> Arc<ToolInvoked> {
+    assert_untouched_but(0, world, before, events, what).await
+}
+
+/// As [`assert_untouched`]; so many entries of the ledger are in doubt.
+async fn assert_untouched_but(
+    doubts: usize,
+    world: &mut World,
+    before: &Dump,
+    events: usize,
+    what: &str,
+) -> Arc<ToolInvoked> {
     for process in ["this process", "the next process"] {
-        assert_eq!(&world.dump().await, before, "{what}: something changed, in {process}");
+        let mut dump = world.dump().await;
+        assert_eq!(dump.take_doubts(before).len(), doubts, "{what}: in doubt, in {process}");
+        assert_eq!(&dump, before, "{what}: something changed, in {process}");
         assert_eq!(world.log().len(), events + 1, "{what}: one event, in {process}");
         world.reopen().await;
     }
@@ -50,7 +68,7 @@ async fn assert_untouched(world: &mut World, before: &Dump, events: usize, what:
 }
 
 /// The call of a step's fault: one that comes by there.
-fn on_the_way(step: Step, world: &World) -> ToolCall {
+fn on_the_way(step: Step, tool: &str, world: &World) -> ToolCall {
     match step {
         Step::Lookup
         | Step::Parse
@@ -64,8 +82,16 @@ fn on_the_way(step: Step, world: &World) -> ToolCall {
         | Step::Subscribers
         | Step::Commit
         | Step::Feedback
-        | Step::Answer => world.effects(EFFECTS, End::Well),
-        Step::Record => world.effects(EFFECTS, End::Refuse),
+        | Step::Answer => world.effects_of(tool, EFFECTS, End::Well),
+        Step::Record => world.effects_of(tool, EFFECTS, End::Refuse),
+    }
+}
+
+/// Whether nobody can know any more what the handler did outside: it was started, and its success was in vain.
+fn leaves_doubt(point: FaultPoint) -> bool {
+    match (point.step, point.moment) {
+        (Step::Handler, Moment::After) | (Step::OnResult | Step::Subscribers | Step::Commit, _) => true,
+        _ => false,
     }
 }
 
@@ -85,42 +111,45 @@ fn still_succeeds(point: FaultPoint) -> bool {
 async fn atomic_whatever_goes_wrong_at_any_step() {
     assert_eq!(Step::ALL.iter().collect::<BTreeSet<_>>().len(), Step::ALL.len(), "every step once");
     for kind in KINDS {
-        let after = after_success(Form::Watched, kind).await;
-        let mut hit = Vec::new();
-        for step in Step::ALL {
-            for moment in [Moment::Before, Moment::After] {
-                for fault in Fault::ALL {
-                    let point = FaultPoint::new(step, moment, fault);
-                    let what = format!("{kind:?}: {fault:?} {moment:?} {step:?}");
-                    let mut world = World::watched(kind).await;
-                    let before = world.dump().await;
-                    let call = on_the_way(step, &world);
-                    let came = world.faults.run(&world.executor, call, point).await;
-                    assert!(came.hit, "{what}: never came by");
-                    assert_eq!(came.outcome.is_none(), fault == Fault::Drop, "{what}: answered");
-                    if let Some(outcome) = &came.outcome {
-                        assert_eq!(outcome.is_success(), still_succeeds(point), "{what}: {}", outcome.text());
-                        assert_eq!(
-                            world.log(),
-                            [Arc::clone(&outcome.event)],
-                            "{what}: the event of the answer"
-                        );
+        for tool in ["effects", "effects_once"] {
+            let after = after_success_of(tool, Form::Watched, kind).await.timeless();
+            let mut hit = Vec::new();
+            for step in Step::ALL {
+                for moment in [Moment::Before, Moment::After] {
+                    for fault in Fault::ALL {
+                        let point = FaultPoint::new(step, moment, fault);
+                        hit.extend(goes_wrong_at(point, tool, kind, &after).await);
                     }
-                    if still_succeeds(point) {
-                        assert_eq!(world.dump().await, after, "{what}");
-                        assert_eq!(world.log().len(), 1, "{what}");
-                        world.reopen().await;
-                        assert_eq!(world.dump().await, after, "{what}, in the next process");
-                        assert!(world.log()[0].success, "{what}");
-                    } else {
-                        assert_untouched(&mut world, &before, 0, &what).await;
-                    }
-                    hit.extend(world.faults.hits());
                 }
             }
+            assert_eq!(hit.len(), Step::ALL.len() * 2 * Fault::ALL.len(), "none left unhit");
         }
-        assert_eq!(hit.len(), Step::ALL.len() * 2 * Fault::ALL.len(), "none left unhit");
     }
+}
+
+async fn goes_wrong_at(point: FaultPoint, tool: &str, kind: Kind, after: &Dump) -> Vec<FaultPoint> {
+    let what = format!("{kind:?} {tool}: {:?} {:?} {:?}", point.fault, point.moment, point.step);
+    let mut world = World::watched(kind).await;
+    let before = world.dump().await;
+    let call = on_the_way(point.step, tool, &world);
+    let came = world.faults.run(&world.executor, call, point).await;
+    assert!(came.hit, "{what}: never came by");
+    assert_eq!(came.outcome.is_none(), point.fault == Fault::Drop, "{what}: answered");
+    if let Some(outcome) = &came.outcome {
+        assert_eq!(outcome.is_success(), still_succeeds(point), "{what}: {}", outcome.text());
+        assert_eq!(world.log(), [Arc::clone(&outcome.event)], "{what}: the event of the answer");
+    }
+    if still_succeeds(point) {
+        assert_eq!(&world.dump().await.timeless(), after, "{what}");
+        assert_eq!(world.log().len(), 1, "{what}");
+        world.reopen().await;
+        assert_eq!(&world.dump().await.timeless(), after, "{what}, in the next process");
+        assert!(world.log()[0].success, "{what}");
+    } else {
+        let doubts = usize::from(tool == "effects_once" && leaves_doubt(point));
+        assert_untouched_but(doubts, &mut world, &before, 0, &what).await;
+    }
+    world.faults.hits()
 }
 
 /// Ways for a handler to end that are no success.
@@ -394,45 +423,80 @@ async fn atomic_when_somebody_else_changed_the_same() {
     }
 }
 
+/// Does everything, waits to be told to go on, and ends as it was asked to.
+async fn patient(params: Effects, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+    for at in 0..EFFECTS {
+        support::effect(at, cx).await?;
+    }
+    let told = cx.resource::<Mutex<BTreeMap<String, usize>>>().await?;
+    told.lock().unwrap().insert("here".into(), 1);
+    while !told.lock().unwrap().contains_key("go on") {
+        tokio::task::yield_now().await;
+    }
+    match params.end {
+        End::Well => Ok(ToolResult::done("done")),
+        End::Panic => panic!("oops"),
+        End::Hang => std::future::pending().await,
+        End::Refuse | End::Fail | End::Invalid => Err(ToolError::new("failed")),
+    }
+}
+
 #[tokio::test]
 async fn atomic_dispatches_from_outside_are_neither_lost_nor_undone() {
-    for kind in KINDS {
-        for end in [End::Well, End::Refuse] {
-            let mut world = World::watched(kind).await;
-            let session = world.session.clone();
-            let point = FaultPoint::new(Step::Handler, Moment::After, Fault::Cancel);
-            // While the call runs, somebody outside takes a note.
-            let outside = world.session.dispatcher().subscribe(move |event: &ToolInvoked, _| {
-                if event.success {
-                    let _ = session.dispatch(support::Note { text: "outside".into() });
+    for (form, kind) in worlds() {
+        for end in [End::Well, End::Fail, End::Panic, End::Hang] {
+            let what = format!("{form:?} {kind:?} {end:?}");
+            let tool = Tool::new("patient", "Wait.", patient).timeout(TIMEOUT);
+            let mut world = World::formed_with(form, kind, |section| section.tool(tool), |b| b).await;
+            let before = world.dump().await;
+            let has = |key: &str| world.bank.lock().unwrap().contains_key(key);
+            // While the handler waits, somebody outside takes a note and counts the stock.
+            let outside = async {
+                while !has("here") {
+                    tokio::task::yield_now().await;
                 }
-                Ok(())
-            });
-            let outcome = match end {
-                End::Well => world.executor.call(world.effects(EFFECTS, End::Well)).await,
-                _ => {
-                    let _ = world.session.dispatch(support::Note { text: "outside".into() });
-                    world
-                        .faults
-                        .run(&world.executor, world.effects(EFFECTS, End::Well), point)
-                        .await
-                        .outcome
-                        .unwrap()
+                assert!(world.session.dispatch(Note { text: "outside".into() }).is_ok());
+                assert!(world.session.dispatch(Stock { item: "screw".into(), count: 5 }).is_ok());
+                assert_eq!(world.log(), [], "{what}: the call is still on its way");
+                world.bank.lock().unwrap().insert("go on".into(), 1);
+                if end == End::Hang {
+                    world.clock.until_sleeping(2).await;
+                    world.clock.advance(TIMEOUT);
                 }
             };
-            assert_eq!(outcome.is_success(), end == End::Well);
-            assert!(world.session.dispatcher().unsubscribe(outside));
+            let call = world.executor.call(world.effects_of("patient", EFFECTS, end));
+            let (outcome, ()) = tokio::join!(call, outside);
+            assert_eq!(outcome.is_success(), end == End::Well, "{what}: {}", outcome.text());
             world.session.flush().await.unwrap();
-            let mut notes = match end {
-                End::Well => vec!["appended", "before", "outside"],
-                _ => vec!["before", "outside"],
+            let notes = match end {
+                End::Well => ["appended", "before", "outside"].as_slice(),
+                _ => &["before", "outside"],
             };
-            notes.sort_unstable();
+            let stock = match end {
+                End::Well => [("bolt", 99), ("nut", 1), ("screw", 5)].as_slice(),
+                _ => &[("bolt", 1), ("screw", 5)],
+            };
             for _ in 0..2 {
                 let mut found: Vec<_> =
-                    world.session.slice::<support::Note>().iter().map(|note| note.text.clone()).collect();
+                    world.session.slice::<Note>().iter().map(|note| note.text.clone()).collect();
                 found.sort_unstable();
-                assert_eq!(found, notes, "{kind:?} {end:?}");
+                assert_eq!(found, notes, "{what}");
+                let counted: BTreeMap<_, _> = world
+                    .session
+                    .slice::<Stock>()
+                    .iter()
+                    .map(|stock| (stock.item.clone(), stock.count))
+                    .collect();
+                let counted: Vec<_> = counted.iter().map(|(item, count)| (item.as_str(), *count)).collect();
+                assert_eq!(counted, stock, "{what}");
+                if end != End::Well {
+                    let dump = world.dump().await;
+                    assert_eq!((&dump.files, dump.counter), (&before.files, before.counter), "{what}");
+                    assert_eq!((&dump.policies, &dump.calls), (&before.policies, &before.calls), "{what}");
+                    for untouched in ["setting", "scratch", "fresh", "receipt"] {
+                        assert_eq!(dump.slices[untouched], before.slices[untouched], "{what}");
+                    }
+                }
                 world.reopen().await;
             }
         }

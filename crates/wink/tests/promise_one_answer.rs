@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use support::{EFFECTS, End, Form, KINDS, Kind, World};
 use wink::executor::{Moment, Outcome, Step, ToolCall};
 use wink::filesystem::FilesystemExt;
-use wink::limits::CancelToken;
+use wink::limits::{CancelToken, Deadline};
 use wink::session::{Ending, ToolInvoked};
 use wink::testing::{Fault, FaultPoint};
 
@@ -107,8 +107,7 @@ fn fault() -> impl Strategy<Value = (Step, Moment, Fault)> {
     (
         proptest::sample::select(Step::ALL.to_vec()),
         proptest::sample::select(vec![Moment::Before, Moment::After]),
-        // Hanging needs a deadline, which would end the whole sequence.
-        proptest::sample::select(vec![Fault::Error, Fault::Panic, Fault::Cancel, Fault::Drop]),
+        proptest::sample::select(Fault::ALL.to_vec()),
     )
 }
 
@@ -145,7 +144,10 @@ impl Caller {
                     Some((step, moment, fault)) => {
                         let cancel = CancelToken::new();
                         self.world.faults.arm(FaultPoint::new(step, moment, fault), cancel.clone());
-                        self.drive(vec![call], Some(cancel), fault == Fault::Drop, false).await
+                        match fault {
+                            Fault::Hang => self.hang(call).await,
+                            _ => self.drive(vec![call], Some(cancel), fault == Fault::Drop, false).await,
+                        }
                     }
                     None => self.drive(vec![call], None, false, false).await,
                 };
@@ -185,6 +187,20 @@ impl Caller {
             *self.made.entry(call.id.to_string()).or_default() += 1;
         }
         calls
+    }
+
+    /// Runs a call that may hang, with an executor of its own whose deadline ends it.
+    async fn hang(&self, call: ToolCall) -> Vec<Outcome> {
+        let deadline = Deadline::after(support::DEADLINE, &self.world.clock).unwrap();
+        let executor = self.world.another_executor(|builder| builder.deadline(deadline)).await;
+        let mut running = std::pin::pin!(executor.call(call));
+        loop {
+            tokio::select! {
+                biased;
+                outcome = &mut running => return vec![outcome],
+                () = tokio::task::yield_now() => self.world.clock.advance(support::TIMEOUT),
+            }
+        }
     }
 
     /// Runs calls to their end, or until they are dropped. Handlers that never end run into their time limit.

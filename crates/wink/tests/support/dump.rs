@@ -7,7 +7,7 @@ use serde_json::Value;
 use wink::filesystem::{EntryKind, FsPath};
 use wink::resource::Shared;
 use wink::session::{CallStat, Session, SliceType};
-use wink::store::{LedgerRow, Rows, Store};
+use wink::store::{LedgerRow, LedgerState, Rows, Store};
 use wink::testing::filesystem_tree;
 
 use super::{Fresh, Note, Receipt, Scratch, Setting, Stock, TOOLS, Tally, World};
@@ -105,6 +105,45 @@ impl Stored {
             true => self.ledger.remove(key),
             false => self.ledger.insert(key.to_owned(), row.clone()),
         };
+    }
+}
+
+impl Dump {
+    /// Takes out the entries in doubt, which are all that a failed call may leave behind.
+    pub fn take_doubts(&mut self, before: &Self) -> Vec<LedgerRow> {
+        let is_doubt = |row: &LedgerRow| matches!(row.state, LedgerState::InDoubt { .. });
+        let (doubts, rest): (Vec<_>, Vec<_>) = self.ledger.drain(..).partition(is_doubt);
+        self.ledger = rest;
+        if let (Some(stored), Some(before)) = (&mut self.stored, &before.stored) {
+            let new = stored.ledger.extract_if(.., |key, _| !before.ledger.contains_key(key));
+            let new: Vec<_> = new.map(|(_, row)| serde_json::from_value::<LedgerRow>(row).unwrap()).collect();
+            assert_eq!(new, doubts, "the bytes say the same");
+        }
+        doubts
+    }
+
+    /// Without the ids and times that every run has of its own.
+    #[must_use]
+    pub fn timeless(mut self) -> Self {
+        for row in &mut self.ledger {
+            if let LedgerState::Recorded { effect, expires_at } = &mut row.state {
+                *expires_at = None;
+                for field in ["effect_id", "created_at", "expires_at"] {
+                    effect[field] = "any".into();
+                }
+            }
+        }
+        if let Some(stored) = &mut self.stored {
+            assert_eq!(stored.ledger.len(), self.ledger.len(), "the bytes have the same rows");
+            stored.ledger.clear();
+            for (stream, change) in &mut stored.state {
+                if stream == "wink.calls" {
+                    change["success"]["at"] = "any".into();
+                }
+            }
+        }
+        self.calls.values_mut().for_each(|stat| stat.last = super::start());
+        self
     }
 }
 

@@ -123,7 +123,8 @@ impl SliceType for Receipt {
 pub struct Tally(pub u32);
 
 /// The tools whose calls are counted; the last two are those of `promise_atomic_parts.rs`.
-pub const TOOLS: [&str; 14] = [
+pub const TOOLS: [&str; 15] = [
+    "effects_once",
     "effects",
     "note",
     "fail",
@@ -368,6 +369,12 @@ impl World {
         let auto = || wink::ledger::IdempotencyConfig::auto();
         let tools = Section::tools("tools", "Tools")
             .tool(Tool::new("effects", "Change everything.", effects).publishes().timeout(TIMEOUT))
+            .tool(
+                Tool::new("effects_once", "Change everything once.", effects)
+                    .publishes()
+                    .timeout(TIMEOUT)
+                    .idempotency(auto()),
+            )
             .tool(Tool::new("note", "Take a note.", note))
             .tool(
                 Tool::new("left", "Add a line on the left.", left)
@@ -439,7 +446,12 @@ impl World {
     }
 
     pub fn effects(&self, after: usize, end: End) -> ToolCall {
-        self.call("effects", serde_json::to_value(Effects { after, end }).unwrap())
+        self.effects_of("effects", after, end)
+    }
+
+    /// As [`World::effects`], of the tool with a key or of the one without.
+    pub fn effects_of(&self, tool: &str, after: usize, end: End) -> ToolCall {
+        self.call(tool, serde_json::to_value(Effects { after, end }).unwrap())
     }
 
     /// What a new process would find. On the store in memory nothing is opened again.
@@ -454,8 +466,13 @@ impl World {
         self.store = Arc::new(FaultyStore::new(Arc::clone(&bytes) as SharedStore));
         self.bytes = Some(bytes);
         self.session = session_on(&self.store, &self.clock).await;
+        self.executor = self.another_executor(more).await;
+    }
+
+    /// Another executor for the same session.
+    pub async fn another_executor(&self, more: impl FnOnce(ExecutorBuilder) -> ExecutorBuilder) -> Executor {
         let builder = Executor::builder(&self.prompt, &self.session).opened(self.resources.clone());
-        self.executor = more(hooked(self.form, &self.faults, builder)).open().await.unwrap();
+        more(hooked(self.form, &self.faults, builder)).open().await.unwrap()
     }
 
     pub fn log(&self) -> Vec<Arc<ToolInvoked>> {
