@@ -89,10 +89,10 @@ fn on_the_way(step: Step, tool: &str, world: &World) -> ToolCall {
 
 /// Whether nobody can know any more what the handler did outside: it was started, and its success was in vain.
 fn leaves_doubt(point: FaultPoint) -> bool {
-    match (point.step, point.moment) {
-        (Step::Handler, Moment::After) | (Step::OnResult | Step::Subscribers | Step::Commit, _) => true,
-        _ => false,
-    }
+    matches!(
+        (point.step, point.moment),
+        (Step::Handler, Moment::After) | (Step::OnResult | Step::Subscribers | Step::Commit, _)
+    )
 }
 
 /// What must come of a fault: whether the call still succeeds.
