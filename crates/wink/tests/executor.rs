@@ -14,13 +14,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::{End, Kind, Note, Scratch, World};
+use support::{End, KINDS, Kind, Note, Scratch, World};
 use wink::executor::{Answer, Escalation, Executor, Outcome, ToolCall};
 use wink::filesystem::FilesystemExt;
 use wink::limits::{
     Budget, BudgetTracker, CancelToken, Cancellation, Deadline, DeadlineExceededError, Heartbeat, TokenUsage,
 };
 use wink::prelude::*;
+use wink::prompt::{SectionVisibility, record_expansion};
 use wink::resource::{Binding, BoxError, ResourceRegistry, ResourceSnapshot, Snapshotable};
 use wink::session::{
     Ending, LoggedAnswer, LoggedDecision, LoggedParams, LoggedValue, RunContext, ToolInvoked,
@@ -119,23 +120,51 @@ async fn a_deadline_error_of_a_handler_is_an_evaluation_error() {
 // case 44
 #[tokio::test]
 async fn a_visibility_expansion_escalates_as_it_is() {
+    fn asked_for() -> VisibilityExpansionRequired {
+        VisibilityExpansionRequired { keys: vec!["a.b".into(), "c".into()], reason: "to see".into() }
+    }
+    fn says(key: &str, visibility: Visibility) -> SectionVisibility {
+        SectionVisibility { key: key.to_owned(), visibility }
+    }
     async fn open(_: (), cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
         let _ = cx.session().dispatch(Note { text: "changed".into() })?;
-        Err(VisibilityExpansionRequired { keys: vec!["a.b".into(), "c".into()], reason: "to see".into() }
-            .into())
+        let _ = cx.session().dispatch(says("c", Visibility::Full))?;
+        let _ = cx.session().dispatch(says("d", Visibility::Summary))?;
+        Err(asked_for().into())
     }
-    let world = world_with(Tool::new("open", "Open.", open)).await;
-    let before = world.dump().await;
-    let outcome = run(&world, "open").await;
-    let Some(Escalation::Visibility(asked)) = &outcome.escalation else { panic!("{:?}", outcome.escalation) };
-    let expected =
-        VisibilityExpansionRequired { keys: vec!["a.b".into(), "c".into()], reason: "to see".into() };
-    assert_eq!(asked, &expected);
-    assert_eq!((outcome.text(), outcome.event.ending), ("opened a.b, c", Ending::Expanded));
-    assert_eq!(world.dump().await, before);
+    for kind in KINDS {
+        let tool = Tool::new("open", "Open.", open);
+        let mut world = World::with(kind, |section| section.tool(tool), |builder| builder).await;
+        let overrides = [says("a.b", Visibility::Summary), says("c", Visibility::Summary)];
+        world.session.seed(overrides.clone()).unwrap();
+        world.session.flush().await.unwrap();
+        let before = world.dump().await;
+        let outcome = run(&world, "open").await;
+        let Some(Escalation::Visibility(asked)) = &outcome.escalation else {
+            panic!("{:?}", outcome.escalation)
+        };
+        assert_eq!(asked, &asked_for());
+        assert_eq!((outcome.text(), outcome.event.ending), ("opened a.b, c", Ending::Expanded));
+        let said = |world: &World| -> Vec<_> {
+            world
+                .session
+                .slice::<SectionVisibility>()
+                .iter()
+                .map(|said| SectionVisibility::clone(&said))
+                .collect()
+        };
+        for _ in 0..2 {
+            assert_eq!(world.dump().await, before);
+            assert_eq!(said(&world), overrides, "what the session says of sections is as it was");
+            world.reopen().await;
+        }
+        // Opening them is the affair of whoever drives the executor.
+        assert!(record_expansion(&world.session, asked).is_ok());
+        assert_eq!(said(&world), [says("a.b", Visibility::Full), says("c", Visibility::Full)]);
+    }
 }
 
-// cases 240b, 44
+// case 240b
 #[tokio::test]
 async fn an_expansion_makes_the_tools_of_the_section_available() {
     async fn hidden(_: (), _: &mut ToolContext) -> ToolResult<()> {
@@ -239,11 +268,9 @@ async fn the_event_says_everything() {
         value_hidden: false,
         rendered: "noted\n\n{\"text\":\"hi\"}".into(),
         error_chain: Vec::new(),
-        decisions: [LoggedDecision {
-            policy: event.decisions[0].policy.clone(),
-            answer: LoggedAnswer::Allow,
-        }]
-        .into(),
+        decisions: ["tools/denies/0", "tools/remembers/0"]
+            .map(|policy| LoggedDecision { policy: policy.into(), answer: LoggedAnswer::Allow })
+            .into(),
         approvers: Vec::new(),
         replayed: false,
         usage: Some(TokenUsage::new(3, 4)),

@@ -2,9 +2,12 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests panic when they fail")]
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
 use wink::BoxFuture;
 use wink::executor::{Executor, ExecutorBuilder, ExecutorLimits, Outcome, ToolCall};
 use wink::feedback::{
@@ -319,6 +322,51 @@ impl FeedbackProvider for Broken {
     }
 }
 
+/// The provider and the problem of every error in the diagnostics.
+#[derive(Clone, Default)]
+struct Errors(Arc<Mutex<Vec<(String, String)>>>);
+
+#[derive(Default)]
+struct Fields {
+    provider: String,
+    problem: String,
+}
+
+impl Visit for Fields {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            "provider" => self.provider = value.to_owned(),
+            "problem" => self.problem = value.to_owned(),
+            _ => {}
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        self.record_str(field, &format!("{value:?}"));
+    }
+}
+
+impl Subscriber for Errors {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event() && *metadata.level() == Level::ERROR
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        self.0.lock().expect("no panic").push((fields.provider, fields.problem));
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
 // case 56
 #[tokio::test]
 async fn a_broken_provider_spoils_nothing() {
@@ -328,10 +376,21 @@ async fn a_broken_provider_spoils_nothing() {
         builder = builder.feedback(Trigger::every_calls(1), Broken(name));
     }
     let executor = desk.open(builder.feedback(Trigger::every_calls(1), hint("a"))).await;
+    let errors = Errors::default();
+    let _default = tracing::subscriber::set_default(errors.clone());
     let running = tokio::spawn(async move { text(&executor, OK).await });
     desk.clock.until_sleeping(1).await;
     desk.clock.advance(ExecutorLimits::default().policy_timeout);
     assert_eq!(running.await.expect("ends"), HINTED);
+    // Each of them is in the diagnostics, by name and with what went wrong.
+    let logged = errors.0.lock().expect("no panic").clone();
+    let expected = [
+        ("errs", "no"),
+        ("panics", "Panicked(\"oops\")"),
+        ("panics later", "Panicked(\"oops\")"),
+        ("hangs", "Timeout(5s)"),
+    ];
+    assert_eq!(logged, expected.map(|(provider, problem)| (provider.to_owned(), problem.to_owned())));
     assert_eq!(desk.given(), [("a".to_owned(), "tests/p".to_owned(), 1)]);
     assert_eq!(desk.session.slice::<ToolInvoked>().len(), 1);
 }

@@ -130,6 +130,7 @@ async fn only_the_named_parameters_count() {
 }
 
 // case 229
+/// That a function cannot be missing is a matter of types: `ui/ledger_custom_without_function.rs`.
 #[tokio::test]
 async fn a_key_of_ones_own() {
     for store in stores() {
@@ -151,6 +152,7 @@ async fn a_key_of_ones_own() {
 }
 
 // case 230
+/// That there is a ledger is a matter of types: `ui/session_without_ledger.rs`.
 #[tokio::test]
 async fn without_a_key_it_always_runs() {
     for store in stores() {

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
 use serde_json::{Value, json};
-use support::{End, KINDS, Kind, Note, TIMEOUT, World};
+use support::{End, Form, KINDS, Kind, Note, TIMEOUT, World};
 use wink::BoxFuture;
 use wink::executor::{Approval, ApprovalRequest, Approver, Executor, Moment, Outcome, Step, ToolCall};
 use wink::ledger::{EffectLedger, IdempotencyConfig, LedgerScope, Probed, Settlement, WhenInDoubt};
@@ -102,7 +102,8 @@ impl Post {
             Tool::new(name, "Send a letter.", send).idempotency(config).timeout(TIMEOUT)
         };
         let approver = Arc::clone(&approvals);
-        let world = World::with(
+        let world = World::formed_with(
+            Form::Watched,
             kind,
             |section| {
                 section
@@ -244,7 +245,7 @@ fn exactly_once_from_sixty_four_threads() {
     }
 }
 
-// cases 226, 236
+// case 226
 #[tokio::test]
 async fn exactly_once_replays_are_equal() {
     for kind in KINDS {

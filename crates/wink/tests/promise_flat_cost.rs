@@ -1,10 +1,16 @@
 //! Flat cost: a call costs the same in a session with a million events, a hundred thousand state items and as many
 //! files as in an empty one, and the ten-thousandth the same as the first.
 //!
+//! What a store does with what it is given is its own affair, and one that keeps bytes may need longer for more of
+//! them; so beside the calls in memory those are counted whose store turns everything into bytes and keeps none.
+//!
 //! Cost is counted in instructions, so that a busy machine changes nothing. The test runs itself under callgrind,
 //! which counts inside [`measured_region`] only and writes one count for each time that it is left.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the lints exempt tests, not their helpers")]
+
+#[path = "support/discards.rs"]
+mod discards;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -15,6 +21,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::{env, fs, process};
 
+use discards::Discards;
 use wink::executor::{Executor, ToolCall};
 use wink::feedback::{Feedback, StaticFeedback, Trigger};
 use wink::filesystem::{Filesystem, MemoryFilesystem};
@@ -22,6 +29,7 @@ use wink::policy::{Decision, SequentialDependencyPolicy, policy_fn};
 use wink::prelude::*;
 use wink::resource::Binding;
 use wink::session::ToolInvoked;
+use wink::store::{MemoryStore, SharedStore};
 
 const STATE_ITEMS: u32 = 100_000;
 const EVENTS: usize = 1_000_000;
@@ -38,9 +46,12 @@ const TEST: &str = "a_call_costs_the_same_however_much_there_is";
 const COUNTED: &str = "WINK_FLAT_COST_COUNTED";
 
 /// What is counted, in this order: each situation with each tool.
-const SITUATIONS: [Situation; 3] = [Situation::Empty, Situation::Old, Situation::Much];
-/// The last is the first call of an executor with feedback, which counts the calls before it.
-const TOOLS: [&str; 4] = ["look", "write", "fail", "told"];
+const SITUATIONS: [Situation; 5] =
+    [Situation::Empty, Situation::Old, Situation::Much, Situation::Stored, Situation::StoredOld];
+/// The third from the end is the first call of an executor with feedback, which counts the calls before it; the last
+/// two are calls in one response, few and many of them.
+const TOOLS: [&str; 6] = ["look", "write", "fail", "told", "few", "many"];
+const FEW_AT_ONCE: u32 = 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Situation {
@@ -49,6 +60,10 @@ enum Situation {
     Old,
     /// Among many items, events and files.
     Much,
+    /// With a store that is told everything.
+    Stored,
+    /// With one that has been told of many calls.
+    StoredOld,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -103,13 +118,32 @@ fn call(Flat { executor, prompt }: &Flat, tool: &str) {
             let fresh = ready(fresh.open()).unwrap();
             ready(fresh.call(ToolCall::new("call_1", "look", black_box(arguments))))
         }
+        "few" => return batch(executor, FEW_AT_ONCE, arguments),
+        "many" => return batch(executor, MEASURED_CALLS, arguments),
         _ => ready(executor.call(ToolCall::new("call_1", tool, black_box(arguments)))),
     };
     assert_eq!(outcome.is_success(), tool != "fail", "{}", outcome.text());
 }
 
+/// Calls that are taken one after the other, since none says what it touches.
+fn batch(executor: &Executor, calls: u32, arguments: &str) {
+    let calls =
+        (0..calls).map(|call| ToolCall::new(call.to_string(), "write", black_box(arguments))).collect();
+    let outcomes = ready(executor.batch(calls));
+    assert!(outcomes.iter().all(wink::executor::Outcome::is_success));
+}
+
+/// How many calls one of [`call`] makes.
+fn calls_of(tool: &str) -> u32 {
+    match tool {
+        "few" => FEW_AT_ONCE,
+        "many" => MEASURED_CALLS,
+        _ => 1,
+    }
+}
+
 /// An executor with what a call usually has around it: policies, one of them asking history, and a subscriber.
-fn open(files: u32) -> Flat {
+fn open(files: u32, store: SharedStore) -> Flat {
     let files =
         (0..files).map(|file| (format!("src/part_{}/file_{}.rs", file / 100, file % 100), "// text\n"));
     let files: Arc<dyn Filesystem> = Arc::new(MemoryFilesystem::from_files(files).unwrap());
@@ -121,7 +155,7 @@ fn open(files: u32) -> Flat {
         .policy(SequentialDependencyPolicy::new().require("fail", ["look", "write"]))
         .resource(Binding::filesystem(files));
     let prompt = PromptTemplate::builder("tests", "flat").section(section).build().unwrap().prompt();
-    let session = Session::new();
+    let session = ready(Session::builder().store(store).open()).unwrap();
     session.dispatcher().subscribe::<ToolInvoked>(|event, _| {
         black_box(event);
         Ok(())
@@ -149,25 +183,41 @@ fn fill(Flat { executor, .. }: &Flat) {
 /// Callgrind counts in here and nowhere else, so no other function may have this name in its own.
 #[inline(never)]
 fn measured_region(executor: &Flat, tool: &str) {
-    for _ in 0..MEASURED_CALLS {
+    for _ in 0..MEASURED_CALLS / calls_of(tool) {
         call(executor, tool);
     }
 }
 
 /// What the process under callgrind does.
 fn make_measured_calls() {
-    let executor = open(0);
+    let executor = open(0, Arc::new(MemoryStore::new()));
     warm_up(&executor);
     TOOLS.iter().for_each(|tool| measured_region(&executor, tool));
 
     (0..HISTORY).for_each(|_| call(&executor, "write"));
     TOOLS.iter().for_each(|tool| measured_region(&executor, tool));
 
-    let executor = open(FILES);
+    let executor = open(FILES, Arc::new(MemoryStore::new()));
     warm_up(&executor);
     fill(&executor);
     warm_up(&executor);
     TOOLS.iter().for_each(|tool| measured_region(&executor, tool));
+
+    let store = Arc::new(Discards::default());
+    let executor = open(0, Arc::clone(&store) as SharedStore);
+    warm_up(&executor);
+    TOOLS.iter().for_each(|tool| measured_region(&executor, tool));
+    let first = written(&executor, &store);
+    (0..HISTORY).for_each(|_| call(&executor, "write"));
+    assert_eq!(written(&executor, &store), first, "what the store is given of a call stays the same");
+    TOOLS.iter().for_each(|tool| measured_region(&executor, tool));
+}
+
+/// How many bytes a call gives its store, give or take the digits of ids and times.
+fn written(executor: &Flat, store: &Discards) -> usize {
+    let before = store.written();
+    call(executor, "write");
+    (store.written() - before) / 64
 }
 
 /// First calls fill tables and caches.
@@ -224,17 +274,32 @@ fn a_call_costs_the_same_however_much_there_is() {
     let counted = count();
     for tool in TOOLS {
         let empty = counted[&(Situation::Empty, tool)];
-        for (situation, most) in [(Situation::Old, MOST_GROWTH_WITH_HISTORY), (Situation::Much, MOST_GROWTH)]
-        {
+        let stored = counted[&(Situation::Stored, tool)];
+        for (situation, from, most) in [
+            (Situation::Old, empty, MOST_GROWTH_WITH_HISTORY),
+            (Situation::Much, empty, MOST_GROWTH),
+            (Situation::StoredOld, stored, MOST_GROWTH_WITH_HISTORY),
+        ] {
             let cost = counted[&(situation, tool)];
-            let growth = cost / empty;
+            let growth = cost / from;
             println!(
-                "{tool}: {empty:.0} instructions when empty, {cost:.0} when {situation:?}: {growth:.2} times"
+                "{tool}: {from:.0} instructions at first, {cost:.0} when {situation:?}: {growth:.2} times"
             );
             assert!(
                 growth <= most,
                 "`{tool}` costs {growth:.2} times as much when {situation:?}; {most} is allowed"
             );
         }
+    }
+    for situation in SITUATIONS {
+        let [few, many] = ["few", "many"].map(|tool| counted[&(situation, tool)]);
+        let growth = many / few;
+        println!(
+            "{situation:?}: {few:.0} instructions for one of few, {many:.0} for one of many: {growth:.2} times"
+        );
+        assert!(
+            growth <= MOST_GROWTH_WITH_HISTORY,
+            "one of many calls in a response costs {growth:.2} times as much"
+        );
     }
 }

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::json;
-use support::{KINDS, Note, World};
+use support::{Form, KINDS, Note, World};
 use wink::BoxFuture;
 use wink::executor::{Approval, ApprovalRequest, Approver, ExecutorBuilder, ToolCall};
 use wink::policy::{Decision, PolicyCall, PolicyContext, PolicyMemory, ResultView, ToolPolicy};
@@ -155,7 +155,7 @@ fn a_note(world: &World) -> ToolCall {
 }
 
 async fn with_policy(kind: support::Kind, policy: Behaves) -> World {
-    World::with(kind, |section| section.policy(policy), |builder| builder).await
+    World::formed_with(Form::Bare, kind, |section| section.policy(policy), |builder| builder).await
 }
 
 // cases 54, 76, 191
@@ -206,7 +206,8 @@ async fn governed_every_policy_must_allow() {
     for kind in KINDS {
         let asked = Arc::new(AtomicUsize::new(0));
         let last = Behaves { checked: Behaviour::Allows, told: Behaviour::Allows, asked: Arc::clone(&asked) };
-        let world = World::with(
+        let world = World::formed_with(
+            Form::Bare,
             kind,
             |section| {
                 section
@@ -232,7 +233,8 @@ async fn governed_a_policy_that_fails_on_a_result_is_contained() {
     for kind in KINDS {
         for told in [Behaviour::Fails, Behaviour::Panics, Behaviour::NeverAnswers] {
             let policy = Behaves { checked: Behaviour::Allows, told, asked: Arc::default() };
-            let world = with_policy(kind, policy).await;
+            let mut world = with_policy(kind, policy).await;
+            let before = world.dump().await;
             let call = world.executor.call(a_note(&world));
             let outcome = match told {
                 Behaviour::NeverAnswers => {
@@ -246,6 +248,22 @@ async fn governed_a_policy_that_fails_on_a_result_is_contained() {
             };
             assert!(outcome.is_success(), "{told:?}: {}", outcome.text());
             assert_eq!(ran(&world), 1, "{told:?}: the result stands");
+            for times in 1..=2 {
+                let dump = world.dump().await;
+                assert_eq!(dump.policies, json!({}), "{told:?}: what it had half remembered is gone");
+                let told_of = |stored: &support::Stored| {
+                    stored.state.iter().filter(|(stream, _)| stream == "wink.policies").count()
+                };
+                assert_eq!(dump.stored.as_ref().map_or(0, told_of), 0, "{told:?}: and never was stored");
+                assert_eq!((&dump.files, dump.counter), (&before.files, before.counter));
+                world.reopen().await;
+                // The next call is checked and told of as if nothing had been.
+                if times == 1 && told != Behaviour::NeverAnswers {
+                    let outcome = world.executor.call(a_note(&world)).await;
+                    assert!(outcome.is_success(), "{told:?}: {}", outcome.text());
+                    assert_eq!(ran(&world), 2, "{told:?}");
+                }
+            }
         }
     }
 }
@@ -253,9 +271,9 @@ async fn governed_a_policy_that_fails_on_a_result_is_contained() {
 #[tokio::test]
 async fn governed_approval_lets_the_call_run_and_is_recorded() {
     for kind in KINDS {
-        let says = Arc::new(Says::new([yes()]));
+        let says = Arc::new(Says::new([yes(), yes()]));
         let approver = Arc::clone(&says);
-        let world = asking(kind, Behaviour::Asks, |builder| builder.approver(approver)).await;
+        let mut world = asking(kind, Behaviour::Asks, |builder| builder.approver(approver)).await;
         let outcome = world.executor.call(a_note(&world)).await;
         assert!(outcome.is_success(), "{}", outcome.text());
         assert_eq!(outcome.event.approvers, ["ada".into()]);
@@ -271,6 +289,14 @@ async fn governed_approval_lets_the_call_run_and_is_recorded() {
             question: "really?".into(),
         };
         assert_eq!(asked, [request], "what is approved is exactly this call");
+        // A word given in another process, or for another call, counts for nothing.
+        let approver = Arc::clone(&says);
+        world.reopen_with(|builder| builder.approver(approver)).await;
+        assert_eq!(world.log(), [Arc::clone(&outcome.event)], "who approved is on record");
+        let again = world.executor.call(a_note(&world)).await;
+        assert_eq!((again.is_success(), ran(&world)), (true, 2), "{}", again.text());
+        let asked: Vec<_> = says.asked.lock().unwrap().iter().map(|asked| asked.invocation).collect();
+        assert_eq!(asked, [outcome.event.id, again.event.id]);
     }
 }
 
@@ -283,13 +309,29 @@ async fn governed_no_approval_no_run() {
     ];
     for kind in KINDS {
         for (answer, text) in answers.clone() {
-            let says = Arc::new(Says::new([answer]));
-            let world = asking(kind, Behaviour::Asks, |builder| builder.approver(says)).await;
-            let outcome = world.executor.call(a_note(&world)).await;
-            assert_eq!((outcome.text(), outcome.event.ending, ran(&world)), (text, Ending::Denied, 0));
+            let says = Arc::new(Says::new([answer.clone(), answer]));
+            let approver = Arc::clone(&says);
+            let mut world = asking(kind, Behaviour::Asks, |builder| builder.approver(approver)).await;
+            for times in 1..=2 {
+                let before = world.dump().await;
+                let outcome = world.executor.call(a_note(&world)).await;
+                assert_eq!((outcome.text(), outcome.event.ending, ran(&world)), (text, Ending::Denied, 0));
+                let approver = Arc::clone(&says);
+                world.reopen_with(|builder| builder.approver(approver)).await;
+                assert_eq!(world.dump().await, before);
+                assert_eq!((world.log().len(), says.asked.lock().unwrap().len()), (times, times));
+            }
         }
         // An approver that panics has not approved.
-        let world = asking(kind, Behaviour::Asks, |builder| builder.approver(Arc::new(Says::new([])))).await;
+        let silent = || Arc::new(Says::new([]));
+        let mut world = asking(kind, Behaviour::Asks, |builder| builder.approver(silent())).await;
+        for _ in 0..2 {
+            let outcome = world.executor.call(a_note(&world)).await;
+            assert_eq!((outcome.event.ending, ran(&world)), (Ending::Denied, 0), "{}", outcome.text());
+            world.reopen_with(|builder| builder.approver(silent())).await;
+        }
+        // And in a process in which nobody can be asked.
+        world.reopen().await;
         let outcome = world.executor.call(a_note(&world)).await;
         assert_eq!((outcome.event.ending, ran(&world)), (Ending::Denied, 0), "{}", outcome.text());
     }
@@ -355,18 +397,25 @@ async fn governed_a_state_that_never_rests_is_a_denial() {
     assert!(says.asked.lock().unwrap().len() < 10, "a bounded number of questions");
 }
 
+// case 236
 #[tokio::test]
 async fn governed_replays_pass_the_policies_too() {
     for kind in KINDS {
         let asked = Arc::new(AtomicUsize::new(0));
         let policy =
             Behaves { checked: Behaviour::Allows, told: Behaviour::Allows, asked: Arc::clone(&asked) };
-        let world = with_policy(kind, policy).await;
-        for times in 1..=2 {
+        let mut world = with_policy(kind, policy).await;
+        for times in 1..=3 {
             let outcome = world.executor.call(world.call("pay", json!({ "text": "rent" }))).await;
-            assert_eq!((outcome.is_success(), outcome.event.replayed), (true, times == 2));
+            assert_eq!((outcome.is_success(), outcome.event.replayed), (true, times > 1));
             assert_eq!(asked.load(Ordering::Relaxed), times);
+            let decisions: Vec<_> =
+                outcome.event.decisions.iter().map(|decision| decision.answer.clone()).collect();
+            assert_eq!(decisions, [LoggedAnswer::Allow, LoggedAnswer::Allow], "asked, and on record");
+            world.reopen().await;
+            assert_eq!(world.log().last(), Some(&outcome.event), "a replay has its event too");
         }
+        assert_eq!(*world.bank.lock().unwrap(), [("rent".to_owned(), 1)].into());
     }
 }
 
@@ -375,5 +424,6 @@ async fn asking(
     behaviour: Behaviour,
     more: impl FnOnce(ExecutorBuilder) -> ExecutorBuilder,
 ) -> World {
-    World::with(kind, |section| section.policy(Behaves::when_checked(behaviour)), more).await
+    World::formed_with(Form::Bare, kind, |section| section.policy(Behaves::when_checked(behaviour)), more)
+        .await
 }

@@ -38,8 +38,8 @@ use wink::ledger::IdempotencyConfig;
 use wink::prelude::*;
 use wink::resource::{Binding, Resolver, ResourceRegistry, Scope, Shared};
 use wink::session::{Ending, ToolInvoked};
-use wink::testing::filesystem_tree;
-use world::{Blue, Green, NAMES, Red, Trail, World};
+use wink::testing::{ByteStore, filesystem_tree};
+use world::{Blue, Green, NAMES, Red, Setting, Trail, World};
 
 /// What is said to arguments that are no JSON.
 const BROKEN: &str =
@@ -49,6 +49,9 @@ static PROMPT: LazyLock<Prompt> = LazyLock::new(world::prompt);
 
 const CASES: u32 = 1_000;
 const BATCHES: usize = 10;
+/// Every batch is followed by a new process.
+const STORED_CASES: u32 = 100;
+const STORED_BATCHES: usize = 5;
 
 fn made() -> impl Strategy<Value = Made> {
     let program = prop_oneof![30 => program::program().prop_map(Some), 1 => Just(None)];
@@ -63,20 +66,34 @@ fn made() -> impl Strategy<Value = Made> {
 // cases 50, 51
 #[test]
 fn batches_come_to_what_calls_in_order_come_to() {
-    let batches = proptest::collection::vec(proptest::collection::vec(made(), 1..8), BATCHES);
-    let at_once = prop_oneof![Just(64_usize), 1..5_usize];
-    let config =
-        Config { cases: CASES, max_shrink_iters: 2_000, failure_persistence: None, ..Config::default() };
+    let met = compare(CASES, BATCHES, || None);
+    assert!(met > 5_000, "handlers that hardly ever overlap ({met} times) prove little");
+}
+
+// cases 50, 51
+#[test]
+fn batches_come_to_the_same_on_bytes_that_are_opened_again_after_each() {
+    let met = compare(STORED_CASES, STORED_BATCHES, || Some(Arc::new(ByteStore::new())));
+    assert!(met > 250, "handlers that hardly ever overlap ({met} times) prove little");
+}
+
+/// Runs batches beside the model; says how often handlers overlapped.
+fn compare(cases: u32, batches: usize, store: fn() -> Option<Arc<ByteStore>>) -> usize {
+    let batches = proptest::collection::vec(proptest::collection::vec(made(), 1..8), batches);
+    let setting = (prop_oneof![Just(64_usize), 1..5_usize], any::<bool>())
+        .prop_map(|(at_once, dawdles)| Setting { at_once, dawdles });
+    let config = Config { cases, max_shrink_iters: 2_000, failure_persistence: None, ..Config::default() };
     let met = AtomicUsize::new(0);
     TestRunner::new(config)
-        .run(&(batches, at_once), |(batches, at_once)| {
+        .run(&(batches, setting), |(batches, setting)| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
             runtime.block_on(async {
                 let mut model = Model::default();
-                let world = World::new(&PROMPT, at_once).await;
+                let mut world = World::on(&PROMPT, setting, store()).await;
                 for calls in &batches {
                     let expected = model.batch(calls);
                     prop_assert_eq!(world.batch(calls).await, expected, "answers");
+                    world.reopen().await;
                     prop_assert_eq!(world.state().await, model.state.clone(), "slices and files");
                     prop_assert_eq!(world.trail(), model.trail.clone(), "LOG events");
                     prop_assert_eq!(&*world.outside.effects.lock().unwrap(), &model.outside, "outside");
@@ -87,8 +104,7 @@ fn batches_come_to_what_calls_in_order_come_to() {
             })
         })
         .unwrap();
-    let met = met.into_inner();
-    assert!(met > 5_000, "handlers that hardly ever overlap ({met} times) prove little");
+    met.into_inner()
 }
 
 fn op(verb: Verb, on: usize, value: i64) -> Op {
@@ -406,7 +422,7 @@ async fn no_more_calls_at_once_than_allowed() {
     }
 }
 
-/// A batch of calls that are taken one at a time costs per call what one of ten costs.
+/// Calls that are taken one at a time; what they cost is counted in `promise_flat_cost.rs`.
 #[tokio::test]
 async fn a_long_batch_comes_to_its_end() {
     let section = Section::tools("tools", "Tools").tool(Tool::new("stay", "Stay.", stay));

@@ -10,14 +10,17 @@
 )]
 
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Barrier, Notify};
 use wink::BoxFuture;
 use wink::executor::{Approval, ApprovalRequest, Approver, Executor, ToolCall};
 use wink::policy::{Decision, PolicyCall, PolicyContext, ToolPolicy, policy_fn};
 use wink::prelude::*;
 use wink::resource::{Binding, BoxError, ResourceContext, ResourceRegistry};
 use wink::session::{Ending, ToolInvoked};
+use wink::store::{MemoryStore, SharedStore};
+use wink::testing::ByteStore;
 use wink::transaction::{Transaction, TransactionError, transaction};
 
 const INSIDE: &str = "this runs inside a call of the same session and would wait for itself: use the call's own context, \
@@ -299,4 +302,52 @@ async fn the_body_of_a_transaction_is_told_so_as_well() {
     });
     assert_eq!(text.await.unwrap(), format!("note was not run: {INSIDE}"));
     assert_eq!(executor.call(ToolCall::new("2", "note", "{}")).await.text(), "noted");
+}
+
+/// Where two calls meet: nobody passes alone.
+async fn meet(_: (), cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+    assert!(cx.session().dispatch(Note)?.is_ok());
+    cx.resource::<Barrier>().await?.wait().await;
+    Ok(ToolResult::done("met"))
+}
+
+async fn meeting_on(session: &Session, barrier: &Arc<Barrier>) -> Executor {
+    let section = Section::tools("tools", "Tools").tool(Tool::new("meet", "Meets.", meet));
+    let prompt = PromptTemplate::builder("tests", "meeting").section(section).build().unwrap().prompt();
+    let resources = ResourceRegistry::of((Binding::instance(Arc::clone(barrier)),)).unwrap();
+    Executor::builder(&prompt, session).resources(resources).open().await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_of_two_sessions_overlap_and_those_of_one_do_not() {
+    // The paused clock moves when nothing else does, so whoever waits in vain is found out at once.
+    #[expect(clippy::disallowed_methods, reason = "whoever waits in vain would wait for ever")]
+    async fn together(one: &Executor, other: &Executor) -> Option<[String; 2]> {
+        let call = || ToolCall::new("1", "meet", "{}");
+        let both = async { tokio::join!(one.call(call()), other.call(call())) };
+        let (one, other) = tokio::time::timeout(Duration::from_secs(1), both).await.ok()?;
+        Some([one, other].map(|outcome| outcome.text().to_owned()))
+    }
+    let stores: [SharedStore; 2] = [Arc::new(MemoryStore::new()), Arc::new(ByteStore::new())];
+    for store in stores {
+        let barrier = Arc::new(Barrier::new(2));
+        let session =
+            async |id: &str| Session::builder().id(id).store(Arc::clone(&store)).open().await.unwrap();
+        let (left, right) = (session("left").await, session("right").await);
+        let executors = [meeting_on(&left, &barrier).await, meeting_on(&right, &barrier).await];
+        assert_eq!(together(&executors[0], &executors[1]).await, Some(["met".to_owned(), "met".to_owned()]));
+        for session in [&left, &right] {
+            assert_eq!((session.slice::<Note>().len(), session.total_calls()), (1, 1));
+        }
+        // On one session the second waits for its turn, and the first for the second.
+        let second = meeting_on(&left, &barrier).await;
+        assert_eq!(together(&executors[0], &second).await, None);
+        assert_eq!(
+            (left.slice::<Note>().len(), left.total_calls()),
+            (1, 1),
+            "given up, nothing is left of them"
+        );
+        let endings: Vec<_> = left.slice::<ToolInvoked>().iter().map(|event| event.ending).collect();
+        assert_eq!(endings, [Ending::Succeeded, Ending::Cancelled, Ending::Cancelled]);
+    }
 }

@@ -6,6 +6,9 @@
 
 use std::str::FromStr;
 
+#[cfg(test)]
+mod tests;
+
 mod floor;
 mod rig;
 mod rmcp;
@@ -26,7 +29,7 @@ pub(crate) enum Row {
     CallLarge,
     /// `call/write` that fails after its writes, which are taken back.
     CallFail,
-    /// One question about the history of the session, as a policy asks it.
+    /// One question about the history of the session: the one that a policy's context asks for a policy.
     PolicyHistory,
 }
 
@@ -81,7 +84,7 @@ impl Contender {
 
     pub(crate) fn make(self, row: Row) -> Option<Case> {
         match self {
-            Contender::Wink => wink::make(row),
+            Contender::Wink => wink::make(row, wink::Around::MUCH),
             Contender::Floor => floor::make(row),
             Contender::Rmcp => rmcp::make(row),
             Contender::Rig => rig::make(row),

@@ -1,7 +1,7 @@
 //! Wink itself: the whole call, with an allowing policy, a subscriber, its transaction and its event.
 
 use std::hint::black_box;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 use wink::executor::{Executor, ToolCall};
@@ -14,10 +14,24 @@ use wink::session::ToolInvoked;
 use super::typed_call::{ANSWER, ARGUMENTS, Args, DESCRIPTION, TOOL, answer, other_tools, poll_now};
 use super::{Case, Row};
 
-/// How much there is around a call in `call/large`.
-const STATE_ITEMS: usize = 100_000;
-const EVENTS: usize = 1_000_000;
-const FILES: usize = 100_000;
+/// What a failing call says, and nothing else that goes wrong does.
+const FAILURE: &str = "the disk is full";
+
+/// How much there is around a call.
+#[derive(Clone, Copy)]
+pub(super) struct Around {
+    pub(super) state_items: u32,
+    pub(super) events: usize,
+    pub(super) files: usize,
+    pub(super) calls: u64,
+}
+
+impl Around {
+    const NOTHING: Self = Self { state_items: 0, events: 0, files: 0, calls: 0 };
+    /// In `call/large` and `policy/history`.
+    pub(super) const MUCH: Self =
+        Self { state_items: 100_000, events: 1_000_000, files: 100_000, calls: 1_000 };
+}
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Written {
@@ -41,30 +55,26 @@ async fn write(args: Args, cx: &mut ToolContext) -> Result<ToolResult<String>, T
 
 async fn fail(args: Args, cx: &mut ToolContext) -> Result<ToolResult<String>, ToolError> {
     let _undone = write(args, cx).await?;
-    Err(ToolError::new("no"))
+    Err(ToolError::new(FAILURE))
 }
 
-pub(super) fn make(row: Row) -> Option<Case> {
-    match row {
-        Row::CallEmpty => Some(call(Tool::new(TOOL, DESCRIPTION, say), Around::Nothing, Some(ANSWER))),
-        Row::CallWrite => Some(call(Tool::new(TOOL, DESCRIPTION, write), Around::Nothing, Some(ANSWER))),
-        Row::CallLarge => Some(call(Tool::new(TOOL, DESCRIPTION, write), Around::Much, Some(ANSWER))),
-        Row::CallFail => Some(call(Tool::new(TOOL, DESCRIPTION, fail), Around::Nothing, None)),
-        Row::PolicyHistory => Some(history()),
-    }
+/// The case of a row; `much` is what the rows with much around them have there.
+pub(super) fn make(row: Row, much: Around) -> Option<Case> {
+    Some(match row {
+        Row::CallEmpty => call(Tool::new(TOOL, DESCRIPTION, say), Around::NOTHING, Ok(ANSWER)),
+        Row::CallWrite => call(Tool::new(TOOL, DESCRIPTION, write), Around::NOTHING, Ok(ANSWER)),
+        Row::CallLarge => call(Tool::new(TOOL, DESCRIPTION, write), much, Ok(ANSWER)),
+        Row::CallFail => call(Tool::new(TOOL, DESCRIPTION, fail), Around::NOTHING, Err(FAILURE)),
+        Row::PolicyHistory => history(much),
+    })
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Around {
-    Nothing,
-    Much,
-}
-
-fn call(tool: Tool<Args, String>, around: Around, expected: Option<&'static str>) -> Case {
+fn call(tool: Tool<Args, String>, around: Around, expected: Result<&str, &str>) -> Case {
     let executor = open(tool, around);
     let call = ToolCall::new("call_1", TOOL, ARGUMENTS);
     let outcome = poll_now(executor.call(call.clone()));
-    assert_eq!(outcome.is_success().then(|| outcome.text().to_owned()), expected.map(str::to_owned));
+    let text = outcome.text();
+    assert_eq!(if outcome.is_success() { Ok(text) } else { Err(text) }, expected);
     Box::new(move || {
         // A model's call arrives as text; taking it over is part of the work.
         let call = ToolCall::new(call.id.clone(), call.tool.clone(), black_box(ARGUMENTS));
@@ -72,13 +82,27 @@ fn call(tool: Tool<Args, String>, around: Around, expected: Option<&'static str>
     })
 }
 
-fn history() -> Case {
-    let executor = open(Tool::new(TOOL, DESCRIPTION, say), Around::Much);
-    for _ in 0..1_000 {
+/// What [`PolicyContext::calls`](wink::policy::PolicyContext::calls) asks; the case asks it of the session, since a
+/// policy's context cannot be taken out of its call.
+fn history(around: Around) -> Case {
+    let executor = open(Tool::new(TOOL, DESCRIPTION, say), around);
+    for _ in 0..around.calls {
         let outcome = poll_now(executor.call(ToolCall::new("call_1", TOOL, ARGUMENTS)));
         assert!(outcome.is_success());
     }
     let session = executor.session().clone();
+    // A policy is told the same.
+    let told = Arc::new(OnceLock::new());
+    let telling = Arc::clone(&told);
+    let asks = policy_fn("bench.asks", move |_, cx| {
+        let _ = telling.set(cx.calls(TOOL));
+        Decision::Allow
+    });
+    let section = Section::tools("tools", "Tools").tool(Tool::new(TOOL, DESCRIPTION, say)).policy(asks);
+    let asking = opened(section, &session);
+    assert!(poll_now(asking.dry_run(ToolCall::new("call_1", TOOL, ARGUMENTS))).would_run());
+    let known = session.calls(TOOL);
+    assert_eq!((told.get(), known.map(|stat| stat.count)), (Some(&known), Some(1 + around.calls)));
     Box::new(move || {
         black_box(session.calls(black_box(TOOL)));
     })
@@ -92,38 +116,40 @@ fn open(tool: Tool<Args, String>, around: Around) -> Executor {
     for name in other_tools() {
         section = section.tool(Tool::new(name, DESCRIPTION, say));
     }
-    let template = PromptTemplate::builder("bench", "call").section(section).build();
-    let prompt = template.unwrap_or_else(|error| unreachable!("{error}")).prompt();
     let session = Session::new();
     session.dispatcher().subscribe::<ToolInvoked>(|event, _| {
         black_box(event);
         Ok(())
     });
-    let executor =
-        poll_now(Executor::open(&prompt, &session)).unwrap_or_else(|error| unreachable!("{error}"));
-    if around == Around::Much {
-        fill(&executor);
+    let executor = opened(section, &session);
+    if around.events > 0 {
+        fill(&executor, around);
     }
     executor
 }
 
-fn fill(executor: &Executor) {
+fn opened(section: Section, session: &Session) -> Executor {
+    let template = PromptTemplate::builder("bench", "call").section(section).build();
+    let prompt = template.unwrap_or_else(|error| unreachable!("{error}")).prompt();
+    poll_now(Executor::open(&prompt, session)).unwrap_or_else(|error| unreachable!("{error}"))
+}
+
+fn fill(executor: &Executor, around: Around) {
     let session = executor.session();
     let first = poll_now(executor.call(ToolCall::new("call_0", TOOL, ARGUMENTS)));
     let event = ToolInvoked::clone(&first.event);
     // The log only grows, so it is filled by dispatching; the call above is its first event.
-    for _ in 1..EVENTS {
+    for _ in 1..around.events {
         let dispatched = session.dispatch(event.clone());
         debug_assert!(dispatched.is_ok());
     }
-    let items = (0..STATE_ITEMS).map(|line| Written { line: u32::try_from(line).unwrap_or(u32::MAX) });
+    let items = (0..around.state_items).map(|line| Written { line });
     session.seed(items).unwrap_or_else(|error| unreachable!("{error}"));
-    assert_eq!(session.slice::<ToolInvoked>().len(), EVENTS);
+    assert_eq!(session.slice::<ToolInvoked>().len(), around.events);
 }
 
 fn files(around: Around) -> Arc<dyn Filesystem> {
-    let count = if around == Around::Much { FILES } else { 0 };
-    let files =
-        (0..count).map(|file| (format!("src/part_{}/file_{}.rs", file / 100, file % 100), "// text\n"));
+    let files = (0..around.files)
+        .map(|file| (format!("src/part_{}/file_{}.rs", file / 100, file % 100), "// text\n"));
     Arc::new(MemoryFilesystem::from_files(files).unwrap_or_else(|error| unreachable!("{error}")))
 }

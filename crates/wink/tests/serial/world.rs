@@ -13,7 +13,8 @@ use wink::prelude::*;
 use wink::resource::{Binding, BoxError, ResourceRegistry};
 use wink::serde_json::{self, Value, json};
 use wink::session::{InvocationId, SliceKind, ToolInvoked};
-use wink::testing::filesystem_tree;
+use wink::store::SharedStore;
+use wink::testing::{ByteStore, filesystem_tree};
 use wink::tool::files::FilesError;
 use wink::tool::{Phase, PromptEvaluationError};
 
@@ -361,23 +362,40 @@ pub(crate) struct World {
     pub(crate) executor: Executor,
     pub(crate) files: Arc<dyn Filesystem>,
     pub(crate) outside: Arc<Outside>,
+    prompt: Prompt,
+    setting: Setting,
+    /// What outlives a process, if anything does.
+    bytes: Option<Arc<ByteStore>>,
+}
+
+/// How calls go in a world.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Setting {
+    pub(crate) at_once: usize,
+    /// Held up at every step, now and then; otherwise nobody watches them.
+    pub(crate) dawdles: bool,
 }
 
 impl World {
     pub(crate) async fn new(prompt: &Prompt, at_once: usize) -> Self {
-        let session = Session::new();
+        Self::on(prompt, Setting { at_once, dawdles: true }, None).await
+    }
+
+    /// On a store that keeps nothing but bytes, or in memory.
+    pub(crate) async fn on(prompt: &Prompt, setting: Setting, bytes: Option<Arc<ByteStore>>) -> Self {
         let files: Arc<dyn Filesystem> = Arc::new(MemoryFilesystem::new());
         let outside = Arc::new(Outside::default());
-        let resources = ResourceRegistry::of((
-            Binding::filesystem(Arc::clone(&files)),
-            Binding::instance(Arc::clone(&outside)),
-        ))
-        .unwrap();
-        let limits = ExecutorLimits { max_calls_at_once: at_once, ..ExecutorLimits::default() };
-        let dawdler = Arc::new(Dawdler(AtomicUsize::new(0)));
-        let builder = Executor::builder(prompt, &session).resources(resources).limits(limits).hook(dawdler);
-        let executor = builder.open().await.unwrap();
-        Self { session, executor, files, outside }
+        let (session, executor) = open(prompt, setting, bytes.as_ref(), &files, &outside).await;
+        Self { session, executor, files, outside, prompt: prompt.clone(), setting, bytes }
+    }
+
+    /// What the next process finds. In memory nothing is opened again.
+    pub(crate) async fn reopen(&mut self) {
+        let Some(bytes) = &self.bytes else { return };
+        let bytes = Arc::new(bytes.reopen().unwrap());
+        (self.session, self.executor) =
+            open(&self.prompt, self.setting, Some(&bytes), &self.files, &self.outside).await;
+        self.bytes = Some(bytes);
     }
 
     pub(crate) async fn batch(&self, calls: &[Made]) -> Vec<Seen> {
@@ -426,6 +444,34 @@ impl World {
         }
         events.iter().map(|event| seen(&event)).collect()
     }
+}
+
+async fn open(
+    prompt: &Prompt,
+    setting: Setting,
+    bytes: Option<&Arc<ByteStore>>,
+    files: &Arc<dyn Filesystem>,
+    outside: &Arc<Outside>,
+) -> (Session, Executor) {
+    let session = match bytes {
+        Some(bytes) => {
+            let store = Arc::clone(bytes) as SharedStore;
+            Session::builder().id("the-session").store(store).open().await.unwrap()
+        }
+        None => Session::new(),
+    };
+    let resources = ResourceRegistry::of((
+        Binding::filesystem(Arc::clone(files)),
+        Binding::instance(Arc::clone(outside)),
+    ))
+    .unwrap();
+    let limits = ExecutorLimits { max_calls_at_once: setting.at_once, ..ExecutorLimits::default() };
+    let mut builder = Executor::builder(prompt, &session).resources(resources).limits(limits);
+    if setting.dawdles {
+        builder = builder.hook(Arc::new(Dawdler(AtomicUsize::new(0))));
+    }
+    let executor = builder.open().await.unwrap();
+    (session, executor)
 }
 
 fn seen(event: &ToolInvoked) -> Seen {

@@ -1,8 +1,20 @@
 //! A small world for the tests of promises: slices, files and resources, tools that change all of them, and a dump of
-//! everything that goes through public reads only. It exists on a store in memory and on one that keeps nothing but
-//! bytes and is opened again between calls.
+//! everything. It exists on a store in memory and on one that keeps nothing but bytes and is opened again between
+//! calls; and with somebody who watches every step, or without, as calls usually are.
 
-#![allow(dead_code, unreachable_pub, reason = "every test uses its own part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    unused_imports,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "every test uses its own part"
+)]
+
+mod dump;
+mod policies;
+mod trap;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,16 +25,20 @@ use jiff::Timestamp;
 use serde_json::Value;
 use wink::executor::{Executor, ExecutorBuilder, ToolCall};
 use wink::filesystem::{
-    DeleteMode, Edit, Filesystem, FilesystemExt, FsPath, MemoryFilesystem, MkdirOptions, WriteMode,
-    WriteOptions,
+    DeleteMode, Edit, Filesystem, FilesystemExt, MemoryFilesystem, MkdirOptions, WriteMode, WriteOptions,
 };
+use wink::ledger::{EffectLedger, ToolEffect};
 use wink::limits::Deadline;
 use wink::prelude::*;
-use wink::resource::{Binding, ResourceContext, ResourceRegistry, Shared};
+use wink::resource::{Binding, BoxError, Resolver, ResourceContext, ResourceRegistry, Scope, Shared};
 use wink::session::{SliceKey, ToolInvoked, upsert_by_key};
 use wink::store::{MemoryStore, SharedStore};
-use wink::testing::{ByteStore, FakeClock, Faults, FaultyStore, filesystem_tree};
+use wink::testing::{ByteStore, FakeClock, Faults, FaultyStore};
 use wink::tool::PromptEvaluationError;
+
+pub use dump::{Dump, Entry, Stored};
+pub use policies::{Denies, Remembers};
+pub use trap::{Part, Snare, Trap};
 
 /// Where sessions are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +48,19 @@ pub enum Kind {
 }
 
 pub const KINDS: [Kind; 2] = [Kind::Memory, Kind::Bytes];
+
+/// How calls go in a world. Calls that nobody watches take several steps at once, and go another way through the code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Step by step, with a hook that can make any of them fail.
+    Watched,
+    /// Without a hook.
+    Unwatched,
+    /// Without a hook, and without the policy that remembers: a call waits for nobody on its way.
+    Bare,
+}
+
+pub const FORMS: [Form; 3] = [Form::Watched, Form::Unwatched, Form::Bare];
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Note {
@@ -93,20 +122,23 @@ impl SliceType for Receipt {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tally(pub u32);
 
-/// Everything in the world that a call could have changed, read through public reads.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Dump {
-    pub slices: BTreeMap<&'static str, Vec<Value>>,
-    pub files: BTreeMap<FsPath, Option<Vec<u8>>>,
-    pub counter: u32,
-    /// The singleton's value, and whether it exists; it is never built by looking.
-    pub tally: Option<u32>,
-    pub calls: BTreeMap<&'static str, u64>,
-}
-
-pub const TOOLS: [&str; 12] = [
-    "effects", "note", "fail", "refuse", "invalid", "boom", "slow", "escalate", "denied", "pay", "left",
+/// The tools whose calls are counted; the last two are those of `promise_atomic_parts.rs`.
+pub const TOOLS: [&str; 15] = [
+    "effects_once",
+    "effects",
+    "note",
+    "fail",
+    "refuse",
+    "invalid",
+    "boom",
+    "slow",
+    "escalate",
+    "denied",
+    "pay",
+    "left",
     "right",
+    "everything",
+    "once",
 ];
 
 /// How the `effects` tool ends, and after which effect.
@@ -145,7 +177,7 @@ async fn effects(params: Effects, cx: &mut ToolContext) -> Result<ToolResult<Rec
     }
 }
 
-async fn effect(at: usize, cx: &mut ToolContext) -> Result<(), ToolError> {
+pub async fn effect(at: usize, cx: &mut ToolContext) -> Result<(), ToolError> {
     let session = cx.session();
     match at {
         0 => drop(session.dispatch(Note { text: "appended".into() })?),
@@ -249,34 +281,9 @@ async fn pay(params: Text, cx: &mut ToolContext) -> Result<ToolResult<Note>, Too
     Ok(ToolResult::ok(Note { text: params.text }, "paid"))
 }
 
-/// Denies the tool of this name.
-pub struct Denies(pub &'static str);
-
-impl wink::policy::ToolPolicy for Denies {
-    fn kind(&self) -> &'static str {
-        "denies"
-    }
-
-    fn check<'a>(
-        &'a self,
-        call: &'a wink::policy::PolicyCall<'a>,
-        _: &'a wink::policy::PolicyContext<'a>,
-    ) -> wink::BoxFuture<'a, Result<wink::policy::Decision, wink::resource::BoxError>> {
-        let denied = **call.tool.name() == *self.0;
-        let decision = match denied {
-            true => wink::policy::Decision::deny("not allowed"),
-            false => wink::policy::Decision::Allow,
-        };
-        Box::pin(std::future::ready(Ok(decision)))
-    }
-
-    fn footprint(&self, _: &wink::policy::PolicyCall<'_>, _: &Arc<str>) -> Footprint {
-        Footprint::nothing()
-    }
-}
-
 pub struct World {
     pub kind: Kind,
+    pub form: Form,
     pub clock: FakeClock,
     pub faults: Faults,
     pub files: Arc<dyn Filesystem>,
@@ -303,9 +310,38 @@ impl World {
         Self::with(kind, |section| section, |builder| builder).await
     }
 
+    /// With a hook, so that any step can be made to fail.
+    pub async fn watched(kind: Kind) -> Self {
+        Self::formed(Form::Watched, kind).await
+    }
+
+    pub async fn formed(form: Form, kind: Kind) -> Self {
+        Self::formed_with(form, kind, |section| section, |builder| builder).await
+    }
+
     /// With more in the section, and more said of the executor.
     pub async fn with(
         kind: Kind,
+        section: impl FnOnce(Section) -> Section,
+        more: impl FnOnce(ExecutorBuilder) -> ExecutorBuilder,
+    ) -> Self {
+        Self::formed_with(Form::Unwatched, kind, section, more).await
+    }
+
+    pub async fn formed_with(
+        form: Form,
+        kind: Kind,
+        section: impl FnOnce(Section) -> Section,
+        more: impl FnOnce(ExecutorBuilder) -> ExecutorBuilder,
+    ) -> Self {
+        Self::trapped(form, kind, &Trap::none(), section, more).await
+    }
+
+    /// With a resource that may go wrong.
+    pub async fn trapped(
+        form: Form,
+        kind: Kind,
+        trap: &Trap,
         section: impl FnOnce(Section) -> Section,
         more: impl FnOnce(ExecutorBuilder) -> ExecutorBuilder,
     ) -> Self {
@@ -325,12 +361,20 @@ impl World {
             Binding::instance(Arc::clone(&counter)).named("counter").snapshotable(),
             Binding::new(|_| Ok(Shared::new(Tally::default()))).named("tally").snapshotable(),
             Binding::instance(Arc::clone(&bank)),
+            Binding::instance(Arc::new(trap.clone())),
+            Binding::with_async(snare(trap)).scope(Scope::ToolCall),
         ))
         .unwrap();
         let resources = registry.open().await.unwrap();
         let auto = || wink::ledger::IdempotencyConfig::auto();
         let tools = Section::tools("tools", "Tools")
             .tool(Tool::new("effects", "Change everything.", effects).publishes().timeout(TIMEOUT))
+            .tool(
+                Tool::new("effects_once", "Change everything once.", effects)
+                    .publishes()
+                    .timeout(TIMEOUT)
+                    .idempotency(auto()),
+            )
             .tool(Tool::new("note", "Take a note.", note))
             .tool(
                 Tool::new("left", "Add a line on the left.", left)
@@ -350,6 +394,10 @@ impl World {
             .tool(Tool::new("pay", "Pay once.", pay).idempotency(auto()))
             .policy(Denies("denied"))
             .install(|session| session.register::<Stock, Stock>(upsert_by_key()));
+        let tools = match form {
+            Form::Watched | Form::Unwatched => tools.policy(Remembers),
+            Form::Bare => tools,
+        };
         let prompt =
             PromptTemplate::builder("tests", "world").section(section(tools)).build().unwrap().prompt();
         let (store, bytes) = match kind {
@@ -365,15 +413,17 @@ impl World {
         session.seed([Setting { on: false }, Setting { on: false }]).unwrap();
         session.seed([Scratch { line: 1 }, Scratch { line: 2 }]).unwrap();
         session.flush().await.unwrap();
+        EffectLedger::new(Arc::clone(&store) as SharedStore, Arc::new(clock.clone()))
+            .record(effect_of_old(start()))
+            .await
+            .unwrap();
         let deadline = Deadline::after(DEADLINE, &clock).unwrap();
-        let builder = Executor::builder(&prompt, &session)
-            .hook(Arc::new(faults.clone()))
-            .opened(resources.clone())
-            .deadline(deadline);
-        let executor = more(builder).open().await.unwrap();
+        let builder = Executor::builder(&prompt, &session).opened(resources.clone()).deadline(deadline);
+        let executor = more(hooked(form, &faults, builder)).open().await.unwrap();
         let next = AtomicUsize::new(1);
         Self {
             kind,
+            form,
             clock,
             faults,
             files,
@@ -396,52 +446,72 @@ impl World {
     }
 
     pub fn effects(&self, after: usize, end: End) -> ToolCall {
-        self.call("effects", serde_json::to_value(Effects { after, end }).unwrap())
+        self.effects_of("effects", after, end)
+    }
+
+    /// As [`World::effects`], of the tool with a key or of the one without.
+    pub fn effects_of(&self, tool: &str, after: usize, end: End) -> ToolCall {
+        self.call(tool, serde_json::to_value(Effects { after, end }).unwrap())
     }
 
     /// What a new process would find. On the store in memory nothing is opened again.
     pub async fn reopen(&mut self) {
+        self.reopen_with(|builder| builder).await;
+    }
+
+    /// As [`World::reopen`]; the next process says this of its executor.
+    pub async fn reopen_with(&mut self, more: impl FnOnce(ExecutorBuilder) -> ExecutorBuilder) {
         let Some(bytes) = &self.bytes else { return };
         let bytes = Arc::new(bytes.reopen().unwrap());
         self.store = Arc::new(FaultyStore::new(Arc::clone(&bytes) as SharedStore));
         self.bytes = Some(bytes);
         self.session = session_on(&self.store, &self.clock).await;
-        self.executor = Executor::builder(&self.prompt, &self.session)
-            .hook(Arc::new(self.faults.clone()))
-            .opened(self.resources.clone())
-            .open()
-            .await
-            .unwrap();
+        self.executor = self.another_executor(more).await;
+    }
+
+    /// Another executor for the same session.
+    pub async fn another_executor(&self, more: impl FnOnce(ExecutorBuilder) -> ExecutorBuilder) -> Executor {
+        let builder = Executor::builder(&self.prompt, &self.session).opened(self.resources.clone());
+        more(hooked(self.form, &self.faults, builder)).open().await.unwrap()
     }
 
     pub fn log(&self) -> Vec<Arc<ToolInvoked>> {
         self.session.slice::<ToolInvoked>().all()
     }
+}
 
-    /// Everything that a call could have changed, and that a rollback has to put back.
-    pub async fn dump(&self) -> Dump {
-        fn items<T: SliceType>(session: &Session) -> (&'static str, Vec<Value>) {
-            let items =
-                session.slice::<T>().iter().map(|item| serde_json::to_value(&*item).unwrap()).collect();
-            (T::NAME, items)
-        }
-        let session = &self.session;
-        let slices = [
-            items::<Note>(session),
-            items::<Stock>(session),
-            items::<Setting>(session),
-            items::<Scratch>(session),
-            items::<Fresh>(session),
-            items::<Receipt>(session),
-        ];
-        let calls = TOOLS.iter().filter_map(|tool| Some((*tool, session.calls(tool)?.count)));
-        Dump {
-            slices: slices.into_iter().collect(),
-            files: filesystem_tree(&*self.files).await,
-            counter: *self.counter.read(),
-            tally: self.resources.ready::<Shared<Tally>>().unwrap().map(|tally| tally.read().0),
-            calls: calls.collect(),
-        }
+fn snare(trap: &Trap) -> impl Fn(Resolver) -> wink::BoxFuture<'static, Result<Snare, BoxError>> + use<> {
+    let trap = trap.clone();
+    move |_| {
+        let trap = trap.clone();
+        Box::pin(async move {
+            trap.reach(Part::Resource).await?;
+            Ok(Snare)
+        })
+    }
+}
+
+fn hooked(form: Form, faults: &Faults, builder: ExecutorBuilder) -> ExecutorBuilder {
+    match form {
+        Form::Watched => builder.hook(Arc::new(faults.clone())),
+        Form::Unwatched | Form::Bare => builder,
+    }
+}
+
+/// What the ledger knows before the first call.
+fn effect_of_old(at: Timestamp) -> ToolEffect {
+    ToolEffect {
+        idempotency_key: "an old key".into(),
+        tool_name: "pay".into(),
+        params_hash: "an old hash".into(),
+        message: "paid long ago".into(),
+        value: None,
+        success: true,
+        exclude_value_from_context: false,
+        created_at: at,
+        expires_at: None,
+        session: None,
+        effect_id: "an old effect".into(),
     }
 }
 

@@ -1,0 +1,5 @@
+use wink::ledger::IdempotencyConfig;
+
+fn main() {
+    let _ = IdempotencyConfig::custom();
+}
