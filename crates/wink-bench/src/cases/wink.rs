@@ -148,8 +148,10 @@ fn fill(executor: &Executor, around: Around) {
     assert_eq!(session.slice::<ToolInvoked>().len(), around.events);
 }
 
+/// The file that a call writes is there from its second call on; a failing call finds it as a succeeding one does.
 fn files(around: Around) -> Arc<dyn Filesystem> {
     let files = (0..around.files)
         .map(|file| (format!("src/part_{}/file_{}.rs", file / 100, file % 100), "// text\n"));
+    let files = files.chain([("src/runtime/session/mod.rs".to_owned(), "// text\n")]);
     Arc::new(MemoryFilesystem::from_files(files).unwrap_or_else(|error| unreachable!("{error}")))
 }
