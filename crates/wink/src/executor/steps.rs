@@ -30,7 +30,7 @@ impl Call {
             let text = format!("call id '{id}' was used twice in one response; only the first call was run");
             return Err(Failure::new(Ending::Rejected, text));
         }
-        let Some(rendered) = self.around.rendered.clone() else {
+        let Some(rendered) = &self.around.rendered else {
             return Err(Failure::new(
                 Ending::Unavailable,
                 "no tools are available: the prompt was not rendered",
@@ -41,12 +41,12 @@ impl Call {
                 Some(hidden) => format!("Tool '{}' is not available: {hidden}", self.name),
                 None => format!("Unknown tool '{}'", super::shown_name(&self.name)),
             };
-            return Err(self.unavailable(&rendered, &why));
+            return Err(self.unavailable(rendered, &why));
         };
         self.placed = Some(placed.clone());
         if placed.tool.contract().handler == HandlerKind::Missing {
             let why = format!("Tool '{}' has no handler here and cannot be called", self.name);
-            return Err(self.unavailable(&rendered, &why));
+            return Err(self.unavailable(rendered, &why));
         }
         Ok(())
     }
@@ -133,8 +133,7 @@ impl Call {
     }
 
     pub(super) fn has_listening_policies(&self) -> bool {
-        let mut policies = self.placed.iter().flat_map(|placed| placed.policies.iter());
-        policies.any(|placed| placed.policy.wants_results())
+        self.placed.as_ref().is_some_and(|placed| placed.is_listened_to)
     }
 
     /// Waits for the session's turn.
@@ -193,7 +192,8 @@ impl Call {
         let contract = placed.tool.contract();
         // From here on the outside world may have been touched.
         self.handler = HandlerState::Running;
-        if contract.timeout.is_some() {
+        let timed = contract.timeout.is_some();
+        if timed {
             self.free_since = self.shared.session.clock().monotonic();
         }
         let running = match contract.handler {
@@ -206,7 +206,10 @@ impl Call {
         match catch(|| Pin::new(&mut running).poll(task)) {
             Ok(Poll::Ready(returned)) => {
                 drop(running);
-                self.handler_limit().in_time(self.session().clock()).map_err(|late| self.stopped(late))?;
+                if timed {
+                    let limit = self.handler_limit();
+                    limit.in_time(self.session().clock()).map_err(|late| self.stopped(late))?;
+                }
                 self.returned(returned)?;
                 Ok(true)
             }

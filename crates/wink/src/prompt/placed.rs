@@ -9,6 +9,7 @@ use super::text::Text;
 use super::visibility::Visibility;
 use crate::policy::PlacedPolicy;
 use crate::session::{LoggedAnswer, LoggedDecision};
+use crate::support::future::catch;
 use crate::tool::AnyTool;
 
 /// A tool in its place.
@@ -21,6 +22,8 @@ pub struct PlacedTool {
     /// The policies that cover it, in the order in which they are asked: outermost section first, the template's
     /// last.
     pub policies: Arc<[PlacedPolicy]>,
+    /// Whether one of them wants to hear of successes.
+    pub(crate) is_listened_to: bool,
     /// What the log says when all of them allow.
     pub(crate) allowed: Arc<[LoggedDecision]>,
 }
@@ -31,7 +34,10 @@ impl PlacedTool {
             policy: Arc::clone(&placed.key),
             answer: LoggedAnswer::Allow,
         };
-        Self { tool, section, allowed: policies.iter().map(allow).collect(), policies }
+        // A policy that cannot say is told.
+        let listens = |placed: &PlacedPolicy| catch(|| placed.policy.wants_results()).unwrap_or(true);
+        let is_listened_to = policies.iter().any(listens);
+        Self { tool, section, is_listened_to, allowed: policies.iter().map(allow).collect(), policies }
     }
 
     /// The tool's name.
