@@ -114,7 +114,9 @@ pub fn run(text: &str) {
         let quick: Option<Typed> = compiled.decode(text, &ParseLimits::default()).ok();
         let same = match (&quick, &decoded::<Typed>(compiled, text)) {
             (None, None) => true,
-            (Some(quick), Some(decoded)) => quick == decoded || format!("{quick:?}") == format!("{decoded:?}"),
+            (Some(quick), Some(decoded)) => {
+                quick == decoded || format!("{quick:?}") == format!("{decoded:?}")
+            }
             (Some(_), None) | (None, Some(_)) => false,
         };
         assert!(same || text.trim_ascii().is_empty(), "decoded otherwise");

@@ -200,7 +200,9 @@ impl ExecutorBuilder {
                     Some(self.prompt.bound_resources()),
                     request.as_ref(),
                 ];
-                ResourceRegistry::layered(order.into_iter().flatten()).open_with(Arc::clone(self.session.clock())).await?
+                ResourceRegistry::layered(order.into_iter().flatten())
+                    .open_with(Arc::clone(self.session.clock()))
+                    .await?
             }
         };
         let rendered = Arc::new(rendered);
