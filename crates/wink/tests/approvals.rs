@@ -10,6 +10,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
+use jiff::Timestamp;
 use wink::BoxFuture;
 use wink::executor::{Approval, ApprovalRequest, Approver, Executor, Outcome, ToolCall};
 use wink::filesystem::{FilesystemExt, MemoryFilesystem};
@@ -18,6 +19,7 @@ use wink::policy::{Decision, FnPolicy, PolicyCall, PolicyContext, policy_fn};
 use wink::prelude::*;
 use wink::resource::{Binding, BoxError, ResourceRegistry, Shared};
 use wink::session::{Ending, LoggedAnswer};
+use wink::store::{LedgerChange, LedgerRow, LedgerState, MemoryStore, Rows, SharedStore};
 
 type Price = Shared<u32>;
 
@@ -29,6 +31,7 @@ struct Desk {
     files: Arc<MemoryFilesystem>,
     price: Arc<Price>,
     session: Session,
+    store: SharedStore,
     meanwhile: OnceLock<Meanwhile>,
     questions: Mutex<Vec<String>>,
 }
@@ -67,7 +70,8 @@ impl World {
         section: Section,
         meanwhile: impl Fn(&Desk, usize) -> BoxFuture<'static, ()> + Send + Sync + 'static,
     ) -> Self {
-        let session = Session::new();
+        let store: SharedStore = Arc::new(MemoryStore::new());
+        let session = Session::builder().store(Arc::clone(&store)).open().await.unwrap();
         session.know::<Note>().unwrap();
         let files = Arc::new(MemoryFilesystem::from_files([("bill.txt", "10")]).unwrap());
         let price = Arc::new(Price::new(10));
@@ -81,6 +85,7 @@ impl World {
             files,
             price,
             session: session.clone(),
+            store,
             meanwhile: OnceLock::new(),
             questions: Mutex::default(),
         });
@@ -220,4 +225,28 @@ async fn the_ledgers_question_does_not_void_what_policies_were_told() {
     assert_eq!((questions.len(), &*questions[1]), (3, "first?"), "{questions:?}");
     assert!(questions[2].ends_with("Run it again?"), "{questions:?}");
     assert_eq!(outcome.event.approvers, clerks(2..=3));
+}
+
+#[tokio::test]
+async fn an_entry_that_keeps_changing_is_not_run_again() {
+    async fn stop(_: (), _: &mut ToolContext) -> ToolResult<()> {
+        panic!("stopped")
+    }
+    let config = IdempotencyConfig::auto().when_in_doubt(WhenInDoubt::Ask);
+    let section = Section::tools("tools", "Tools").tool(Tool::new("pay", "Pays.", stop).idempotency(config));
+    let meanwhile = |desk: &Desk, at: usize| -> BoxFuture<'static, ()> {
+        let store = Arc::clone(&desk.store);
+        Box::pin(async move {
+            let from = store.rows(Rows::All).await.unwrap().remove(0);
+            let state = LedgerState::InDoubt { reason: format!("doubt {at}"), since: Timestamp::UNIX_EPOCH };
+            let to = Some(LedgerRow { state, ..from.clone() });
+            assert!(store.replace(LedgerChange { from, to }).await.unwrap());
+        })
+    };
+    let world = World::new(section, meanwhile).await;
+    assert_eq!(world.pay().await.event.ending, Ending::Panicked);
+    let outcome = world.pay().await;
+    let text = "pay was not run: its entry kept changing while approval was asked for";
+    assert_eq!((outcome.text(), outcome.event.ending), (text, Ending::InDoubt));
+    assert_eq!(outcome.event.approvers, clerks(1..=5));
 }

@@ -11,14 +11,16 @@
 use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
+use wink::BoxFuture;
 use wink::executor::{Executor, Outcome, ToolCall};
 use wink::limits::CancelToken;
-use wink::policy::{Decision, policy_fn};
+use wink::policy::{Decision, PolicyCall, PolicyContext, ToolPolicy, policy_fn};
 use wink::prelude::*;
 use wink::resource::{Binding, BoxError, ResourceSnapshot, Scope, Snapshotable};
 use wink::session::{Ending, LoggedAnswer, ToolInvoked};
@@ -61,6 +63,34 @@ async fn a_policy_that_keeps_its_thread_past_its_time_denies() {
 }
 
 #[tokio::test]
+async fn a_policy_that_keeps_its_thread_after_it_waited_denies_too() {
+    struct Slow(FakeClock);
+    impl ToolPolicy for Slow {
+        fn kind(&self) -> &'static str {
+            "slow"
+        }
+
+        fn check<'a>(
+            &'a self,
+            _: &'a PolicyCall<'a>,
+            _: &'a PolicyContext<'a>,
+        ) -> BoxFuture<'a, Result<Decision, BoxError>> {
+            Box::pin(async {
+                tokio::task::yield_now().await;
+                self.0.advance(Duration::from_secs(6));
+                Ok(Decision::Allow)
+            })
+        }
+    }
+    let clock = FakeClock::new(jiff::Timestamp::UNIX_EPOCH);
+    let section =
+        Section::tools("tools", "Tools").tool(Tool::new("fine", "Fine.", fine)).policy(Slow(clock.clone()));
+    let executor = Executor::open(&prompt(section), &session(&clock)).await.unwrap();
+    let outcome = executor.call(ToolCall::new("1", "fine", "")).await;
+    assert_eq!(outcome.text(), "fine was denied: policy slow could not decide");
+}
+
+#[tokio::test]
 async fn a_handler_that_keeps_its_thread_past_its_time_has_timed_out() {
     #[derive(Clone)]
     struct Late(FakeClock);
@@ -79,6 +109,25 @@ async fn a_handler_that_keeps_its_thread_past_its_time_has_timed_out() {
     let outcome = executor.call(ToolCall::new("1", "slow", "")).await;
     assert_eq!(outcome.text(), "slow took longer than 1s and was stopped; nothing was changed");
     assert_eq!((endings(&session), session.slice::<Written>().len()), (vec![Ending::TimedOut], 0));
+}
+
+#[tokio::test]
+async fn who_takes_exactly_the_time_there_is_is_in_time() {
+    let clock = FakeClock::new(jiff::Timestamp::UNIX_EPOCH);
+    let (policy, handler) = (clock.clone(), Arc::new(clock.clone()));
+    async fn slow(_: (), cx: &mut ToolContext) -> Result<ToolResult<String>, ToolError> {
+        cx.resource::<FakeClock>().await?.advance(Duration::from_secs(1));
+        Ok(ToolResult::value("done".to_owned()))
+    }
+    let section = Section::tools("tools", "Tools")
+        .tool(Tool::new("slow", "Slow.", slow).timeout(Duration::from_secs(1)))
+        .policy(policy_fn("slow", move |_, _| {
+            policy.advance(Duration::from_secs(5));
+            Decision::Allow
+        }))
+        .resource(Binding::instance(handler));
+    let executor = Executor::open(&prompt(section), &session(&clock)).await.unwrap();
+    assert_eq!(executor.call(ToolCall::new("1", "slow", "")).await.text(), "done");
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -218,19 +267,81 @@ async fn a_copy_that_panics_when_it_is_dropped_costs_no_event() {
     assert_eq!(session.slice::<Written>().len(), 1);
 }
 
+/// A resource that takes nothing back from its copies, and says so at length.
+#[derive(Default)]
+struct Stubborn(AtomicBool);
+
+impl Snapshotable for Stubborn {
+    fn fork(&self) -> Result<Self, BoxError> {
+        Ok(Self::default())
+    }
+
+    fn merge(&self, _: &Self, _: &ResourceSnapshot) -> Result<(), BoxError> {
+        Err("no ".repeat(3000).into())
+    }
+
+    fn snapshot(&self) -> Result<ResourceSnapshot, BoxError> {
+        Ok(ResourceSnapshot::new(self.0.load(Ordering::SeqCst)))
+    }
+
+    fn restore(&self, _: &ResourceSnapshot) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn decode(&self, _: &serde_json::Value) -> Result<ResourceSnapshot, BoxError> {
+        Ok(ResourceSnapshot::new(false))
+    }
+}
+
+#[tokio::test]
+async fn an_endless_reason_not_to_commit_is_cut_in_the_answer_and_in_the_event() {
+    async fn touch(_: (), cx: &mut ToolContext) -> Result<ToolResult<String>, ToolError> {
+        cx.resource::<Stubborn>().await?.0.store(true, Ordering::SeqCst);
+        Ok(ToolResult::value("touched".to_owned()))
+    }
+    let section = Section::tools("tools", "Tools")
+        .tool(Tool::new("touch", "Touch.", touch))
+        .resource(Binding::instance(Arc::new(Stubborn::default())).snapshotable());
+    let executor = Executor::open(&prompt(section), &Session::new()).await.unwrap();
+    let outcome = executor.call(ToolCall::new("1", "touch", "")).await;
+    let (text, event) = (outcome.text(), &outcome.event);
+    assert!(text.starts_with("touch was not committed: ") && (4000..=4096).contains(&text.len()), "{text}");
+    assert_eq!((&*event.message, &*event.rendered, event.ending), (text, text, Ending::NotCommitted));
+    let chain = event.error_chain.join(": ");
+    assert!(chain.contains(&"no ".repeat(3000)), "{chain}");
+}
+
+#[tokio::test]
+async fn a_call_that_was_cancelled_before_it_began_is_not_run() {
+    let section = || Section::tools("tools", "Tools").tool(Tool::new("fine", "Fine.", fine));
+    for one in [false, true] {
+        let session = Session::new();
+        let executor = Executor::open(&prompt(section()), &session).await.unwrap();
+        let token = CancelToken::new();
+        if one {
+            token.cancel()
+        } else {
+            executor.cancel()
+        }
+        let outcome = executor.call_cancellable(ToolCall::new("1", "fine", ""), token).await;
+        assert_eq!(outcome.text(), "fine was cancelled; nothing was changed");
+        assert_eq!(endings(&session), [Ending::Cancelled]);
+    }
+}
+
 #[tokio::test]
 async fn a_process_that_dies_while_a_policy_thinks_leaves_the_calls_event() {
     struct Thinks;
-    impl wink::policy::ToolPolicy for Thinks {
+    impl ToolPolicy for Thinks {
         fn kind(&self) -> &'static str {
             "thinks"
         }
 
         fn check<'a>(
             &'a self,
-            _: &'a wink::policy::PolicyCall<'a>,
-            _: &'a wink::policy::PolicyContext<'a>,
-        ) -> wink::BoxFuture<'a, Result<Decision, BoxError>> {
+            _: &'a PolicyCall<'a>,
+            _: &'a PolicyContext<'a>,
+        ) -> BoxFuture<'a, Result<Decision, BoxError>> {
             Box::pin(pending())
         }
     }

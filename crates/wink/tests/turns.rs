@@ -9,6 +9,7 @@
     reason = "tests panic when they fail"
 )]
 
+use std::future::Future;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use wink::executor::{Approval, ApprovalRequest, Approver, Executor, ToolCall};
 use wink::policy::{Decision, PolicyCall, PolicyContext, ToolPolicy, policy_fn};
 use wink::prelude::*;
 use wink::resource::{Binding, BoxError, ResourceContext, ResourceRegistry};
-use wink::session::{Ending, ToolInvoked};
+use wink::session::{Ending, SliceKind, ToolInvoked};
 use wink::store::{MemoryStore, SharedStore};
 use wink::testing::ByteStore;
 use wink::transaction::{Transaction, TransactionError, transaction};
@@ -222,6 +223,35 @@ async fn a_policy_and_a_subscriber_are_told_so_too() {
     assert_eq!(executor.call(ToolCall::new("1", "plain", "{}")).await.text(), "done");
     let told = format!("note was not run: {INSIDE}");
     assert_eq!(*said.lock().unwrap(), [told.clone(), told.clone(), told]);
+}
+
+/// Goes to the log, and stands when its call fails.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Said;
+impl SliceType for Said {
+    const NAME: &'static str = "said";
+    const KIND: SliceKind = SliceKind::Log;
+}
+
+#[tokio::test]
+async fn who_hears_of_what_a_failed_call_leaves_in_the_log_is_told_so_as_well() {
+    async fn fails(_: (), cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+        assert!(cx.session().dispatch(Said)?.is_ok());
+        Ok(ToolResult::error("no"))
+    }
+    let session = Session::new();
+    let section = Section::tools("tools", "Tools").tool(Tool::new("fails", "Fails.", fails));
+    let (executor, own) = opened_on(&session, section, None).await;
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let ear = Arc::clone(&heard);
+    let _subscription = session.dispatcher().subscribe::<Said>(move |_, _| {
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        ear.lock().unwrap().push(Box::pin(own.note()).as_mut().poll(&mut cx));
+        Ok(())
+    });
+    assert_eq!(executor.call(ToolCall::new("1", "fails", "{}")).await.text(), "no");
+    let told = std::task::Poll::Ready(format!("note was not run: {INSIDE}"));
+    assert_eq!(*heard.lock().unwrap(), [told]);
 }
 
 /// Looks around in the session before approving.
