@@ -160,12 +160,11 @@ async fn run(world: &World, call: ToolCall, trap: &Trap, fault: Fault) -> Option
 }
 
 /// How the call must end.
-fn ending(form: Form, part: Part, fault: Fault) -> Ending {
+fn ending(part: Part, fault: Fault) -> Ending {
     match (part, fault) {
         (_, Fault::Drop) => Ending::Cancelled,
-        // A call that waits for nobody any more has no moment at which it could be stopped.
+        // The last look at whether the call is still wanted comes before subscribers hear of it.
         (Part::Subscriber, Fault::Cancel) => Ending::Succeeded,
-        (Part::Reducer, Fault::Cancel) if form == Form::Bare => Ending::Succeeded,
         (_, Fault::Cancel) => Ending::Cancelled,
         (Part::PolicyResult, _) => Ending::Succeeded,
         (Part::PolicyCheck, _) => Ending::Denied,
@@ -220,7 +219,7 @@ async fn goes_wrong(form: Form, kind: Kind, tool: &str, part: Part, fault: Fault
         assert_eq!(world.log(), [Arc::clone(&outcome.event)], "{what}: the event of the answer");
         assert_eq!(outcome.is_success(), event.success, "{what}");
     }
-    assert_eq!(event.ending, ending(form, part, fault), "{what}: {event:?}");
+    assert_eq!(event.ending, ending(part, fault), "{what}: {event:?}");
     for process in ["this process", "the next process"] {
         let what = format!("{what}, in {process}");
         let mut dump = world.dump().await;

@@ -7,6 +7,7 @@
 
 use std::collections::HashSet;
 use std::future::poll_fn;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -123,6 +124,10 @@ struct Member {
 }
 
 impl Member {
+    fn is_done(&self) -> bool {
+        matches!(self.progress, Progress::Done(_))
+    }
+
     fn may_ask(&self) -> bool {
         self.asks.as_ref().is_some_and(|asked| !asked.load(Ordering::Acquire))
     }
@@ -161,13 +166,17 @@ impl Executor {
             members.push(Member { footprint, asks, progress: Progress::Waiting(call) });
         }
         let most = self.shared.limits.max_calls_at_once.max(1);
+        // Who comes before has ended and who comes after has not started: a long batch is not walked for every call.
+        let mut going = 0..0;
         poll_fn(|cx| {
             loop {
                 let held = turn.held.load(Ordering::Acquire);
-                let asking = members.iter().filter(|member| member.may_ask()).count();
-                start(&self.shared, &mut members, most, held);
+                start(&self.shared, &mut members, &mut going, most, held);
                 let mut moved = false;
-                for member in &mut members {
+                let going_on = members.get_mut(going.clone()).unwrap_or_default();
+                let may_ask = |members: &[Member]| members.iter().filter(|member| member.may_ask()).count();
+                let asking = may_ask(going_on);
+                for member in &mut *going_on {
                     if let Progress::Running(running) = &mut member.progress
                         && let Poll::Ready(outcome) = running.as_mut().poll(cx)
                     {
@@ -176,12 +185,14 @@ impl Executor {
                     }
                 }
                 moved |= held != turn.held.load(Ordering::Acquire);
-                moved |= asking != members.iter().filter(|member| member.may_ask()).count();
+                moved |= asking != may_ask(going_on);
+                let ended = going_on.iter().take_while(|member| member.is_done()).count();
+                going.start += ended;
                 if !moved {
                     break;
                 }
             }
-            match members.iter().all(|member| matches!(member.progress, Progress::Done(_))) {
+            match going.start == members.len() {
                 true => Poll::Ready(()),
                 false => Poll::Pending,
             }
@@ -195,22 +206,21 @@ impl Executor {
     }
 }
 
-/// Starts what may start. The first call that has not ended always may. `held` says whether the batch has the
-/// session's turn, so that nobody else changes the workspace.
-fn start(shared: &Shared, members: &mut [Member], most: usize, held: bool) {
-    let open = |member: &Member| !matches!(member.progress, Progress::Done(_));
-    let Some(first) = members.iter().position(open) else { return };
+/// Starts what may start, and makes it part of what is `going`. The first call that has not ended always may. `held`
+/// says whether the batch has the session's turn, so that nobody else changes the workspace.
+fn start(shared: &Shared, members: &mut [Member], going: &mut Range<usize>, most: usize, held: bool) {
+    let first = going.start;
     let running = |member: &&Member| matches!(member.progress, Progress::Running(_));
-    let mut running = members.iter().filter(running).count();
+    let mut running = members.get(going.clone()).unwrap_or_default().iter().filter(running).count();
     for at in first..members.len() {
         let (earlier, rest) = members.split_at_mut(at);
-        let Some(member) = rest.first_mut().filter(|member| open(member)) else { continue };
+        let Some(member) = rest.first_mut().filter(|member| !member.is_done()) else { continue };
         if matches!(member.progress, Progress::Waiting(_)) {
             if running >= most {
                 return;
             }
             let own = &member.footprint;
-            let undecided = || earlier.iter().skip(first).filter(|earlier| open(earlier));
+            let undecided = || earlier.iter().skip(first).filter(|earlier| !earlier.is_done());
             let lasts = |dir: &FsPath| {
                 let removed = undecided().any(|other| other.footprint.may_remove(dir)) || own.may_remove(dir);
                 held && !removed && is_directory_now(shared, dir)
@@ -226,6 +236,7 @@ fn start(shared: &Shared, members: &mut [Member], most: usize, held: bool) {
             {
                 member.progress = Progress::Running(Box::pin(call.run()));
                 running += 1;
+                going.end = going.end.max(at + 1);
             }
         }
         if member.footprint.is_alone() {
