@@ -8,6 +8,7 @@
     reason = "tests panic when they fail"
 )]
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use jiff::Timestamp;
@@ -225,6 +226,49 @@ async fn the_ledgers_question_does_not_void_what_policies_were_told() {
     assert_eq!((questions.len(), &*questions[1]), (3, "first?"), "{questions:?}");
     assert!(questions[2].ends_with("Run it again?"), "{questions:?}");
     assert_eq!(outcome.event.approvers, clerks(2..=3));
+}
+
+#[tokio::test]
+async fn what_was_decided_after_an_approval_is_in_order() {
+    let section = paying()
+        .policy(policy_fn("a", |_, _| Decision::Allow))
+        .policy(asking("b"))
+        .policy(policy_fn("c", |_, _| Decision::Allow));
+    let outcome = World::new(section, nothing).await.pay().await;
+    let decisions: Vec<_> =
+        outcome.event.decisions.iter().map(|one| (one.policy.to_string(), one.answer.clone())).collect();
+    let approved = LoggedAnswer::Ask { question: "b?".into(), approved: true };
+    let expected = [
+        ("tools/a/0".to_owned(), LoggedAnswer::Allow),
+        ("tools/b/0".to_owned(), approved),
+        ("tools/c/0".to_owned(), LoggedAnswer::Allow),
+    ];
+    assert_eq!(decisions, expected);
+}
+
+#[tokio::test]
+async fn policies_are_asked_again_after_the_ledgers_question() {
+    async fn stop(_: (), _: &mut ToolContext) -> ToolResult<()> {
+        panic!("stopped")
+    }
+    let changed = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&changed);
+    let config = IdempotencyConfig::auto().when_in_doubt(WhenInDoubt::Ask);
+    let section = Section::tools("tools", "Tools")
+        .tool(Tool::new("pay", "Pays.", stop).idempotency(config))
+        .policy(policy_fn("shut", move |_, _| match seen.load(Ordering::SeqCst) {
+            true => Decision::deny("the shop is shut"),
+            false => Decision::Allow,
+        }));
+    let world = World::new(section, move |desk, at| {
+        changed.store(true, Ordering::SeqCst);
+        nothing(desk, at)
+    })
+    .await;
+    assert_eq!(world.pay().await.event.ending, Ending::Panicked);
+    let outcome = world.pay().await;
+    assert_eq!((outcome.text(), outcome.event.ending), ("the shop is shut", Ending::Denied));
+    assert_eq!(world.questions().len(), 1);
 }
 
 #[tokio::test]

@@ -8,6 +8,8 @@
     reason = "tests panic when they fail"
 )]
 
+use std::sync::Arc;
+
 use wink::BoxFuture;
 use wink::executor::{Escalation, Executor, Outcome, ToolCall};
 use wink::policy::{Decision, PolicyCall, PolicyContext, ToolPolicy};
@@ -15,7 +17,7 @@ use wink::prelude::*;
 use wink::prompt::{Hidden, PromptValidationError, SectionVisibility, record_expansion};
 use wink::resource::BoxError;
 use wink::serde_json::{Value, json};
-use wink::session::ToolInvoked;
+use wink::session::{PromptRendered, ToolInvoked};
 use wink::tool::VisibilityExpansionRequired;
 
 async fn nothing(_: (), _: &mut ToolContext) -> ToolResult<()> {
@@ -395,4 +397,15 @@ async fn keys_with_dots_are_opened_and_read() {
     assert_eq!(expansion.keys, ["v1.2", "v1.2.notes.md"]);
     executor.expand(&expansion).unwrap();
     assert_eq!(names(&executor), ["old", "new"]);
+
+#[tokio::test]
+async fn the_log_says_what_the_model_sees_also_when_it_is_only_another_text() {
+    let executor = open().await;
+    let seen =
+        || executor.session().slice::<PromptRendered>().iter().map(|event| event.text.clone()).collect();
+    let text = || executor.rendered().unwrap().text().to_owned();
+    let before = text();
+    executor.expand(&asked(&open_sections(&executor, &["manual"]).await)).unwrap();
+    let seen: Vec<Arc<str>> = seen();
+    assert_eq!(seen, [before.into(), text().into()]);
 }

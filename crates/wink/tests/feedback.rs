@@ -21,6 +21,7 @@ use wink::resource::{Binding, BoxError};
 use wink::session::ToolInvoked;
 use wink::store::SharedStore;
 use wink::testing::{ByteStore, FakeClock};
+use wink::tool::VisibilityExpansionRequired;
 
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct Say {
@@ -50,6 +51,9 @@ async fn say(params: Say, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolEr
     }
     match params.text.as_str() {
         "fail" => Err(ToolError::new("boom")),
+        "open" => {
+            Err(VisibilityExpansionRequired { keys: vec!["talk".into()], reason: "to see".into() }.into())
+        }
         text => Ok(ToolResult::done(text)),
     }
 }
@@ -393,6 +397,36 @@ async fn a_broken_provider_spoils_nothing() {
     assert_eq!(logged, expected.map(|(provider, problem)| (provider.to_owned(), problem.to_owned())));
     assert_eq!(desk.given(), [("a".to_owned(), "tests/p".to_owned(), 1)]);
     assert_eq!(desk.session.slice::<ToolInvoked>().len(), 1);
+}
+
+#[tokio::test]
+async fn whoever_cancels_does_not_wait_for_feedback() {
+    let desk = Desk::new();
+    let executor = desk.open(desk.executor("p").feedback(Trigger::every_calls(1), Broken("hangs"))).await;
+    let cancelling = async {
+        desk.clock.until_sleeping(1).await;
+        executor.cancel();
+    };
+    assert_eq!(tokio::join!(text(&executor, OK), cancelling).0, "ok");
+    assert_eq!(desk.given(), []);
+}
+
+#[tokio::test]
+async fn an_escalation_has_no_feedback() {
+    let desk = Desk::new();
+    let executor = desk.open(desk.executor("p").feedback(Trigger::every_calls(1), hint("a"))).await;
+    assert_eq!(text(&executor, r#"{"text":"open"}"#).await, "opened talk");
+    assert_eq!(desk.given(), []);
+}
+
+#[tokio::test]
+async fn feedback_is_cut_only_when_there_is_no_room_for_it() {
+    let desk = Desk::new();
+    let limits = ExecutorLimits { max_answer_bytes: 200, ..ExecutorLimits::default() };
+    let long = "x".repeat(150);
+    let provider = StaticFeedback::new("a", Feedback::info(long.clone()));
+    let builder = desk.executor("p").limits(limits).feedback(Trigger::every_calls(1), provider);
+    assert_eq!(text(&desk.open(builder).await, OK).await, format!("ok\n\n[feedback from a, info] {long}"));
 }
 
 #[tokio::test]
