@@ -312,6 +312,18 @@ async fn an_endless_reason_not_to_commit_is_cut_in_the_answer_and_in_the_event()
 }
 
 #[tokio::test]
+async fn a_subscriber_that_fails_is_in_the_answer_and_in_the_event() {
+    let session = Session::new();
+    let _ = session.dispatcher().subscribe::<ToolInvoked>(|_, _| Err("not today".to_owned()));
+    let section = Section::tools("tools", "Tools").tool(Tool::new("fine", "Fine.", fine));
+    let executor = Executor::open(&prompt(section), &session).await.unwrap();
+    let outcome = executor.call(ToolCall::new("1", "fine", "")).await;
+    let (text, event) = (outcome.text(), &outcome.event);
+    assert_eq!(text, "fine was not committed: not today; nothing was changed");
+    assert_eq!((&*event.message, &*event.rendered, event.ending), (text, text, Ending::NotCommitted));
+}
+
+#[tokio::test]
 async fn a_call_that_was_cancelled_before_it_began_is_not_run() {
     let section = || Section::tools("tools", "Tools").tool(Tool::new("fine", "Fine.", fine));
     for one in [false, true] {

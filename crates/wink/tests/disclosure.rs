@@ -397,6 +397,7 @@ async fn keys_with_dots_are_opened_and_read() {
     assert_eq!(expansion.keys, ["v1.2", "v1.2.notes.md"]);
     executor.expand(&expansion).unwrap();
     assert_eq!(names(&executor), ["old", "new"]);
+}
 
 #[tokio::test]
 async fn the_log_says_what_the_model_sees_also_when_it_is_only_another_text() {

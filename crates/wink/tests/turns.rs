@@ -381,3 +381,35 @@ async fn calls_of_two_sessions_overlap_and_those_of_one_do_not() {
         assert_eq!(endings, [Ending::Succeeded, Ending::Cancelled, Ending::Cancelled]);
     }
 }
+
+#[tokio::test]
+async fn once_it_is_approved_a_call_does_not_keep_those_after_it_waiting() {
+    struct Yes;
+    impl Approver for Yes {
+        fn ask<'a>(&'a self, _: &'a ApprovalRequest) -> BoxFuture<'a, Result<Approval, BoxError>> {
+            Box::pin(async { Ok(Approval::Approved { by: "ada".into() }) })
+        }
+    }
+    static GIVEN: Notify = Notify::const_new();
+    async fn take(_: (), _: &mut ToolContext) -> ToolResult<()> {
+        GIVEN.notified().await;
+        ToolResult::done("taken")
+    }
+    async fn give(_: (), _: &mut ToolContext) -> ToolResult<()> {
+        GIVEN.notify_one();
+        ToolResult::done("given")
+    }
+    let section = Section::tools("tools", "Tools")
+        .tool(Tool::new("take", "Takes.", take).footprint(|()| Footprint::nothing()))
+        .tool(Tool::new("give", "Gives.", give).footprint(|()| Footprint::nothing()))
+        .policy(
+            policy_fn("asks", |_, _| Decision::Ask("take it?".to_owned()))
+                .only(["take"])
+                .reads(Footprint::nothing()),
+        );
+    let executor = opened(section, Some(Arc::new(Yes))).await;
+    let outcomes =
+        executor.batch(vec![ToolCall::new("1", "take", "{}"), ToolCall::new("2", "give", "{}")]).await;
+    let texts: Vec<_> = outcomes.iter().map(|outcome| outcome.text().to_owned()).collect();
+    assert_eq!(texts, ["taken", "given"]);
+}
