@@ -10,20 +10,20 @@
 
 use std::future::pending;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use wink::BoxFuture;
-use wink::executor::{Executor, Outcome, ToolCall};
+use wink::executor::{Executor, Moment, Outcome, Step, StepHook, ToolCall};
 use wink::limits::CancelToken;
 use wink::policy::{Decision, PolicyCall, PolicyContext, ToolPolicy, policy_fn};
 use wink::prelude::*;
 use wink::resource::{Binding, BoxError, ResourceSnapshot, Scope, Snapshotable};
-use wink::session::{Ending, LoggedAnswer, ToolInvoked};
+use wink::session::{Ending, InvocationId, LoggedAnswer, LoggedDecision, ToolInvoked};
 use wink::testing::{ByteStore, FakeClock};
 
 fn prompt(section: Section) -> Prompt {
@@ -323,6 +323,90 @@ async fn a_subscriber_that_fails_is_in_the_answer_and_in_the_event() {
     assert_eq!((&*event.message, &*event.rendered, event.ending), (text, text, Ending::NotCommitted));
 }
 
+/// Never comes to an end.
+struct Thinks;
+impl ToolPolicy for Thinks {
+    fn kind(&self) -> &'static str {
+        "thinks"
+    }
+
+    fn check<'a>(
+        &'a self,
+        _: &'a PolicyCall<'a>,
+        _: &'a PolicyContext<'a>,
+    ) -> BoxFuture<'a, Result<Decision, BoxError>> {
+        Box::pin(pending())
+    }
+}
+
+/// Cancels when the call is about to be committed.
+struct TooLate(CancelToken);
+
+impl StepHook for TooLate {
+    fn at<'a>(&'a self, step: Step, moment: Moment, _: InvocationId) -> BoxFuture<'a, Result<(), String>> {
+        if (step, moment) == (Step::Commit, Moment::Before) {
+            self.0.cancel();
+        }
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+#[tokio::test]
+async fn whoever_cancels_at_the_commit_is_too_late() {
+    let session = Session::new();
+    let token = CancelToken::new();
+    let section = Section::tools("tools", "Tools").tool(Tool::new("fine", "Fine.", fine));
+    let builder = Executor::builder(&prompt(section), &session).hook(Arc::new(TooLate(token.clone())));
+    let executor = builder.open().await.unwrap();
+    let outcome = executor.call_cancellable(ToolCall::new("1", "fine", ""), token).await;
+    assert_eq!((outcome.text(), endings(&session)), ("fine", vec![Ending::Succeeded]));
+}
+
+/// Notes where it was called.
+#[derive(Default)]
+struct Watches(Mutex<Vec<(Step, Moment)>>);
+
+impl StepHook for Watches {
+    fn at<'a>(&'a self, step: Step, moment: Moment, _: InvocationId) -> BoxFuture<'a, Result<(), String>> {
+        self.0.lock().unwrap().push((step, moment));
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+#[tokio::test]
+async fn whoever_watches_sees_every_step_begin_and_end() {
+    let watches = Arc::new(Watches::default());
+    let section = Section::tools("tools", "Tools").tool(Tool::new("fine", "Fine.", fine));
+    let builder = Executor::builder(&prompt(section), &Session::new()).hook(Arc::<Watches>::clone(&watches));
+    let executor = builder.open().await.unwrap();
+    let seen = async |tool: &str| {
+        executor.call(ToolCall::new("1", tool, "")).await;
+        std::mem::take(&mut *watches.0.lock().unwrap())
+    };
+    let both = |step: Step| [(step, Moment::Before), (step, Moment::After)];
+    let steps = Step::ALL.into_iter().filter(|step| *step != Step::Record);
+    assert_eq!(seen("fine").await, steps.flat_map(both).collect::<Vec<_>>());
+    let mut failed = vec![(Step::Lookup, Moment::Before)];
+    failed.extend([Step::Record, Step::Feedback, Step::Answer].into_iter().flat_map(both));
+    assert_eq!(seen("nobody").await, failed);
+}
+
+#[tokio::test]
+async fn a_call_stopped_while_a_policy_thinks_has_the_decisions_until_then() {
+    let section = Section::tools("tools", "Tools")
+        .tool(Tool::new("fine", "Fine.", fine))
+        .policy(policy_fn("allows", |_, _| Decision::Allow))
+        .policy(Thinks);
+    let executor = Executor::open(&prompt(section), &Session::new()).await.unwrap();
+    let token = CancelToken::new();
+    let mut call = Box::pin(executor.call_cancellable(ToolCall::new("1", "fine", ""), token.clone()));
+    assert!(poll(call.as_mut()).is_pending());
+    token.cancel();
+    let outcome = call.await;
+    let allowed = LoggedDecision { policy: "tools/allows/0".into(), answer: LoggedAnswer::Allow };
+    assert_eq!((outcome.event.ending, &*outcome.event.decisions), (Ending::Cancelled, &[allowed][..]));
+}
+
 #[tokio::test]
 async fn a_call_that_was_cancelled_before_it_began_is_not_run() {
     let section = || Section::tools("tools", "Tools").tool(Tool::new("fine", "Fine.", fine));
@@ -343,20 +427,6 @@ async fn a_call_that_was_cancelled_before_it_began_is_not_run() {
 
 #[tokio::test]
 async fn a_process_that_dies_while_a_policy_thinks_leaves_the_calls_event() {
-    struct Thinks;
-    impl ToolPolicy for Thinks {
-        fn kind(&self) -> &'static str {
-            "thinks"
-        }
-
-        fn check<'a>(
-            &'a self,
-            _: &'a PolicyCall<'a>,
-            _: &'a PolicyContext<'a>,
-        ) -> BoxFuture<'a, Result<Decision, BoxError>> {
-            Box::pin(pending())
-        }
-    }
     let store = Arc::new(ByteStore::new());
     let section = Section::tools("tools", "Tools").tool(Tool::new("fine", "Fine.", fine)).policy(Thinks);
     let prompt = prompt(section);

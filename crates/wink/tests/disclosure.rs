@@ -17,8 +17,9 @@ use wink::prelude::*;
 use wink::prompt::{Hidden, PromptValidationError, SectionVisibility, record_expansion};
 use wink::resource::BoxError;
 use wink::serde_json::{Value, json};
-use wink::session::{PromptRendered, ToolInvoked};
+use wink::session::{Ending, PromptRendered, ToolInvoked};
 use wink::tool::VisibilityExpansionRequired;
+use wink::tool::secret::Secret;
 
 async fn nothing(_: (), _: &mut ToolContext) -> ToolResult<()> {
     ToolResult::done("done")
@@ -409,4 +410,24 @@ async fn the_log_says_what_the_model_sees_also_when_it_is_only_another_text() {
     executor.expand(&asked(&open_sections(&executor, &["manual"]).await)).unwrap();
     let seen: Vec<Arc<str>> = seen();
     assert_eq!(seen, [before.into(), text().into()]);
+}
+
+#[tokio::test]
+async fn what_is_secret_is_masked_also_in_a_call_of_a_tool_that_is_not_open() {
+    #[derive(Serialize, Deserialize, JsonSchema)]
+    struct Login {
+        password: Secret<String>,
+    }
+    async fn login(_: Login, _: &mut ToolContext) -> ToolResult<()> {
+        ToolResult::done("in")
+    }
+    let template = PromptTemplate::builder("tests", "secrets")
+        .section(Section::markdown("task", "Task").body("Do it.").tool(tool("act")))
+        .section(closed("door", "Door").tool(Tool::new("login", "Log in.", login)))
+        .build()
+        .unwrap();
+    let executor = Executor::open(&template.prompt(), &Session::new()).await.unwrap();
+    let outcome = call(&executor, "login", json!({ "password": "hunter2" })).await;
+    let logged = (outcome.event.ending, outcome.event.params.text().to_owned());
+    assert_eq!(logged, (Ending::Unavailable, r#"{"password":"***"}"#.to_owned()));
 }

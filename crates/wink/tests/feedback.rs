@@ -2,6 +2,7 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests panic when they fail")]
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -478,4 +479,27 @@ async fn every_call_of_a_batch_is_counted() {
     let outcomes = executor.batch(calls).await;
     let texts: Vec<_> = outcomes.iter().map(Outcome::text).collect();
     assert_eq!(texts, ["ok", HINTED, "ok", HINTED]);
+}
+
+#[tokio::test]
+async fn calls_that_feedback_follows_do_not_overlap() {
+    async fn alone(_: (), _: &mut ToolContext) -> ToolResult<()> {
+        static RUNNING: AtomicUsize = AtomicUsize::new(0);
+        let others = RUNNING.fetch_add(1, Ordering::SeqCst);
+        tokio::task::yield_now().await;
+        RUNNING.fetch_sub(1, Ordering::SeqCst);
+        ToolResult::done(format!("beside {others}"))
+    }
+    let tool = Tool::new("alone", "Alone.", alone).footprint(|()| Footprint::nothing());
+    let section = Section::tools("tools", "Tools").tool(tool);
+    let prompt = PromptTemplate::builder("tests", "alone").section(section).build().expect("valid").prompt();
+    let open = async |builder: ExecutorBuilder| {
+        let calls = vec![ToolCall::new("1", "alone", "{}"), ToolCall::new("2", "alone", "{}")];
+        let outcomes = builder.open().await.expect("opens").batch(calls).await;
+        outcomes.iter().map(|outcome| outcome.text().to_owned()).collect::<Vec<_>>()
+    };
+    let builder = || Executor::builder(&prompt, &Session::new());
+    assert_eq!(open(builder()).await, ["beside 0", "beside 1"]);
+    let followed = open(builder().feedback(Trigger::every_calls(9), hint("a"))).await;
+    assert_eq!(followed, ["beside 0", "beside 0"]);
 }

@@ -16,6 +16,7 @@ use std::time::Duration;
 use tokio::sync::{Barrier, Notify};
 use wink::BoxFuture;
 use wink::executor::{Approval, ApprovalRequest, Approver, Executor, ToolCall};
+use wink::filesystem::{DeleteMode, FilesystemExt, MemoryFilesystem};
 use wink::policy::{Decision, PolicyCall, PolicyContext, ToolPolicy, policy_fn};
 use wink::prelude::*;
 use wink::resource::{Binding, BoxError, ResourceContext, ResourceRegistry};
@@ -412,4 +413,84 @@ async fn once_it_is_approved_a_call_does_not_keep_those_after_it_waiting() {
         executor.batch(vec![ToolCall::new("1", "take", "{}"), ToolCall::new("2", "give", "{}")]).await;
     let texts: Vec<_> = outcomes.iter().map(|outcome| outcome.text().to_owned()).collect();
     assert_eq!(texts, ["taken", "given"]);
+}
+
+#[tokio::test]
+async fn without_an_approver_nobody_waits_for_a_policy_that_thinks() {
+    static GIVEN: Notify = Notify::const_new();
+    struct Thinks;
+    impl ToolPolicy for Thinks {
+        fn kind(&self) -> &'static str {
+            "thinks"
+        }
+
+        fn covers(&self, call: &PolicyCall<'_>) -> bool {
+            &**call.tool.name() == "take"
+        }
+
+        fn check<'a>(
+            &'a self,
+            _: &'a PolicyCall<'a>,
+            _: &'a PolicyContext<'a>,
+        ) -> BoxFuture<'a, Result<Decision, BoxError>> {
+            Box::pin(async {
+                GIVEN.notified().await;
+                Ok(Decision::Allow)
+            })
+        }
+
+        fn footprint(&self, _: &PolicyCall<'_>, _: &Arc<str>) -> Footprint {
+            Footprint::nothing()
+        }
+    }
+    async fn take(_: (), _: &mut ToolContext) -> ToolResult<()> {
+        ToolResult::done("taken")
+    }
+    async fn give(_: (), _: &mut ToolContext) -> ToolResult<()> {
+        GIVEN.notify_one();
+        ToolResult::done("given")
+    }
+    let section = Section::tools("tools", "Tools")
+        .tool(Tool::new("take", "Takes.", take).footprint(|()| Footprint::nothing()))
+        .tool(Tool::new("give", "Gives.", give).footprint(|()| Footprint::nothing()))
+        .policy(Thinks);
+    let executor = opened(section, None).await;
+    let calls = vec![ToolCall::new("1", "take", "{}"), ToolCall::new("2", "give", "{}")];
+    let texts: Vec<_> = executor.batch(calls).await.iter().map(|outcome| outcome.text().to_owned()).collect();
+    assert_eq!(texts, ["taken", "given"]);
+}
+
+#[tokio::test]
+async fn a_batch_that_waits_for_its_turn_does_not_count_on_a_directory() {
+    static LEAVES: Notify = Notify::const_new();
+    async fn clear(_: (), cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+        cx.filesystem().await?.delete("d", DeleteMode::Recursive).await?;
+        LEAVES.notified().await;
+        Ok(ToolResult::done("cleared"))
+    }
+    async fn a(_: (), cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+        cx.filesystem().await?.write_text("d/a", "a").await?;
+        tokio::task::yield_now().await;
+        Ok(ToolResult::done("a"))
+    }
+    async fn b(_: (), cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+        cx.filesystem().await?.write_text("d/b", "b").await?;
+        Ok(ToolResult::done("b"))
+    }
+    let files = MemoryFilesystem::from_files([("d/old", "old")]).unwrap();
+    let section = Section::tools("tools", "Tools")
+        .tool(Tool::new("clear", "Clears.", clear))
+        .tool(Tool::new("a", "Writes.", a).footprint(|()| Footprint::nothing().write_path("d/a")))
+        .tool(Tool::new("b", "Writes.", b).footprint(|()| Footprint::nothing().write_path("d/b")))
+        .resource(Binding::filesystem(Arc::new(files)));
+    let executor = opened(section, None).await;
+    let call = |tool: &str| ToolCall::new(tool, tool, "{}");
+    let batch = async {
+        let batch = executor.batch(vec![call("a"), call("b")]);
+        LEAVES.notify_one();
+        batch.await
+    };
+    let (cleared, batch) = tokio::join!(executor.call(call("clear")), batch);
+    let texts: Vec<_> = std::iter::once(&cleared).chain(&batch).map(|outcome| outcome.text()).collect();
+    assert_eq!(texts, ["cleared", "a", "b"]);
 }

@@ -221,10 +221,8 @@ fn start(shared: &Shared, members: &mut [Member], going: &mut Range<usize>, most
             }
             let own = &member.footprint;
             let undecided = || earlier.iter().skip(first).filter(|earlier| !earlier.is_done());
-            let lasts = |dir: &FsPath| {
-                let removed = undecided().any(|other| other.footprint.may_remove(dir)) || own.may_remove(dir);
-                held && !removed && is_directory_now(shared, dir)
-            };
+            // Who may remove a directory writes it, and overlaps with whoever touches something in it.
+            let lasts = |dir: &FsPath| held && is_directory_now(shared, dir);
             let beside = |other: &Member| {
                 !own.is_lasting()
                     && !other.may_ask()

@@ -196,15 +196,6 @@ impl Footprint {
         clash(&self.writes, other) || clash(&other.writes, self)
     }
 
-    /// Whether it may remove or replace a directory.
-    pub(crate) fn may_remove(&self, dir: &FsPath) -> bool {
-        self.writes.iter().any(|area| match area {
-            Area::Everything => true,
-            Area::Path(path) => within(dir.as_str(), path.as_str()),
-            _ => false,
-        })
-    }
-
     /// The resources that it names; none when it names everything.
     pub(crate) fn named_resources(&self) -> Option<Vec<TypeId>> {
         let mut named = Vec::new();
