@@ -16,6 +16,7 @@ use std::time::Duration;
 use tokio::sync::{Barrier, Notify};
 use wink::BoxFuture;
 use wink::executor::{Approval, ApprovalRequest, Approver, Executor, ToolCall};
+use wink::feedback::{Feedback, FeedbackContext, FeedbackProvider, Trigger};
 use wink::filesystem::{DeleteMode, FilesystemExt, MemoryFilesystem};
 use wink::policy::{Decision, PolicyCall, PolicyContext, ToolPolicy, policy_fn};
 use wink::prelude::*;
@@ -493,4 +494,46 @@ async fn a_batch_that_waits_for_its_turn_does_not_count_on_a_directory() {
     let (cleared, batch) = tokio::join!(executor.call(call("clear")), batch);
     let texts: Vec<_> = std::iter::once(&cleared).chain(&batch).map(|outcome| outcome.text()).collect();
     assert_eq!(texts, ["cleared", "a", "b"]);
+}
+
+#[tokio::test]
+async fn a_feedback_provider_is_told_so_only_while_its_batch_has_the_turn() {
+    /// Calls its own session, once.
+    struct Curious(Own, Arc<Mutex<Option<String>>>);
+    impl FeedbackProvider for Curious {
+        fn name(&self) -> &str {
+            "curious"
+        }
+
+        fn feedback<'a>(
+            &'a self,
+            _: &'a FeedbackContext<'a>,
+        ) -> BoxFuture<'a, Result<Option<Feedback>, BoxError>> {
+            Box::pin(async {
+                let first = self.1.lock().unwrap().replace(String::new()).is_none();
+                if first {
+                    let said = self.0.note().await;
+                    *self.1.lock().unwrap() = Some(said);
+                }
+                Ok(None)
+            })
+        }
+    }
+    for (batch, expected) in [(false, "noted".to_owned()), (true, format!("note was not run: {INSIDE}"))] {
+        let (own, said) = (Own::default(), Arc::new(Mutex::new(None)));
+        let section = Section::tools("tools", "Tools").tool(Tool::new("note", "Notes.", note));
+        let prompt = PromptTemplate::builder("tests", "turns").section(section).build().unwrap().prompt();
+        let executor = Executor::builder(&prompt, &Session::new())
+            .feedback(Trigger::every_calls(1), Curious(own.clone(), Arc::clone(&said)))
+            .open()
+            .await
+            .unwrap();
+        assert!(own.0.set(executor.clone()).is_ok());
+        let call = ToolCall::new("1", "note", "{}");
+        match batch {
+            true => assert_eq!(executor.batch(vec![call]).await[0].text(), "noted"),
+            false => assert_eq!(executor.call(call).await.text(), "noted"),
+        }
+        assert_eq!(said.lock().unwrap().as_deref(), Some(&*expected));
+    }
 }
