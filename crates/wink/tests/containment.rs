@@ -19,6 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use wink::BoxFuture;
 use wink::executor::{Executor, Moment, Outcome, Step, StepHook, ToolCall};
+use wink::feedback::{Feedback, StaticFeedback, Trigger};
 use wink::limits::CancelToken;
 use wink::policy::{Decision, PolicyCall, PolicyContext, ToolPolicy, policy_fn};
 use wink::prelude::*;
@@ -389,6 +390,29 @@ async fn whoever_watches_sees_every_step_begin_and_end() {
     let mut failed = vec![(Step::Lookup, Moment::Before)];
     failed.extend([Step::Record, Step::Feedback, Step::Answer].into_iter().flat_map(both));
     assert_eq!(seen("nobody").await, failed);
+}
+
+/// Fails whatever can no longer be taken back.
+struct FailsLate;
+
+impl StepHook for FailsLate {
+    fn at<'a>(&'a self, step: Step, _: Moment, _: InvocationId) -> BoxFuture<'a, Result<(), String>> {
+        let late = matches!(step, Step::Record | Step::Feedback | Step::Answer);
+        Box::pin(std::future::ready(if late { Err("no".to_owned()) } else { Ok(()) }))
+    }
+}
+
+#[tokio::test]
+async fn a_hook_that_fails_too_late_changes_nothing() {
+    let session = Session::new();
+    let section = Section::tools("tools", "Tools").tool(Tool::new("fine", "Fine.", fine));
+    let hint = StaticFeedback::new("a", Feedback::info("hint"));
+    let builder = Executor::builder(&prompt(section), &session).hook(Arc::new(FailsLate));
+    let executor = builder.feedback(Trigger::every_calls(1), hint).open().await.unwrap();
+    let outcome = executor.call(ToolCall::new("1", "fine", "")).await;
+    assert_eq!(outcome.text(), "fine\n\n[feedback from a, info] hint");
+    executor.call(ToolCall::new("2", "nobody", "")).await;
+    assert_eq!(endings(&session), [Ending::Succeeded, Ending::Unavailable]);
 }
 
 #[tokio::test]
