@@ -381,7 +381,7 @@ async fn whoever_watches_sees_every_step_begin_and_end() {
     let builder = Executor::builder(&prompt(section), &Session::new()).hook(Arc::<Watches>::clone(&watches));
     let executor = builder.open().await.unwrap();
     let seen = async |tool: &str| {
-        executor.call(ToolCall::new("1", tool, "")).await;
+        let _ = executor.call(ToolCall::new("1", tool, "")).await;
         std::mem::take(&mut *watches.0.lock().unwrap())
     };
     let both = |step: Step| [(step, Moment::Before), (step, Moment::After)];
@@ -411,7 +411,7 @@ async fn a_hook_that_fails_too_late_changes_nothing() {
     let executor = builder.feedback(Trigger::every_calls(1), hint).open().await.unwrap();
     let outcome = executor.call(ToolCall::new("1", "fine", "")).await;
     assert_eq!(outcome.text(), "fine\n\n[feedback from a, info] hint");
-    executor.call(ToolCall::new("2", "nobody", "")).await;
+    let _ = executor.call(ToolCall::new("2", "nobody", "")).await;
     assert_eq!(endings(&session), [Ending::Succeeded, Ending::Unavailable]);
 }
 

@@ -17,7 +17,7 @@ use tokio::sync::{Barrier, Notify};
 use wink::BoxFuture;
 use wink::executor::{Approval, ApprovalRequest, Approver, Executor, ToolCall};
 use wink::feedback::{Feedback, FeedbackContext, FeedbackProvider, Trigger};
-use wink::filesystem::{DeleteMode, FilesystemExt, MemoryFilesystem};
+use wink::filesystem::{DeleteMode, MemoryFilesystem};
 use wink::policy::{Decision, PolicyCall, PolicyContext, ToolPolicy, policy_fn};
 use wink::prelude::*;
 use wink::resource::{Binding, BoxError, ResourceContext, ResourceRegistry};
