@@ -51,7 +51,7 @@ pub(super) struct Call {
     pub(super) allowed: usize,
     /// What those after them said.
     pub(super) decisions: Vec<LoggedDecision>,
-    /// When the next policy could be asked, at the latest.
+    /// No later than when the policy that is asked, or the handler that runs, began.
     pub(super) free_since: Duration,
     /// The handler, while it has to be waited for.
     pub(super) running: Mutex<Option<Contained<'static, Result<ErasedResult, ToolError>>>>,

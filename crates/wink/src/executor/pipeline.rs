@@ -157,7 +157,8 @@ impl Call {
                 Step::Ledger if !self.is_idempotent() => Step::Begin,
                 Step::Begin => {
                     self.still_wanted()?;
-                    self.begin().map(|()| Step::Handler)?
+                    self.begin();
+                    Step::Handler
                 }
                 Step::Handler => match self.handler_now(task)? {
                     true => Step::OnResult,

@@ -150,7 +150,7 @@ impl Call {
         Ok(())
     }
 
-    pub(super) fn begin(&mut self) -> Result<(), Box<Failure>> {
+    pub(super) fn begin(&mut self) {
         let session = &self.shared.session;
         if let Some(place) = &self.place {
             place.asks_no_more();
@@ -161,7 +161,6 @@ impl Call {
         let tag = Arc::clone(&self.name);
         let scope = self.glance.take().unwrap_or_else(|| self.shared.resources.tool_scope());
         self.tx = Some(Transaction::begin_on(session, scope, turn, footprint, tag, call));
-        Ok(())
     }
 
     /// Starts the handler; false if it has to be waited for.

@@ -44,18 +44,16 @@ impl StopWhen<'_> {
         Self { timeout, ..Self::default() }
     }
 
-    /// When the time is up.
-    fn limit(&self, clock: &Arc<dyn Clock>) -> Option<Duration> {
+    /// How long the work may take, and when that is over, once it is known when it began.
+    fn limit(&self) -> Option<(Duration, Duration)> {
         let timeout = self.timeout?;
-        Some(self.since.unwrap_or_else(|| clock.monotonic()).saturating_add(timeout))
+        Some((timeout, self.since?.saturating_add(timeout)))
     }
 
-    /// Whether work that ended now, and began when it is known to have begun, ended in time.
+    /// Whether work that ended now ended in time.
     pub(crate) fn in_time(&self, clock: &Arc<dyn Clock>) -> Result<(), Stopped> {
-        match (self.timeout, self.since) {
-            (Some(timeout), Some(since)) if clock.monotonic() > since.saturating_add(timeout) => {
-                Err(Stopped::Timeout(timeout))
-            }
+        match self.limit() {
+            Some((timeout, limit)) if clock.monotonic() > limit => Err(Stopped::Timeout(timeout)),
             _ => Ok(()),
         }
     }
@@ -85,7 +83,7 @@ impl StopWhen<'_> {
                 Stopped::Deadline(deadline)
             }));
         }
-        if let (Some(timeout), Some(limit)) = (self.timeout, self.limit(clock)) {
+        if let Some((timeout, limit)) = self.limit() {
             let sleep = clock.sleep_until(limit);
             waits.push(Box::pin(async move {
                 sleep.await;

@@ -3,6 +3,7 @@
 
 use std::any::TypeId;
 use std::fmt;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
@@ -18,12 +19,12 @@ use crate::support::lock::lock;
 
 /// The resources of one tool call, held by whoever runs the call.
 ///
-/// The call itself works with [`CallScope::handle`]. At the end: [`CallScope::merge`], then whatever else commits,
+/// The call itself works with [`CallScope::handle`], which this is too. At the end: [`CallScope::merge`], then whatever else commits,
 /// then [`CallScope::finish`]. Dropping it instead rolls back; what then remains to be closed is left to
 /// [`ResourceContext::drain`](super::ResourceContext::drain).
 #[must_use = "dropping a scope rolls it back"]
 pub struct CallScope {
-    inner: Arc<ScopeInner>,
+    handle: CallResources,
     /// Whether [`CallScope::finish`] has been called: then nothing is left to do when this is dropped.
     finished: bool,
 }
@@ -45,39 +46,13 @@ impl CallScope {
             named: OnceLock::new(),
             data: Mutex::new(None),
         };
-        Self { inner: Arc::new(inner), finished: false }
+        Self { handle: CallResources { inner: Arc::new(inner) }, finished: false }
     }
 
     /// What the call gets its resources from.
     #[must_use]
     pub fn handle(&self) -> CallResources {
-        CallResources { inner: Arc::clone(&self.inner) }
-    }
-
-    /// As [`CallResources::get`].
-    ///
-    /// # Errors
-    /// As [`CallResources::get`].
-    pub async fn get<T: ?Sized + Send + Sync + 'static>(&self) -> Result<Arc<T>, ResourceError> {
-        self.inner.view().get().await
-    }
-
-    /// As [`CallResources::get_optional`].
-    ///
-    /// # Errors
-    /// As [`CallResources::get`].
-    pub async fn get_optional<T: ?Sized + Send + Sync + 'static>(
-        &self,
-    ) -> Result<Option<Arc<T>>, ResourceError> {
-        self.inner.view().get_optional().await
-    }
-
-    /// As [`CallResources::ready`].
-    ///
-    /// # Errors
-    /// As [`CallResources::get`].
-    pub fn ready<T: ?Sized + Send + Sync + 'static>(&self) -> Result<Option<Arc<T>>, ResourceError> {
-        self.inner.view().ready()
+        self.handle.clone()
     }
 
     /// A resource itself, not the call's copy of it.
@@ -212,6 +187,15 @@ impl Drop for CallScope {
     }
 }
 
+/// Whoever runs the call gets resources as the call does.
+impl Deref for CallScope {
+    type Target = CallResources;
+
+    fn deref(&self) -> &CallResources {
+        &self.handle
+    }
+}
+
 impl fmt::Debug for CallScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CallScope").field("over", &self.inner.is_over()).finish_non_exhaustive()
@@ -244,9 +228,7 @@ impl CallResources {
     pub fn ready<T: ?Sized + Send + Sync + 'static>(&self) -> Result<Option<Arc<T>>, ResourceError> {
         self.inner.view().ready()
     }
-}
 
-impl CallResources {
     /// What is built for the call gets copies of these resources only: what a call-scoped resource does through them
     /// is done by the call.
     pub(crate) fn only_named(&self, named: Vec<TypeId>) {
