@@ -9,6 +9,8 @@
 
 mod error;
 mod ext;
+#[cfg(unix)]
+pub mod host;
 mod limits;
 mod looking;
 mod memory;

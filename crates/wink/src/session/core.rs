@@ -332,7 +332,9 @@ impl Session {
     ) -> Result<(), StoreError> {
         let mut records = before.clone();
         records.extend(own);
-        let stored = self.store_batch(Batch { records, ends, ledger: ledger.map(|change| *change) }).await;
+        let stored = self
+            .store_batch(Batch { records, ends, ledger: ledger.map(|change| *change), journals: Vec::new() })
+            .await;
         if stored.is_err() {
             self.take_back(before);
         }

@@ -36,9 +36,18 @@ pub struct Record {
     pub bytes: Vec<u8>,
 }
 
+/// One set of changes to files that the batch of a call decides about: made before, and taken back if the batch never
+/// becomes true.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct JournalId(uuid::Uuid);
+
 /// Everything that becomes true together when a call ends.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Batch {
+    /// The changes to files that this makes true.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub journals: Vec<JournalId>,
     /// The session's changes, in order.
     pub records: Vec<Record>,
     /// The call that ends here; its mark goes.
@@ -193,6 +202,28 @@ pub trait Store: Send + Sync + 'static {
 
     /// Removes the rows that match, and returns them, by key. Claims stay: only [`Store::replace`] removes one.
     fn remove<'a>(&'a self, which: Rows) -> BoxFuture<'a, Result<Vec<LedgerRow>, StoreError>>;
+}
+
+impl JournalId {
+    /// Another one each time.
+    pub fn fresh() -> Self {
+        // The random part alone makes it unique; no clock is asked.
+        Self(crate::session::fresh_uuid(Timestamp::UNIX_EPOCH))
+    }
+}
+
+impl std::fmt::Display for JournalId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::str::FromStr for JournalId {
+    type Err = uuid::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self)
+    }
 }
 
 impl Rows {

@@ -9,3 +9,4 @@ pub(crate) mod json;
 pub(crate) mod lock;
 pub(crate) mod names;
 pub(crate) mod size;
+pub(crate) mod steps;

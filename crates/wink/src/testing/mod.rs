@@ -7,6 +7,7 @@
 //! | [`Faults`] | a call that goes wrong at any step: an error, a panic, a cancellation, a hang, a caller who leaves |
 //! | [`FakeClock`] | time that is moved by hand |
 //! | [`FaultyStore`], [`ByteStore`] | a store that fails or waits where it is told to, and one that can be opened again as a new process would |
+//! | [`steps`] | the places where a process may die, and a listener that is told of each |
 //! | [`PolicyBench`] | a policy alone: asked, told, rolled back |
 //! | [`filesystem_contract`], [`store_contract`], [`policy_contract`] | the suites that every implementation of a trait must pass |
 //!
@@ -20,6 +21,7 @@ mod faulty_store;
 mod filesystem;
 mod policy;
 mod scripted;
+pub mod steps;
 mod store;
 
 pub use byte_store::ByteStore;

@@ -55,10 +55,11 @@ async fn commits_are_whole_and_in_order(mut open: Open) {
     let row = recorded("key", "send", None);
     let claim = claimed("key", "me");
     assert_eq!(store.claim(claim.clone(), at(0)).await.unwrap(), Claimed::Yes);
-    let first = Batch { records: records("a", 0..3), ends: None, ledger: None };
+    let first = Batch { records: records("a", 0..3), ..Batch::default() };
     let ledger = Some(LedgerChange { from: claim, to: Some(row.clone()) });
-    let second = Batch { records: records("b", 3..5), ends: Some(mark.invocation), ledger };
-    let third = Batch { records: records("a", 5..6), ends: None, ledger: None };
+    let second =
+        Batch { records: records("b", 3..5), ends: Some(mark.invocation), ledger, ..Batch::default() };
+    let third = Batch { records: records("a", 5..6), ..Batch::default() };
     for batch in [&first, &second, &third] {
         store.commit(&session, batch.clone()).await.unwrap();
     }
@@ -284,8 +285,12 @@ async fn a_commit_whose_claim_is_gone_is_refused_as_a_whole(mut open: Open) {
     let mark = mark(1);
     store.begin(&session, mark.clone()).await.unwrap();
     let change = LedgerChange { from: claimed("key", "me"), to: Some(recorded("key", "send", None)) };
-    let batch =
-        Batch { records: records("a", 0..2), ends: Some(mark.invocation), ledger: Some(change.clone()) };
+    let batch = Batch {
+        records: records("a", 0..2),
+        ends: Some(mark.invocation),
+        ledger: Some(change.clone()),
+        ..Batch::default()
+    };
     let refused = store.commit(&session, batch.clone()).await;
     assert_eq!(refused, Err(change.refused()), "there is no claim");
     add(&store, &claimed("key", "you")).await;

@@ -1,0 +1,99 @@
+//! What the host filesystem and its journal ask of a disk.
+//!
+//! Paths are relative to the root of the workspace and have no `.`, `..` or empty segments. No operation follows a
+//! symbolic link anywhere, neither on the way nor at the end: a link that appears on the way is an error. So nothing
+//! here can reach what is outside the root, whatever others do to the tree meanwhile.
+//!
+//! Nothing is durable until it is synced: the contents of a file by [`Disk::sync_file`], the entries of a directory
+//! (made, renamed, removed) by [`Disk::sync_dir`].
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::filesystem::EntryKind;
+
+/// What is at a path, without following a link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// File, directory, link or something else.
+    pub kind: EntryKind,
+    /// The device.
+    pub dev: u64,
+    /// The inode: two paths with the same device and inode are one file.
+    pub ino: u64,
+    /// How many names it has.
+    pub links: u64,
+    /// Bytes.
+    pub len: u64,
+    /// What can be set.
+    pub meta: Meta,
+    /// When the inode last changed, in nanoseconds since the epoch.
+    pub changed: i128,
+}
+
+/// What can be set about an entry, and what rolling back restores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Meta {
+    /// The permission bits.
+    pub mode: u32,
+    /// When the contents last changed, in nanoseconds since the epoch.
+    pub modified: i128,
+}
+
+/// A tree of files that can lose what was not synced.
+pub trait Disk: Send + Sync + 'static {
+    /// What is there; nothing where a part of the path is missing or no directory.
+    fn look(&self, path: &Path) -> io::Result<Option<Entry>>;
+
+    /// The names in a directory, in no order.
+    fn names(&self, dir: &Path) -> io::Result<Vec<OsString>>;
+
+    /// The contents of a file.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+
+    /// Where a link points.
+    fn read_link(&self, path: &Path) -> io::Result<PathBuf>;
+
+    /// Makes a file that was not there, with these contents.
+    fn create(&self, path: &Path, content: &[u8], mode: u32) -> io::Result<()>;
+
+    /// Makes a file that was not there, a copy of another, with its mode and times.
+    fn copy(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Makes a directory that was not there.
+    fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()>;
+
+    /// Makes a symbolic link that was not there.
+    fn make_link(&self, path: &Path, target: &Path) -> io::Result<()>;
+
+    /// Gives a file or link a second name that was not there.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Moves an entry, in place of what is there if `replace` says so.
+    fn rename(&self, from: &Path, to: &Path, replace: Replace) -> io::Result<()>;
+
+    /// Removes a file or link.
+    fn unlink(&self, path: &Path) -> io::Result<()>;
+
+    /// Removes an empty directory.
+    fn remove_dir(&self, path: &Path) -> io::Result<()>;
+
+    /// Sets mode and time of a file or directory.
+    fn set_meta(&self, path: &Path, meta: Meta) -> io::Result<()>;
+
+    /// Makes a file's contents durable.
+    fn sync_file(&self, path: &Path) -> io::Result<()>;
+
+    /// Makes a directory's entries durable.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+}
+
+/// Whether a rename may replace what is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replace {
+    /// A file there is replaced, in one step.
+    Allowed,
+    /// Something there is an error ([`io::ErrorKind::AlreadyExists`]), and nothing happens.
+    Refused,
+}

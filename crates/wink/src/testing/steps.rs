@@ -1,0 +1,23 @@
+//! Places where a process may die: for tests that kill one exactly there, or make something else happen there.
+
+use std::sync::Arc;
+
+use crate::support::steps::listen;
+
+/// Every step there is, by the name it is reached under: `room.what-was-just-done`.
+pub const ALL: &[&str] = &[];
+
+/// Has `listener` called, on the thread concerned, whenever a step was just done. For the whole process, and in place of
+/// any other.
+pub fn on_every_step(listener: impl Fn(&'static str) + Send + Sync + 'static) {
+    listen(Some(Arc::new(listener)));
+}
+
+/// Nobody listens any more.
+pub fn stop_listening() {
+    listen(None);
+}
+
+/// For other crates of the runtime: says that `step` was just done.
+#[doc(hidden)]
+pub use crate::support::steps::reach;
