@@ -17,6 +17,7 @@ mod restore;
 mod root;
 mod slice;
 mod snapshot;
+mod sync;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -95,6 +96,7 @@ pub(crate) struct Core {
     pub(crate) store: SharedStore,
     durability: Durability,
     hears_every_commit: bool,
+    is_shared: bool,
     registry: ArcSwap<Registry>,
     /// Whether anybody reduces the events of calls; if not, nobody has to look.
     reduces_calls: AtomicBool,
@@ -360,6 +362,11 @@ impl Session {
     /// A view that offers no change.
     pub fn read_only(&self) -> ReadOnlySession {
         ReadOnlySession::of(self.clone())
+    }
+
+    /// Whether other processes may commit to it.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.core.is_shared
     }
 
     pub(crate) fn registry(&self) -> Arc<Registry> {

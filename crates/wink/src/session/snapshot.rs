@@ -234,7 +234,7 @@ impl Session {
             }
             let records: Vec<Record> = bodies
                 .iter()
-                .map(|body| Record { stream: name.clone(), bytes: body.to_string().into() })
+                .map(|body| Record::new(name.clone(), body.to_string()))
                 .collect();
             match registry.find_name(&name).and_then(|slot| Some((slot, registry.def(slot)?))) {
                 Some((slot, def)) => {

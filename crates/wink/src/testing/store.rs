@@ -65,7 +65,7 @@ async fn commits_are_whole_and_in_order(mut open: Open) {
     }
 
     let written = [first.records, second.records, third.records].concat();
-    let all = StoredSession { records: written, unfinished: Vec::new() };
+    let all = StoredSession { sequence: written.len() as u64, records: written, unfinished: Vec::new() };
     let store = check_twice(store, &mut open, async |store, restarted| {
         if store.durability() == Durability::Restart {
             assert_eq!(store.load(&session).await.unwrap(), all, "records in order, and the call has ended");
@@ -299,7 +299,7 @@ async fn a_commit_whose_claim_is_gone_is_refused_as_a_whole(mut open: Open) {
     if store.durability() == Durability::Restart {
         drop(store);
         let kept = open().load(&session).await.unwrap();
-        let nothing = StoredSession { records: Vec::new(), unfinished: vec![mark] };
+        let nothing = StoredSession { unfinished: vec![mark], ..StoredSession::default() };
         assert_eq!(kept, nothing, "nothing of the batch is true");
     }
 }
@@ -368,7 +368,7 @@ fn at(second: i64) -> Timestamp {
 
 fn records(stream: &str, numbers: std::ops::Range<u8>) -> Vec<Record> {
     // Records are bytes, not text.
-    numbers.map(|number| Record { stream: stream.to_owned(), bytes: vec![number, 0, 0xff, b'\n'] }).collect()
+    numbers.map(|number| Record::new(stream, vec![number, 0, 0xff, b'\n'])).collect()
 }
 
 fn mark(number: i64) -> CallMark {
