@@ -95,10 +95,7 @@ async fn the_nth_operation_fails_and_leaves_nothing() {
     let inner = Arc::new(ByteStore::new());
     let store = FaultyStore::new(Arc::clone(&inner) as SharedStore);
     let session = SessionId::from("s");
-    let batch = |number: u8| Batch {
-        records: vec![Record::new("x", vec![number])],
-        ..Batch::default()
-    };
+    let batch = |number: u8| Batch { records: vec![Record::new("x", vec![number])], ..Batch::default() };
     store.fail(StoreOp::Commit, 2);
     let mut results = Vec::new();
     for number in 0..3 {

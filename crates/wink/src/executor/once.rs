@@ -32,8 +32,7 @@ impl Call {
         let mut questions = 0;
         // Each turn but that of a question means that another call was faster.
         loop {
-            let made =
-                Claim::make(&self.shared.session, &config, &self.name, parts.clone(), patience).await;
+            let made = Claim::make(&self.shared.session, &config, &self.name, parts.clone(), patience).await;
             let (doubt, doubted) = match made.map_err(|error| self.store_failed(&error))? {
                 ClaimOutcome::Mine(claim) => {
                     self.claim = Some(Box::new(claim));

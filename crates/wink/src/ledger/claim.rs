@@ -159,9 +159,8 @@ impl Claim {
                 Ok(claiming) => CatchPanic::new(claiming).await,
                 Err(panic) => Err(panic),
             };
-            let answer = answer.unwrap_or_else(|panic| {
-                Err(StoreError::failed("claim", format!("it panicked: {panic}")))
-            })?;
+            let answer = answer
+                .unwrap_or_else(|panic| Err(StoreError::failed("claim", format!("it panicked: {panic}"))))?;
             Ok((answer, unused))
         });
         let (answer, unused) = writing.await?;

@@ -299,9 +299,7 @@ async fn replace(store: &SharedStore, change: LedgerChange) -> Result<bool, Stor
         Ok(replacing) => CatchPanic::new(replacing).await,
         Err(panic) => Err(panic),
     };
-    replaced.unwrap_or_else(|panic| {
-        Err(StoreError::failed("replace a row", format!("it panicked: {panic}")))
-    })
+    replaced.unwrap_or_else(|panic| Err(StoreError::failed("replace a row", format!("it panicked: {panic}"))))
 }
 
 fn effect_of(row: &LedgerRow) -> Result<Option<ToolEffect>, StoreError> {

@@ -361,15 +361,13 @@ impl Session {
     }
 
     /// Gives the store everything that is in memory, on top of what others have committed.
-    async fn send_all(
-        &self,
-        one_at_a_time: &Committing<'_>,
-        mut closing: Closing,
-    ) -> Result<(), StoreError> {
+    async fn send_all(&self, one_at_a_time: &Committing<'_>, mut closing: Closing) -> Result<(), StoreError> {
         for tries in 0.. {
             let unsent = lock(&self.core.inner).take_unsent();
             match self.send(unsent, [], &mut closing).await {
-                Err(error) if error.is_moved() && tries < MOST_RELOADS => self.catch_up(one_at_a_time).await?,
+                Err(error) if error.is_moved() && tries < MOST_RELOADS => {
+                    self.catch_up(one_at_a_time).await?
+                }
                 sent => return sent,
             };
         }
@@ -408,9 +406,7 @@ impl Session {
             Ok(storing) => CatchPanic::new(storing).await,
             Err(panic) => Err(panic),
         };
-        stored.unwrap_or_else(|panic| {
-            Err(StoreError::failed("commit", format!("it panicked: {panic}")))
-        })
+        stored.unwrap_or_else(|panic| Err(StoreError::failed("commit", format!("it panicked: {panic}"))))
     }
 
     /// Rebases `fork` until it fits; in the same breath opens the window and takes what the store has not got yet.

@@ -6,8 +6,8 @@ use std::sync::Mutex;
 use jiff::Timestamp;
 
 use super::{
-    Batch, CallMark, Claimed, Durability, History, HistoryQuery, LedgerChange, LedgerRow, Record, Rows, Store,
-    StoreError, StoredSession,
+    Batch, CallMark, Claimed, Durability, History, HistoryQuery, LedgerChange, LedgerRow, Record, Rows,
+    Store, StoreError, StoredSession,
 };
 use crate::BoxFuture;
 use crate::session::SessionId;

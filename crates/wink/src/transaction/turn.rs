@@ -11,8 +11,13 @@ use crate::support::holding;
 /// The right to run calls on a session. Calls that overlap share one.
 pub(crate) enum Turn {
     /// What other processes wait for is given back first.
-    Own { _store: Option<StoreTurn>, _guard: OwnedMutexGuard<()> },
-    Shared { _guard: Arc<Turn> },
+    Own {
+        _store: Option<StoreTurn>,
+        _guard: OwnedMutexGuard<()>,
+    },
+    Shared {
+        _guard: Arc<Turn>,
+    },
 }
 
 /// The turn of a session was wanted by code that runs inside a call which has it.
