@@ -3,12 +3,14 @@
 //! Everything in a session is immutable behind shared pointers. Nothing here knows what a tool is, runs a handler,
 //! or does I/O other than handing records to the [store](crate::store).
 
+mod compact;
 mod core;
 mod dispatcher;
 mod events;
 mod family;
 mod fork;
 mod ids;
+mod log_part;
 mod open;
 mod read_only;
 mod record;
@@ -36,6 +38,7 @@ use crate::store::{Durability, MemoryStore, SharedStore, StoreError};
 use crate::support::lock::lock;
 
 pub use self::core::CommitError;
+pub use compact::{Compaction, LogRetention};
 pub use dispatcher::{Delivery, DeliveryError, Dispatcher, EventSource, Subscription};
 pub use events::{
     Ending, ErasedValue, LoggedAnswer, LoggedDecision, LoggedParams, LoggedValue, PromptExecuted,
@@ -349,11 +352,6 @@ impl Session {
         lock(&self.core.inner).state.calls(tool)
     }
 
-    /// Whether the event of a call is in the log. Looks through all of it: for when something went badly wrong.
-    pub(crate) fn has_recorded(&self, call: InvocationId) -> bool {
-        self.slice::<ToolInvoked>().iter().any(|event| event.id == call)
-    }
-
     /// How many calls succeeded in this session, over all tools.
     pub fn total_calls(&self) -> u64 {
         lock(&self.core.inner).state.total_calls()
@@ -362,11 +360,6 @@ impl Session {
     /// A view that offers no change.
     pub fn read_only(&self) -> ReadOnlySession {
         ReadOnlySession::of(self.clone())
-    }
-
-    /// Whether other processes may commit to it.
-    pub(crate) fn is_shared(&self) -> bool {
-        self.core.is_shared
     }
 
     pub(crate) fn registry(&self) -> Arc<Registry> {

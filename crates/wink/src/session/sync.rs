@@ -11,7 +11,7 @@ use super::fork::{Action, Touched};
 use super::open::SliceProblem;
 use super::reducer::{Registry, Slot};
 use super::slice::{Cell, Change, Item, SliceDef, SliceKind};
-use super::{Closing, Committing, Fork, Session, record};
+use super::{Closing, Committing, Fork, InvocationId, Session, ToolInvoked, record};
 use crate::store::{CallMark, Record, StoreError, StoreTurn};
 use crate::support::future::{CatchPanic, catch};
 use crate::support::lock::lock;
@@ -142,6 +142,16 @@ struct Foreign {
 }
 
 impl Session {
+    /// Whether other processes may commit to it.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.core.is_shared
+    }
+
+    /// Whether the event of a call is in the log. Looks through all of it: for when something went badly wrong.
+    pub(crate) fn has_recorded(&self, call: InvocationId) -> bool {
+        self.slice::<ToolInvoked>().iter().any(|event| event.id == call)
+    }
+
     /// Waits until no other process runs a call of this session, and takes over what they left.
     pub(crate) async fn store_turn(&self) -> Result<StoreTurn, StoreError> {
         let turn = contained("take a turn", || self.core.store.turn(&self.core.id)).await?;

@@ -6,8 +6,8 @@
 //! them in memory, which [`Change::Swap`] says in the store.
 
 use super::Session;
-use super::core::LogAppend;
 use super::fork::{Action, Fork};
+use super::log_part::LogAppend;
 use super::record;
 use super::reducer::{Registry, Slot};
 use super::slice::{Cell, Change};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use crate::support::steps::listen;
 
 /// Every step there is, by the name it is reached under: `room.what-was-just-done`.
-pub const ALL: &[&str] = &[];
+pub const ALL: &[&str] =
+    &["store.begin-written", "store.claim-written", "store.before-commit", "store.committed"];
 
 /// Has `listener` called, on the thread concerned, whenever a step was just done. For the whole process, and in place of
 /// any other.

@@ -9,6 +9,8 @@
 )]
 #![allow(clippy::cloned_ref_to_slice_refs, reason = "whole values read better")]
 
+mod numbers;
+
 use std::slice;
 use std::sync::Barrier;
 use std::time::Duration;
@@ -23,7 +25,8 @@ use crate::store::{
 };
 use crate::support::background::block_on;
 
-/// Opens one storage place, each time as a new process would. The store opened before has been dropped.
+/// Opens one storage place, each time as a new process would. The store opened before has been dropped, unless it is one
+/// that several processes share.
 type Open = Box<dyn FnMut() -> SharedStore>;
 
 /// Runs the whole contract. `make` makes a new, empty storage place, and returns what opens it: called again, that
@@ -43,6 +46,11 @@ pub async fn store_contract(make: impl Fn() -> Open) {
     one_of_many_changes_wins(make()).await;
     a_commit_whose_claim_is_gone_is_refused_as_a_whole(make()).await;
     claims_of_the_dead_are_in_doubt(make()).await;
+    numbers::records_are_numbered(make()).await;
+    numbers::a_batch_that_expects_another_number_is_refused(make()).await;
+    numbers::history_says_who_wrote_what(make()).await;
+    numbers::old_records_are_replaced_by_what_they_come_to(make()).await;
+    numbers::the_living_are_left_alone(make()).await;
 }
 
 async fn commits_are_whole_and_in_order(mut open: Open) {
