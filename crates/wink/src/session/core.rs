@@ -14,7 +14,7 @@ use super::root::Root;
 use super::slice::{Cell, Change, Item, SliceDef, SliceKind};
 use super::window::{Late, Window};
 use super::{Committing, ReducerFailure, Session, record};
-use crate::store::{Batch, Durability, LedgerChange, Record, StoreError};
+use crate::store::{Batch, Durability, JournalId, LedgerChange, Record, StoreError};
 use crate::support::background::MustFinish;
 use crate::support::future::{CatchPanic, catch, drop_contained};
 use crate::support::holding::Key;
@@ -46,6 +46,8 @@ pub(crate) struct Closing {
     pub(crate) ledger: Option<Box<LedgerChange>>,
     /// The call that ends.
     pub(crate) ends: Option<InvocationId>,
+    /// The changes to files that are decided with it.
+    pub(crate) journals: Vec<JournalId>,
 }
 
 /// Why a commit did not go through.
@@ -214,11 +216,11 @@ impl Session {
     ) -> Result<(), CommitError> {
         let registry = self.registry();
         let before = self.open_window(&registry, &mut fork)?;
-        let log = self.closing_log(&registry, &fork, closing.event);
+        let log = self.closing_log(&registry, &fork, closing.event.clone());
         let stored = match self.records(&registry, &fork, &log.appends) {
             Ok((slices, rest)) => {
                 let own = slices.into_iter().map(|(_, record)| record).chain(rest);
-                self.send(before, own, closing.ends, closing.ledger).await.map_err(CommitError::from)
+                self.send(before, own, closing).await.map_err(CommitError::from)
             }
             Err(failure) => {
                 self.take_back(before);
@@ -305,7 +307,7 @@ impl Session {
                 break std::mem::take(&mut inner.outbox);
             }
         };
-        self.send(before, [], closing.ends, closing.ledger).await?;
+        self.send(before, [], closing).await?;
         Ok(())
     }
 
@@ -315,7 +317,7 @@ impl Session {
         let flushing = async move {
             let _one_at_a_time = session.committing().await;
             let outbox = std::mem::take(&mut lock(&session.core.inner).outbox);
-            if outbox.is_empty() { Ok(()) } else { session.send(outbox, [], None, None).await }
+            if outbox.is_empty() { Ok(()) } else { session.send(outbox, [], Closing::default()).await }
         };
         // What was taken out of the outbox must arrive or come back, whoever stops waiting.
         MustFinish::new(flushing).await
@@ -327,14 +329,12 @@ impl Session {
         &self,
         before: Vec<Record>,
         own: impl IntoIterator<Item = Record>,
-        ends: Option<InvocationId>,
-        ledger: Option<Box<LedgerChange>>,
+        Closing { ends, ledger, journals, .. }: Closing,
     ) -> Result<(), StoreError> {
         let mut records = before.clone();
         records.extend(own);
-        let stored = self
-            .store_batch(Batch { records, ends, ledger: ledger.map(|change| *change), journals: Vec::new() })
-            .await;
+        let stored =
+            self.store_batch(Batch { records, ends, ledger: ledger.map(|change| *change), journals }).await;
         if stored.is_err() {
             self.take_back(before);
         }

@@ -111,7 +111,7 @@ impl SessionBuilder {
             // The event of a call whose end could not be stored may have come with a later batch.
             let known = session.slice::<ToolInvoked>().iter().any(|event| event.id == mark.invocation);
             let event = (!known).then(|| Arc::new(session.interrupted(mark)) as Item);
-            let closing = Closing { event, ends, ledger: None };
+            let closing = Closing { event, ends, ..Closing::default() };
             let committing = session.committing().await;
             session.close_failed(&committing, &Fork::default(), closing).await.map_err(|error| {
                 StoreError { doing: "record an interrupted call", reason: error.to_string() }
