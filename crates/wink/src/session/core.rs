@@ -16,7 +16,7 @@ use super::slice::{Change, Item, SliceDef, SliceKind};
 use super::sync::{MOST_RELOADS, Pending, Unsent};
 use super::window::{Late, Window};
 use super::{Committing, ReducerFailure, Session, record};
-use crate::store::{Batch, Durability, LedgerChange, Record, StoreError};
+use crate::store::{Batch, Durability, JournalId, LedgerChange, Record, StoreError};
 use crate::support::background::MustFinish;
 use crate::support::future::{CatchPanic, catch, drop_contained};
 use crate::support::holding::Key;
@@ -52,6 +52,8 @@ pub(crate) struct Closing {
     pub(crate) ledger: Option<Box<LedgerChange>>,
     /// The call that ends.
     pub(crate) ends: Option<InvocationId>,
+    /// The changes to files that are decided with it.
+    pub(crate) journals: Vec<JournalId>,
 }
 
 /// Why a commit did not go through.
@@ -375,8 +377,9 @@ impl Session {
         let sent = records.len() as u64;
         // What another process is first with has to be tried again.
         let ledger = if shared { closing.ledger.clone() } else { closing.ledger.take() };
+        let journals = closing.journals.clone();
         let ledger = ledger.map(|change| *change);
-        let batch = Batch { records, ends: call, ledger, journals: Vec::new(), expects };
+        let batch = Batch { records, ends: call, ledger, journals, expects };
         let stored = self.store_batch(batch).await;
         let mut inner = lock(&self.core.inner);
         match &stored {

@@ -24,7 +24,7 @@ use crate::resource::{
     CallEnd, CallScope, MergeUndo, MustWait, ResourceClosing, ResourceContext, ResourceError,
 };
 use crate::session::{Closing, CommitError, Committing, Delivery, Fork, InvocationId, Item, Session};
-use crate::support::background::{MustFinish, finish};
+use crate::support::background::{MustFinish, finish, off_this_thread};
 use crate::support::future::drop_contained;
 use crate::support::holding;
 use crate::tool::footprint::Footprint;
@@ -74,15 +74,6 @@ pub enum TransactionError {
         /// What the store said.
         error: CommitError,
     },
-}
-
-impl From<NoTurn> for TransactionError {
-    fn from(why: NoTurn) -> Self {
-        match why {
-            NoTurn::Inside(inside) => inside.into(),
-            NoTurn::Store(error) => CommitError::from(error).into(),
-        }
-    }
 }
 
 /// Something could not be put back as it was. Never swallowed: what is on the ground is not what the log says.
@@ -267,11 +258,31 @@ impl Transaction {
             Some(parts) => parts.scope.merging().await,
             None => None,
         };
-        let Some(merged) = self.merge()? else { return Ok(()) };
+        let on_disk = self.parts.as_ref().is_some_and(|parts| parts.scope.blocks());
+        let merged = match on_disk {
+            false => self.merge(),
+            true => {
+                let merging = move || (self.merge(), self);
+                let (merged, back) = off_this_thread(merging).await;
+                self = back;
+                merged
+            }
+        };
+        let Some(merged) = merged? else { return Ok(()) };
         let log = merged.fork.log_only();
-        let (fork, rest) = merged.split();
+        let (mut fork, rest) = merged.split();
+        fork.versions_became(rest.undo.versions());
+        let closing = Closing { journals: rest.undo.journals(), ..closing };
         let committed = session.commit(&committing, fork, closing).await;
-        let settled = self.settle(rest, committed, log);
+        let settled = match rest.undo.blocks() {
+            false => self.settle(rest, committed, log),
+            true => {
+                let settling = move || (self.settle(rest, committed, log), self);
+                let (settled, back) = off_this_thread(settling).await;
+                self = back;
+                settled
+            }
+        };
         drop((merging, committing));
         if let Some(closing) = self.tell(settled?) {
             report_closing(closing.run().await);

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::OwnedMutexGuard;
 
-use crate::session::Session;
+use super::TransactionError;
+use crate::session::{CommitError, Session};
 use crate::store::{StoreError, StoreTurn};
 use crate::support::holding;
 
@@ -36,6 +37,15 @@ pub(crate) enum NoTurn {
     /// Other processes may use the session, and the store could not say what they did.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl From<NoTurn> for TransactionError {
+    fn from(why: NoTurn) -> Self {
+        match why {
+            NoTurn::Inside(inside) => inside.into(),
+            NoTurn::Store(error) => CommitError::from(error).into(),
+        }
+    }
 }
 
 /// Waits until nobody else runs a call on this session.
