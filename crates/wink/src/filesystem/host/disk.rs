@@ -46,8 +46,8 @@ pub trait Disk: Send + Sync + 'static {
     /// What is there; nothing where a part of the path is missing or no directory.
     fn look(&self, path: &Path) -> io::Result<Option<Entry>>;
 
-    /// The names in a directory, in no order.
-    fn names(&self, dir: &Path) -> io::Result<Vec<OsString>>;
+    /// What is in a directory, by name, in no order.
+    fn read_dir(&self, dir: &Path) -> io::Result<Vec<(OsString, EntryKind)>>;
 
     /// The contents of a file.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
@@ -55,13 +55,14 @@ pub trait Disk: Send + Sync + 'static {
     /// Where a link points.
     fn read_link(&self, path: &Path) -> io::Result<PathBuf>;
 
-    /// Makes a file that was not there, with these contents.
+    /// Makes a file that was not there, with these contents and exactly this mode. Leaves nothing behind when it fails.
     fn create(&self, path: &Path, content: &[u8], mode: u32) -> io::Result<()>;
 
-    /// Makes a file that was not there, a copy of another, with its mode and times.
+    /// Makes a file or link that was not there, a copy of another, with its mode and times. Leaves nothing behind when
+    /// it fails.
     fn copy(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Makes a directory that was not there.
+    /// Makes a directory that was not there, with exactly this mode.
     fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()>;
 
     /// Makes a symbolic link that was not there.
@@ -70,7 +71,8 @@ pub trait Disk: Send + Sync + 'static {
     /// Gives a file or link a second name that was not there.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Moves an entry, in place of what is there if `replace` says so.
+    /// Moves an entry, in place of what is there if `replace` says so. Where both are names of one file, and replacing is
+    /// allowed, nothing happens and both names stay.
     fn rename(&self, from: &Path, to: &Path, replace: Replace) -> io::Result<()>;
 
     /// Removes a file or link.
@@ -79,13 +81,13 @@ pub trait Disk: Send + Sync + 'static {
     /// Removes an empty directory.
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// Sets mode and time of a file or directory.
+    /// Sets mode and time of a file or directory; of a link the time only, since it has no mode.
     fn set_meta(&self, path: &Path, meta: Meta) -> io::Result<()>;
 
-    /// Makes a file's contents durable.
+    /// Makes a file's contents, mode and time durable.
     fn sync_file(&self, path: &Path) -> io::Result<()>;
 
-    /// Makes a directory's entries durable.
+    /// Makes a directory's entries durable (a link's target is part of its entry), and its own mode and time.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 }
 

@@ -2,3 +2,6 @@
 //! a merge all or nothing.
 
 pub mod disk;
+mod host_disk;
+
+pub use host_disk::HostDisk;
