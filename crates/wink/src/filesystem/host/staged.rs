@@ -53,7 +53,7 @@ impl Stage {
 
     /// A directory for a command's layer, not made yet.
     pub(super) fn fresh_layer(&self) -> PathBuf {
-        Path::new(STATE).join("layers").join(format!("{}-{}", self.owner.id(), self.number()))
+        Path::new(STATE).join("layers").join(format!("{}-{}", self.owner.id().display(), self.number()))
     }
 
     /// Stages contents.

@@ -24,7 +24,7 @@ use super::version_of;
 use crate::filesystem::{EntryKind, FileVersion};
 
 pub(super) use diff::{differences, rebase};
-pub(super) use plan::{Planned, Prepared, plan};
+pub(super) use plan::{Prepared, plan};
 
 /// A state of a fork. Cloning does not copy.
 #[derive(Clone)]
