@@ -87,15 +87,7 @@ impl Base {
             }
             _ => {}
         }
-        let mut seen = Vec::new();
-        everything_below(view, &spot, &mut seen).map_err(failed)?;
-        for (place, expected) in seen {
-            layer.record(&place, expected);
-        }
-        self.note(layer, path, &real, Some(&spot))?;
-        let is_below = self.is_below(layer, &real);
-        layer.remove(&real, is_below);
-        Ok(())
+        self.take_away(layer, &real, &spot)
     }
 
     pub(super) fn mkdir(&self, layer: &mut Layer, path: &FsPath, options: MkdirOptions) -> FsResult<()> {
@@ -141,14 +133,38 @@ impl Base {
         }
         self.check_height(layer, &spot, &old, &new, to)?;
         let node = self.lift(layer, from, &spot)?;
-        self.note(layer, from, &old, Some(&spot))?;
-        let is_below = self.is_below(layer, &old);
-        layer.remove(&old, is_below);
-        self.note(layer, to, &new, None)?;
-        let below = self.view(layer).place_below(&new);
+        self.vacate(layer, &old, &spot)?;
+        self.place(layer, &new, node)
+    }
+
+    /// Removes what is at `real`, and everything in it.
+    pub(super) fn take_away(&self, layer: &mut Layer, real: &Path, spot: &Spot) -> FsResult<()> {
+        let path = to_shown(real);
+        let mut seen = Vec::new();
+        everything_below(self.view(layer), spot, &mut seen)
+            .map_err(|error| io_error(&path, "deleted", &error))?;
+        for (place, expected) in seen {
+            layer.record(&place, expected);
+        }
+        self.vacate(layer, real, spot)
+    }
+
+    /// Nothing is at `real` any more, where `spot` was.
+    pub(super) fn vacate(&self, layer: &mut Layer, real: &Path, spot: &Spot) -> FsResult<()> {
+        self.note(layer, &to_shown(real), real, Some(spot))?;
+        let is_below = self.is_below(layer, real);
+        layer.remove(real, is_below);
+        Ok(())
+    }
+
+    /// Puts something at `real`, where nothing is or what it replaces.
+    pub(super) fn place(&self, layer: &mut Layer, real: &Path, node: Node) -> FsResult<()> {
+        self.note(layer, &to_shown(real), real, None)?;
+        let below = self.view(layer).place_below(real);
         match &node {
-            Node::Moved(source) if below.as_deref() == Some(source) => layer.forget(&new),
-            _ => layer.put(&new, node),
+            // Back where it belongs.
+            Node::Moved(source) if below.as_deref() == Some(source) => layer.forget(real),
+            _ => layer.put(real, node),
         }
         Ok(())
     }
@@ -224,7 +240,7 @@ impl Base {
     }
 
     /// What is at a place, as a node that can be put elsewhere.
-    fn lift(&self, layer: &mut Layer, path: &FsPath, spot: &Spot) -> FsResult<Node> {
+    pub(super) fn lift(&self, layer: &mut Layer, path: &FsPath, spot: &Spot) -> FsResult<Node> {
         Ok(match spot {
             Spot::Base(place, entry) => {
                 layer.record(place, Expected::movable(entry));

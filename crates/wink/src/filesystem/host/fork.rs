@@ -1,16 +1,20 @@
 //! Forks and how they come back: a fork's layer becomes a plan, and the journal applies that.
 
+use std::collections::HashMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use super::disk::Disk;
-use super::journal::Applied;
+use super::host_disk::HostDisk;
+use super::journal::{Applied, JournalError, KeptAside, Recovered};
+use super::lock::WorkspaceLock;
 use super::layer::{Layer, Prepared, differences, plan, rebase};
 use super::name::to_shown;
 use super::staged::Staged;
-use super::{Base, Fork, ForkState, Shared, io_error, version_of};
+use super::{Base, Fork, ForkState, STATE, Shared, Writing, io_error};
 use crate::filesystem::{FileVersion, FsError, FsPath, FsResult, MergeReceipt};
+use crate::store::JournalId;
 use crate::support::lock::lock;
 
 /// How often a change of the workspace itself is tried again when somebody else was quicker.
@@ -28,7 +32,7 @@ enum Merged {
 
 struct OnDisk {
     instance: u64,
-    applied: Applied,
+    held: Held,
     settled: Settled,
     /// What was merged, and what it had changed.
     fork: Arc<Shared>,
@@ -78,8 +82,10 @@ impl Shared {
             let done = change(&self.base, &mut layer)?;
             match self.base.apply(&layer) {
                 Ok(None) => return Ok(Changed { done, versions: Vec::new() }),
-                Ok(Some((applied, settled))) => {
-                    self.base.keep(applied);
+                Ok(Some((held, settled))) => {
+                    self.base.keep(held)?;
+                    // No store decides about this one.
+                    self.base.sync_kept()?;
                     return Ok(Changed { done, versions: settled.versions });
                 }
                 Err(FsError::Conflict { .. }) if tries < TRIES => {}
@@ -122,14 +128,14 @@ impl Shared {
             *state = ForkState { layer: after.clone(), start: after.clone() };
             return Ok(MergeReceipt::new(Merged::Nested { instance, before, after }));
         }
-        let Some((applied, settled)) = self.base.apply(&state.layer)? else {
+        let Some((held, settled)) = self.base.apply(&state.layer)? else {
             return Ok(MergeReceipt::new(Merged::Nothing { instance }));
         };
         // What it changed is what shows through now.
         let layer = std::mem::take(&mut state.layer);
         state.start = state.layer.clone();
-        let (journal, versions) = (applied.id(), settled.versions.clone());
-        let merged = OnDisk { instance, applied, settled, fork: Arc::clone(theirs), layer };
+        let (journal, versions) = (held.applied.id, settled.versions.clone());
+        let merged = OnDisk { instance, held, settled, fork: Arc::clone(theirs), layer };
         Ok(MergeReceipt::new(Merged::OnDisk(Box::new(merged))).on_disk(journal, versions))
     }
 
@@ -146,11 +152,8 @@ impl Shared {
                 Ok(())
             }
             Merged::OnDisk(merged) => {
-                let OnDisk { applied, settled, fork, layer, .. } = *merged;
-                self.base.roll_back(applied)?;
-                for staged in &settled.staged {
-                    staged.unmerged();
-                }
+                let OnDisk { held, settled, fork, layer, .. } = *merged;
+                self.base.roll_back(held, &settled)?;
                 if let Some(fork) = &fork.fork {
                     let mut state = lock(&fork.state);
                     if Arc::ptr_eq(&state.layer.root, &state.start.root) {
@@ -163,10 +166,12 @@ impl Shared {
     }
 
     pub(super) fn keep(&self, receipt: MergeReceipt) {
-        match self.own(receipt) {
-            Ok(Merged::OnDisk(merged)) => self.base.keep(merged.applied),
-            Ok(_) => {}
-            Err(error) => tracing::error!(%error, "a merge was kept by another filesystem"),
+        let kept = self.own(receipt).and_then(|merged| match merged {
+            Merged::OnDisk(merged) => self.base.keep(merged.held),
+            Merged::Nothing { .. } | Merged::Nested { .. } => Ok(()),
+        });
+        if let Err(error) = kept {
+            tracing::error!(%error, "a merge that stands could not be marked so; it will be when the store is asked");
         }
     }
 
@@ -205,35 +210,112 @@ impl Merged {
     }
 }
 
+/// Changes that are in the workspace, which nobody else may change before it is decided what becomes of them.
+struct Held {
+    applied: Applied,
+    lock: WorkspaceLock,
+}
+
+impl Writing {
+    /// Waits until nobody else changes the workspace.
+    pub(super) fn lock(&self, disk: &HostDisk) -> FsResult<WorkspaceLock> {
+        WorkspaceLock::acquire(disk, &Path::new(STATE).join("lock"))
+            .map_err(|error| io_error(&FsPath::root(), "locked", &error))
+    }
+
+    /// Settles what somebody who died left. Whoever holds the lock may do so.
+    pub(super) fn recover(&self) -> FsResult<Recovered> {
+        let verdict = self.verdict.as_deref().map(|verdict| verdict as _);
+        let recovered = self.journal.recover(verdict).map_err(|error| journal_error(&error))?;
+        report(&recovered.aside);
+        Ok(recovered)
+    }
+}
+
 impl Base {
     /// Brings a layer into the workspace, which is held until that is kept or rolled back.
-    fn apply(&self, layer: &Layer) -> FsResult<Option<(Applied, Settled)>> {
+    fn apply(&self, layer: &Layer) -> FsResult<Option<(Held, Settled)>> {
         let writing = self.writing()?;
         let failed = |error: io::Error| io_error(&FsPath::root(), "merged", &error);
+        let mut lock = writing.lock(&self.disk)?;
+        writing.recover()?;
         let planned = plan(&self.disk, &writing.stage, layer)?;
         if planned.plan.steps.is_empty() {
             return Ok(None);
         }
-        let applied = Applied::apply(&self.disk, &planned.plan).map_err(failed)?;
+        let id = JournalId::fresh();
+        lock.note(Some(id)).map_err(failed)?;
+        let applied = writing.journal.apply(id, &planned.plan, &planned.expected);
+        let applied = applied.map_err(|error| journal_error(&error))?;
         let mut versions = Vec::with_capacity(planned.versions.len());
         for (before, path) in &planned.versions {
             if let Some(entry) = self.disk.look(path).map_err(failed)? {
-                versions.push((*before, version_of(&entry)));
+                versions.push((*before, entry.version()));
             }
         }
+        let now: HashMap<FileVersion, FileVersion> = versions.iter().copied().collect();
         let mut staged = Vec::with_capacity(planned.staged.len());
         for (file, path) in planned.staged {
-            let now = versions.iter().find(|(before, _)| *before == file.version());
-            file.merged(&path, now.map_or(file.version(), |(_, now)| *now));
+            file.merged(&path, now.get(&file.version()).copied().unwrap_or(file.version()));
             staged.push(file);
         }
-        Ok(Some((applied, Settled { staged, versions, _prepared: planned.prepared })))
+        Ok(Some((Held { applied, lock }, Settled { staged, versions, _prepared: planned.prepared })))
     }
 
-    fn keep(&self, _applied: Applied) {}
+    /// What was applied stands.
+    fn keep(&self, held: Held) -> FsResult<()> {
+        let Held { applied, mut lock } = held;
+        self.writing()?.journal.keep(applied.id).map_err(|error| journal_error(&error))?;
+        lock.note(None).map_err(|error| io_error(&FsPath::root(), "unlocked", &error))
+    }
 
-    fn roll_back(&self, applied: Applied) -> FsResult<()> {
-        applied.roll_back(&self.disk).map_err(|error| io_error(&FsPath::root(), "rolled back", &error))
+    /// Makes durable that a journal was kept, where nobody else knows.
+    fn sync_kept(&self) -> FsResult<()> {
+        if self.writing()?.verdict.is_none() {
+            // The journal did it.
+            return Ok(());
+        }
+        let shelf = Path::new(STATE).join("journal");
+        self.disk.sync_dir(&shelf).map_err(|error| io_error(&FsPath::root(), "synced", &error))
+    }
+
+    /// What was applied is taken back; what was staged is staged again.
+    fn roll_back(&self, held: Held, settled: &Settled) -> FsResult<()> {
+        let Held { applied, mut lock } = held;
+        // Rolling back removes what was put.
+        settled.staged.iter().for_each(|staged| staged.unmerge());
+        let aside = self.writing()?.journal.roll_back(applied.id).map_err(|error| journal_error(&error))?;
+        report(&aside);
+        lock.note(None).map_err(|error| io_error(&FsPath::root(), "unlocked", &error))
+    }
+}
+
+/// Says what was left as somebody else changed it.
+fn report(aside: &[KeptAside]) {
+    for KeptAside { path, aside } in aside {
+        tracing::warn!(
+            path = %path.display(),
+            before = aside.as_ref().map(|aside| tracing::field::display(aside.display())),
+            "changed by somebody else meanwhile, and left so"
+        );
+    }
+}
+
+/// What the journal says, in the words of filesystems.
+pub(super) fn journal_error(error: &JournalError) -> FsError {
+    let root = FsPath::root();
+    match error {
+        JournalError::Conflict { path, .. } => FsError::Conflict { paths: vec![to_shown(path)] },
+        JournalError::Io { source, .. } => {
+            FsError::Io { path: root, kind: source.kind(), message: error.to_string() }
+        }
+        JournalError::NotApplied { source, .. } => match &**source {
+            JournalError::Io { source, .. } => {
+                FsError::Io { path: root, kind: source.kind(), message: error.to_string() }
+            }
+            _ => FsError::Io { path: root, kind: io::ErrorKind::Other, message: error.to_string() },
+        },
+        _ => FsError::Io { path: root, kind: io::ErrorKind::Other, message: error.to_string() },
     }
 }
 

@@ -10,7 +10,7 @@ use super::layer::Layer;
 use super::name::{to_disk, to_shown};
 use super::resolve::{Found, Last, Resolved, resolve};
 use super::view::{Spot, View};
-use super::{Base, Shared, io_error, version_of};
+use super::{Base, Shared, io_error};
 use crate::filesystem::text::read_window;
 use crate::filesystem::{
     BytesRead, DirEntry, EntryKind, FileVersion, FsError, FsPath, FsResult, Metadata, ReadWindow, TextRead,
@@ -69,8 +69,8 @@ impl Base {
                     content => content.map_err(failed)?,
                 };
                 let after = self.disk.look(place).map_err(failed)?;
-                let is_same = after.is_some_and(|after| version_of(&after) == version_of(before));
-                Ok(is_same.then(|| (content, version_of(before))))
+                let is_same = after.is_some_and(|after| after.version() == before.version());
+                Ok(is_same.then(|| (content, before.version())))
             }
             spot => Err(no_file(path, spot.kind())),
         }

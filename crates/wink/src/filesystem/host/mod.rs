@@ -11,13 +11,15 @@ mod change;
 pub mod disk;
 mod fork;
 mod host_disk;
-mod journal;
+pub mod journal;
 mod layer;
+mod lock;
 mod look;
 mod name;
 mod operations;
 mod owner;
-mod plan;
+mod past;
+pub mod plan;
 mod resolve;
 mod search;
 mod snapshot;
@@ -30,14 +32,17 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use self::disk::{Disk, Entry};
+use self::disk::Disk;
+use self::journal::{Journal, JournalOptions, Recovered, Retention, SettledBy};
 use self::layer::Layer;
 use self::staged::Stage;
-use super::{FileVersion, Filesystem, FsError, FsLimits, FsPath, FsResult};
+use super::{Filesystem, FsError, FsLimits, FsPath, FsResult};
 use crate::limits::{Clock, SystemClock};
+use crate::store::{JournalId, StoreError};
 use crate::support::lock::lock;
 
 pub use host_disk::HostDisk;
+pub use lock::WorkspaceLock;
 
 /// The state directory, at the root of the workspace.
 const STATE: &str = ".wink";
@@ -68,16 +73,31 @@ pub struct HostOptions {
     pub limits: FsLimits,
     /// Refuses every change. Then no state directory is made either.
     pub read_only: bool,
-    /// Gives new directories their times.
+    /// How long what was changed can be brought back.
+    pub retention: Retention,
+    /// Knows whether a journal was committed, where a store decides about that: asked when a process died between the
+    /// one and the other. Without it, what was not marked as kept is rolled back.
+    pub verdict: Option<Arc<HostVerdict>>,
+    /// Gives new directories and journals their times.
     pub clock: Arc<dyn Clock>,
     /// Does without `openat2`, as on a kernel that does not have it.
     #[doc(hidden)]
     pub walk: bool,
 }
 
+/// Whether a journal was committed.
+pub type HostVerdict = dyn Fn(&JournalId) -> Result<bool, StoreError> + Send + Sync;
+
 impl Default for HostOptions {
     fn default() -> Self {
-        Self { limits: FsLimits::DEFAULT, read_only: false, clock: Arc::new(SystemClock), walk: false }
+        Self {
+            limits: FsLimits::DEFAULT,
+            read_only: false,
+            retention: JournalOptions::default().retention,
+            verdict: None,
+            clock: Arc::new(SystemClock),
+            walk: false,
+        }
     }
 }
 
@@ -86,6 +106,7 @@ impl fmt::Debug for HostOptions {
         f.debug_struct("HostOptions")
             .field("limits", &self.limits)
             .field("read_only", &self.read_only)
+            .field("retention", &self.retention)
             .finish_non_exhaustive()
     }
 }
@@ -110,6 +131,10 @@ struct Base {
 /// What it takes to change a workspace.
 struct Writing {
     stage: Arc<Stage>,
+    journal: Arc<Journal>,
+    verdict: Option<Arc<HostVerdict>>,
+    /// What was found when the workspace was opened.
+    recovered: Recovered,
     /// Held while the workspace itself, not a fork, is changed: so such changes never meet.
     turn: Mutex<()>,
 }
@@ -143,7 +168,7 @@ impl HostFilesystem {
         let disk = Arc::new(disk.map_err(failed)?);
         let writing = match options.read_only {
             true => None,
-            false => Some(Writing::open(&disk).map_err(failed)?),
+            false => Some(Writing::open(&disk, &options)?),
         };
         let base = Base {
             root: std::path::absolute(root).map_err(failed)?,
@@ -161,6 +186,11 @@ impl HostFilesystem {
         files.as_any().downcast_ref()
     }
 
+    /// What became of changes that a process that died had left undecided when this was opened.
+    pub fn recovered(&self) -> Option<&Recovered> {
+        self.shared.base.writing.as_ref().map(|writing| &writing.recovered)
+    }
+
     /// The directory that is the workspace.
     pub fn root(&self) -> &Path {
         &self.shared.base.root
@@ -168,14 +198,32 @@ impl HostFilesystem {
 }
 
 impl Writing {
-    fn open(disk: &Arc<HostDisk>) -> io::Result<Self> {
+    fn open(disk: &Arc<HostDisk>, options: &HostOptions) -> FsResult<Self> {
         let state = Path::new(STATE);
-        staged::make_dir(disk, state)?;
+        let failed = |error: io::Error| io_error(&FsPath::root(), "opened", &error);
+        staged::make_dir(disk, state).map_err(failed)?;
         match disk.create(&state.join(".gitignore"), b"*\n", 0o644) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            result => result?,
+            result => result.map_err(failed)?,
         }
-        Ok(Self { stage: Stage::open(disk)?, turn: Mutex::new(()) })
+        let journal = JournalOptions {
+            retention: options.retention,
+            settled_by: if options.verdict.is_some() { SettledBy::Store } else { SettledBy::Journal },
+            clock: Arc::clone(&options.clock),
+        };
+        let shared: Arc<dyn Disk> = Arc::clone(disk) as _;
+        let journal = Journal::new(shared, state, journal).map_err(|error| fork::journal_error(&error))?;
+        let stage = Stage::open(disk).map_err(failed)?;
+        let mut writing = Self {
+            stage,
+            journal: Arc::new(journal),
+            verdict: options.verdict.clone(),
+            recovered: Recovered::default(),
+            turn: Mutex::new(()),
+        };
+        let _lock = writing.lock(disk)?;
+        writing.recovered = writing.recover()?;
+        Ok(writing)
     }
 }
 
@@ -200,11 +248,6 @@ impl Shared {
 fn instance() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
-/// Which state of an entry this is.
-fn version_of(entry: &Entry) -> FileVersion {
-    FileVersion::new([entry.dev, entry.ino, entry.len, entry.meta.modified as u64, entry.changed as u64])
 }
 
 /// What the system refused, in words for whoever asked.

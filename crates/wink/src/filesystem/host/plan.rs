@@ -175,5 +175,5 @@ impl Origins {
     }
 }
 
-
-
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use super::disk::{Disk, Entry, Meta, Replace};
 use super::host_disk::HostDisk;
 use super::owner::Owner;
-use super::{STATE, version_of};
+use super::STATE;
 use crate::filesystem::{EntryKind, FileVersion};
 use crate::support::lock::lock;
 
@@ -87,7 +87,7 @@ impl Stage {
 
     fn staged(self: &Arc<Self>, path: PathBuf) -> io::Result<Arc<Staged>> {
         let entry = self.disk.look(&path)?.ok_or(io::ErrorKind::NotFound)?;
-        let version = version_of(&entry);
+        let version = entry.version();
         let place = Mutex::new(Place::Stage);
         Ok(Arc::new(Staged { stage: Arc::clone(self), path, place, entry, version }))
     }
@@ -147,7 +147,7 @@ impl Staged {
         let disk = &self.stage.disk;
         let Some((path, version)) = merged else { return disk.read(&self.path) };
         let is_same =
-            || disk.look(&path).is_ok_and(|entry| entry.is_some_and(|entry| version_of(&entry) == version));
+            || disk.look(&path).is_ok_and(|entry| entry.is_some_and(|entry| entry.version() == version));
         if is_same() {
             let content = disk.read(&path)?;
             if is_same() {
@@ -170,9 +170,16 @@ impl Staged {
         *lock(&self.place) = Place::Merged(path.to_owned(), version);
     }
 
-    /// Says that the merge was taken back.
-    pub(super) fn unmerged(&self) {
-        *lock(&self.place) = Place::Stage;
+    /// The merge is about to be taken back, which removes the file from the workspace: it gets its staged name again.
+    pub(super) fn unmerge(&self) {
+        let mut place = lock(&self.place);
+        let Place::Merged(path, version) = &*place else { return };
+        let disk = &self.stage.disk;
+        let is_same =
+            disk.look(path).is_ok_and(|found| found.is_some_and(|entry| entry.version() == *version));
+        if is_same && disk.link(path, &self.path).is_ok() {
+            *place = Place::Stage;
+        }
     }
 }
 

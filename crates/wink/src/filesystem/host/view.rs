@@ -11,7 +11,6 @@ use super::disk::{Disk, Entry, Meta};
 use super::host_disk::HostDisk;
 use super::layer::{Dir, Layer, Link, Node};
 use super::staged::Staged;
-use super::version_of;
 use crate::filesystem::{EntryKind, FileVersion};
 
 /// A state to look at.
@@ -93,6 +92,18 @@ impl<'a> View<'a> {
         }
     }
 
+    /// What is at a path, following no link.
+    pub(super) fn at(&self, path: &Path) -> io::Result<Option<Spot>> {
+        let mut spot = self.root();
+        for name in path {
+            match self.child(&spot, name)? {
+                Some(child) => spot = child,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(spot))
+    }
+
     /// What a node stands for.
     pub(super) fn spot(&self, node: &Node) -> io::Result<Option<Spot>> {
         Ok(Some(match node {
@@ -162,7 +173,7 @@ impl<'a> View<'a> {
     /// Mode, time and version.
     pub(super) fn about(&self, spot: &Spot) -> io::Result<(Meta, FileVersion)> {
         Ok(match spot {
-            Spot::Base(_, entry) => (entry.meta, version_of(entry)),
+            Spot::Base(_, entry) => (entry.meta, entry.version()),
             Spot::File(staged) => (staged.entry().meta, staged.version()),
             Spot::Link(link) => (link.meta, link.version),
             Spot::Dir(dir) => {
@@ -172,7 +183,7 @@ impl<'a> View<'a> {
                 };
                 let meta = dir.meta.or(entry.as_ref().map(|entry| entry.meta));
                 let meta = meta.unwrap_or(Meta { mode: 0o755, modified: 0 });
-                let version = entry.as_ref().map_or_else(|| made_version(meta.modified), version_of);
+                let version = entry.as_ref().map_or_else(|| made_version(meta.modified), Entry::version);
                 (meta, version)
             }
         })

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use super::{Dir, Layer, Node};
 use crate::filesystem::FileVersion;
 use crate::filesystem::host::host_disk::HostDisk;
-use crate::filesystem::host::version_of;
 use crate::filesystem::host::view::{Spot, View};
 
 /// Every path that differs between two layers. A directory stands for itself, not for what is in it.
@@ -36,9 +35,9 @@ pub(in crate::filesystem::host) fn rebase(
     let theirs = differences(disk, before, onto)?;
     let mut conflicts = BTreeSet::new();
     for path in differences(disk, before, after)? {
-        let is_dir = |layer| Ok::<_, io::Error>(matches!(at(View { disk, layer }, &path)?, Some(spot) if is_dir(&spot)));
+        let is_dir = |layer| Ok::<_, io::Error>(matches!(View { disk, layer }.at(&path)?, Some(spot) if is_dir(&spot)));
         let parent = path.parent().unwrap_or(Path::new(""));
-        let has_parent = matches!(at(View { disk, layer: onto }, parent)?, Some(spot) if self::is_dir(&spot))
+        let has_parent = matches!(View { disk, layer: onto }.at(parent)?, Some(spot) if self::is_dir(&spot))
             || differs_at_or_above(before, after, parent);
         if !has_parent || (theirs.contains(&path) && !(is_dir(after)? && is_dir(onto)?)) {
             conflicts.insert(path);
@@ -73,18 +72,6 @@ fn graft(layer: &mut Layer, path: &Path, node: Option<&Node>) {
 
 fn is_dir(spot: &Spot) -> bool {
     spot.kind() == crate::filesystem::EntryKind::Directory
-}
-
-/// What is at a path, following no link.
-fn at(view: View<'_>, path: &Path) -> io::Result<Option<Spot>> {
-    let mut spot = view.root();
-    for name in path {
-        match view.child(&spot, name)? {
-            Some(child) => spot = child,
-            None => return Ok(None),
-        }
-    }
-    Ok(Some(spot))
 }
 
 fn differs_at_or_above(before: &Layer, after: &Layer, path: &Path) -> bool {
@@ -179,7 +166,7 @@ fn collect(view: View<'_>, path: PathBuf, spot: &Spot, tree: &mut BTreeMap<PathB
     let identity = match spot {
         Spot::Base(_, entry) if entry.kind == crate::filesystem::EntryKind::Directory => Identity::Dir,
         Spot::Dir(_) => Identity::Dir,
-        Spot::Base(place, entry) => Identity::Base(place.clone(), version_of(entry)),
+        Spot::Base(place, entry) => Identity::Base(place.clone(), entry.version()),
         Spot::File(staged) => Identity::Made(Arc::as_ptr(staged).addr()),
         Spot::Link(link) => Identity::Made(Arc::as_ptr(link).addr()),
     };

@@ -20,7 +20,6 @@ use imbl::OrdMap;
 
 use super::disk::{Entry, Meta};
 use super::staged::Staged;
-use super::version_of;
 use crate::filesystem::{EntryKind, FileVersion};
 
 pub(super) use diff::{differences, rebase};
@@ -80,7 +79,7 @@ pub(super) enum Expected {
 impl Expected {
     /// What is there now, and has to stay so.
     pub(super) fn exactly(found: Option<&Entry>) -> Self {
-        found.map_or(Self::Absent, |entry| Self::Exactly(entry.kind, version_of(entry)))
+        found.map_or(Self::Absent, |entry| Self::Exactly(entry.kind, entry.version()))
     }
 
     /// What is there now, to be moved.

@@ -12,15 +12,17 @@ use std::sync::Arc;
 use super::{Dir, Expected, Layer, Link, Node};
 use crate::filesystem::host::disk::{Disk, Entry, Meta};
 use crate::filesystem::host::host_disk::HostDisk;
+use crate::filesystem::host::journal::{self, ExpectedState};
 use crate::filesystem::host::name::to_shown;
 use crate::filesystem::host::plan::{Plan, PlanStep, Source};
 use crate::filesystem::host::staged::{Stage, Staged};
-use crate::filesystem::host::version_of;
 use crate::filesystem::{EntryKind, FileVersion, FsError, FsResult};
 
 /// A plan, and what to know about it afterwards.
 pub(in crate::filesystem::host) struct Planned {
     pub(in crate::filesystem::host) plan: Plan,
+    /// What the workspace must have for it.
+    pub(in crate::filesystem::host) expected: Vec<journal::Expected>,
     /// The staged files, and where the plan puts them.
     pub(in crate::filesystem::host) staged: Vec<(Arc<Staged>, PathBuf)>,
     /// The versions that files have in the fork, and where they will be.
@@ -62,6 +64,7 @@ pub(in crate::filesystem::host) fn plan(
         metas: Vec::new(),
         conflicts: BTreeSet::new(),
         versions: Vec::new(),
+        checked: Vec::new(),
     };
     work.children(Path::new(""), &layer.root, Some(Path::new("")), true)
         .and_then(|()| if work.conflicts.is_empty() { work.finish(stage).map(Ok) } else { Ok(Err(work.conflicts)) })
@@ -73,6 +76,17 @@ pub(in crate::filesystem::host) fn plan(
         })
 }
 
+impl Expected {
+    /// The same, as the journal says it.
+    fn state(&self) -> ExpectedState {
+        match *self {
+            Self::Absent => ExpectedState::Nothing,
+            Self::Exactly(kind, version) => ExpectedState::Version(kind, version),
+            Self::Directory { .. } => ExpectedState::Directory,
+        }
+    }
+}
+
 struct Work<'a> {
     disk: &'a Arc<HostDisk>,
     layer: &'a Layer,
@@ -82,6 +96,7 @@ struct Work<'a> {
     metas: Vec<(PathBuf, Meta)>,
     conflicts: BTreeSet<PathBuf>,
     versions: Vec<(FileVersion, PathBuf)>,
+    checked: Vec<journal::Expected>,
 }
 
 struct Put {
@@ -160,7 +175,7 @@ impl Work<'_> {
         if let Some(found) = self.disk.look(source)?
             && found.kind == EntryKind::File
         {
-            self.versions.push((version_of(&found), path.to_owned()));
+            self.versions.push((found.version(), path.to_owned()));
         }
         self.take(source);
         self.put(path, What::Taken(source.to_path_buf()), false);
@@ -212,6 +227,7 @@ impl Work<'_> {
         if !expected.holds(self.disk.look(place)?.as_ref()) {
             self.conflicts.insert(place.to_owned());
         }
+        self.checked.push(journal::Expected { path: place.to_owned(), state: expected.state() });
         Ok(expected.kind())
     }
 
@@ -277,6 +293,7 @@ impl Work<'_> {
             steps.push(PlanStep::Meta { path, meta });
         }
         let versions = std::mem::take(&mut self.versions);
-        Ok(Planned { plan: Plan { steps }, staged, versions, prepared })
+        let expected = std::mem::take(&mut self.checked);
+        Ok(Planned { plan: Plan { steps }, expected, staged, versions, prepared })
     }
 }
