@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::filesystem::EntryKind;
+use crate::filesystem::{EntryKind, FileVersion};
 
 /// What is at a path, without following a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,4 +98,12 @@ pub enum Replace {
     Allowed,
     /// Something there is an error ([`io::ErrorKind::AlreadyExists`]), and nothing happens.
     Refused,
+}
+
+impl Entry {
+    /// What tells this state of a file from others: device, inode, bytes, and when contents and inode last changed.
+    pub fn version(&self) -> FileVersion {
+        // The low bits of a time tell it from others; the year is of no interest.
+        FileVersion::new([self.dev, self.ino, self.len, self.meta.modified as u64, self.changed as u64])
+    }
 }

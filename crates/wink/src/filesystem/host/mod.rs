@@ -3,5 +3,9 @@
 
 pub mod disk;
 mod host_disk;
+pub mod journal;
+mod lock;
+pub mod plan;
 
 pub use host_disk::HostDisk;
+pub use lock::WorkspaceLock;
