@@ -152,8 +152,9 @@ impl Shared {
                 Ok(())
             }
             Merged::OnDisk(merged) => {
-                let OnDisk { held, settled, fork, layer, .. } = *merged;
+                let OnDisk { held, settled, fork, mut layer, .. } = *merged;
                 self.base.roll_back(held, &settled)?;
+                layer.renew(|place| self.base.disk.look(place).ok().flatten());
                 if let Some(fork) = &fork.fork {
                     let mut state = lock(&fork.state);
                     if Arc::ptr_eq(&state.layer.root, &state.start.root) {
