@@ -18,6 +18,10 @@ pub const ALL: &[&str] = &[
     "journal.undone",
     "journal.undone-synced",
     "journal.gone",
+    "store.begin-written",
+    "store.claim-written",
+    "store.before-commit",
+    "store.committed",
 ];
 
 /// Has `listener` called, on the thread concerned, whenever a step was just done. For the whole process, and in place of

@@ -39,7 +39,7 @@ pub use work::AccessError;
 
 pub(crate) use aborted::Aborted;
 use nested::Levels;
-pub(crate) use turn::{Turn, take_turn, take_turn_of_call, try_turn_of_call};
+pub(crate) use turn::{NoTurn, Turn, take_turn, take_turn_of_call, try_turn_of_call};
 pub(crate) use work::Work;
 
 /// A transaction did not go through. Nothing of it remains, unless it says so.
@@ -155,7 +155,7 @@ impl Transaction {
         let scope = resources.tool_scope();
         match take_turn(session).await {
             Ok(turn) => Self::begin_on(session, scope, Some(turn), None, tag.into(), None),
-            Err(InsideCall) => Self::refused(session, &scope, tag.into()),
+            Err(why) => Self::refused(session, &scope, tag.into(), why),
         }
     }
 
@@ -168,13 +168,13 @@ impl Transaction {
         let scope = resources.tool_scope();
         match take_turn(session).await {
             Ok(turn) => Self::begin_on(session, scope, Some(turn), None, Arc::clone(&call.0), Some(call)),
-            Err(InsideCall) => Self::refused(session, &scope, call.0),
+            Err(why) => Self::refused(session, &scope, call.0, why),
         }
     }
 
     /// A transaction that never began: everything it is asked says why.
-    fn refused(session: &Session, scope: &CallScope, tag: Arc<str>) -> Self {
-        let work = Work::refused(session.clone(), scope.handle());
+    fn refused(session: &Session, scope: &CallScope, tag: Arc<str>, why: NoTurn) -> Self {
+        let work = Work::refused(session.clone(), scope.handle(), why);
         Self { parts: None, success: None, views: Views::new(Arc::new(work)), tag }
     }
 
@@ -221,8 +221,8 @@ impl Transaction {
     /// When the session or a resource was changed by somebody else in a way that contradicts this, or the store
     /// failed. Then everything is taken back.
     pub async fn commit(self) -> Result<(), TransactionError> {
-        if self.work().is_refused() {
-            return Err(InsideCall.into());
+        if let Some(why) = self.work().refusal() {
+            return Err(why.into());
         }
         let committing = MustFinish::new(async move {
             match self.commit_with(Closing::default()).await {
