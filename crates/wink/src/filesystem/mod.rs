@@ -17,6 +17,7 @@ mod memory;
 mod path;
 mod search;
 mod snapshot;
+mod stored;
 mod text;
 mod types;
 

@@ -7,6 +7,7 @@
 //! | [`Faults`] | a call that goes wrong at any step: an error, a panic, a cancellation, a hang, a caller who leaves |
 //! | [`FakeClock`] | time that is moved by hand |
 //! | [`FaultyStore`], [`ByteStore`] | a store that fails or waits where it is told to, and one that can be opened again as a new process would |
+//! | `ModelDisk`, `FaultyDisk` | a disk in memory that loses what was not synced, and any disk that fails or dies where it is told to |
 //! | [`steps`] | the places where a process may die, and a listener that is told of each |
 //! | [`PolicyBench`] | a policy alone: asked, told, rolled back |
 //! | [`filesystem_contract`], [`store_contract`], [`policy_contract`] | the suites that every implementation of a trait must pass |
@@ -17,8 +18,12 @@ mod byte_store;
 mod clock;
 mod context;
 mod faults;
+#[cfg(unix)]
+mod faulty_disk;
 mod faulty_store;
 mod filesystem;
+#[cfg(unix)]
+mod model_disk;
 mod policy;
 mod scripted;
 pub mod steps;
@@ -28,8 +33,12 @@ pub use byte_store::ByteStore;
 pub use clock::FakeClock;
 pub use context::{TestContext, call_handler};
 pub use faults::{Fault, FaultOutcome, FaultPoint, Faults, HANG};
+#[cfg(unix)]
+pub use faulty_disk::FaultyDisk;
 pub use faulty_store::{FaultyStore, Gate, StoreOp};
 pub use filesystem::{FilesystemSeed, filesystem_contract, filesystem_tree};
+#[cfg(unix)]
+pub use model_disk::ModelDisk;
 pub use policy::{BenchCall, PolicyBench, policy_contract};
 pub use scripted::Script;
 pub use store::store_contract;

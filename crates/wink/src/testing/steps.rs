@@ -5,8 +5,24 @@ use std::sync::Arc;
 use crate::support::steps::listen;
 
 /// Every step there is, by the name it is reached under: `room.what-was-just-done`.
-pub const ALL: &[&str] =
-    &["store.begin-written", "store.claim-written", "store.before-commit", "store.committed"];
+pub const ALL: &[&str] = &[
+    "journal.pre-images-saved",
+    "journal.pre-images-synced",
+    "journal.intent-written",
+    "journal.intent-synced",
+    "journal.step-done",
+    "journal.tree-synced",
+    "journal.kept",
+    "journal.pruned",
+    "journal.step-undone",
+    "journal.undone",
+    "journal.undone-synced",
+    "journal.gone",
+    "store.begin-written",
+    "store.claim-written",
+    "store.before-commit",
+    "store.committed",
+];
 
 /// Has `listener` called, on the thread concerned, whenever a step was just done. For the whole process, and in place of
 /// any other.

@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::filesystem::EntryKind;
+use crate::filesystem::{EntryKind, FileVersion};
 
 /// What is at a path, without following a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,8 +46,8 @@ pub trait Disk: Send + Sync + 'static {
     /// What is there; nothing where a part of the path is missing or no directory.
     fn look(&self, path: &Path) -> io::Result<Option<Entry>>;
 
-    /// The names in a directory, in no order.
-    fn names(&self, dir: &Path) -> io::Result<Vec<OsString>>;
+    /// What is in a directory, by name, in no order.
+    fn read_dir(&self, dir: &Path) -> io::Result<Vec<(OsString, EntryKind)>>;
 
     /// The contents of a file.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
@@ -55,13 +55,14 @@ pub trait Disk: Send + Sync + 'static {
     /// Where a link points.
     fn read_link(&self, path: &Path) -> io::Result<PathBuf>;
 
-    /// Makes a file that was not there, with these contents.
+    /// Makes a file that was not there, with these contents and exactly this mode. Leaves nothing behind when it fails.
     fn create(&self, path: &Path, content: &[u8], mode: u32) -> io::Result<()>;
 
-    /// Makes a file that was not there, a copy of another, with its mode and times.
+    /// Makes a file or link that was not there, a copy of another, with its mode and times. Leaves nothing behind when
+    /// it fails.
     fn copy(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Makes a directory that was not there.
+    /// Makes a directory that was not there, with exactly this mode.
     fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()>;
 
     /// Makes a symbolic link that was not there.
@@ -70,7 +71,8 @@ pub trait Disk: Send + Sync + 'static {
     /// Gives a file or link a second name that was not there.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Moves an entry, in place of what is there if `replace` says so.
+    /// Moves an entry, in place of what is there if `replace` says so. Where both are names of one file, and replacing is
+    /// allowed, nothing happens and both names stay.
     fn rename(&self, from: &Path, to: &Path, replace: Replace) -> io::Result<()>;
 
     /// Removes a file or link.
@@ -79,13 +81,13 @@ pub trait Disk: Send + Sync + 'static {
     /// Removes an empty directory.
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// Sets mode and time of a file or directory.
+    /// Sets mode and time of a file or directory; of a link the time only, since it has no mode.
     fn set_meta(&self, path: &Path, meta: Meta) -> io::Result<()>;
 
-    /// Makes a file's contents durable.
+    /// Makes a file's contents, mode and time durable.
     fn sync_file(&self, path: &Path) -> io::Result<()>;
 
-    /// Makes a directory's entries durable.
+    /// Makes a directory's entries durable (a link's target is part of its entry), and its own mode and time.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 }
 
@@ -96,4 +98,12 @@ pub enum Replace {
     Allowed,
     /// Something there is an error ([`io::ErrorKind::AlreadyExists`]), and nothing happens.
     Refused,
+}
+
+impl Entry {
+    /// What tells this state of a file from others: device, inode, bytes, and when contents and inode last changed.
+    pub fn version(&self) -> FileVersion {
+        // The low bits of a time tell it from others; the year is of no interest.
+        FileVersion::new([self.dev, self.ino, self.len, self.meta.modified as u64, self.changed as u64])
+    }
 }

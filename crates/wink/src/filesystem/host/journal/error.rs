@@ -1,0 +1,118 @@
+//! What can go wrong with a journal, and what is then true of the tree.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::store::{JournalId, StoreError};
+
+/// Why a journal did not do what it was asked to.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JournalError {
+    /// A path is not as it was expected to be. The tree is as it was before.
+    #[error("'{}' was changed by somebody else meanwhile; look at it again. Nothing was changed{}", path.display(), told(aside))]
+    Conflict {
+        /// The path.
+        path: PathBuf,
+        /// What else somebody changed while the plan was carried out.
+        aside: Vec<KeptAside>,
+    },
+    /// The plan contradicts itself. The tree was not touched.
+    #[error("the plan cannot be carried out: {reason}")]
+    Plan {
+        /// Why.
+        reason: String,
+    },
+    /// A plan failed on the way. The tree is as it was before.
+    #[error("{source}; everything is as it was before{}", told(aside))]
+    NotApplied {
+        /// What failed.
+        source: Box<JournalError>,
+        /// What somebody else changed meanwhile.
+        aside: Vec<KeptAside>,
+    },
+    /// A plan failed on the way, and so did taking it back. The journal is still there, and
+    /// [`Journal::recover`](super::Journal::recover) takes it back.
+    #[error(
+        "{source}; taking back what had been done failed as well: {undoing}. Free some space or mend the disk, then open the workspace again: journal {id} is taken back then"
+    )]
+    NotUndone {
+        /// The journal.
+        id: JournalId,
+        /// What failed first.
+        source: Box<JournalError>,
+        /// What failed then.
+        undoing: Box<JournalError>,
+    },
+    /// There is a journal that was neither kept nor rolled back.
+    #[error("journal {id} is neither kept nor rolled back; recover it before anything else is changed")]
+    Unsettled {
+        /// The journal.
+        id: JournalId,
+    },
+    /// There is no such journal, or it is settled.
+    #[error("there is no journal {id} to be settled")]
+    Unknown {
+        /// What was asked for.
+        id: JournalId,
+    },
+    /// A journal that cannot be understood.
+    #[error("the journal in '{}' cannot be read: {reason}; it is left alone. Was it written by a later version?", path.display())]
+    Unreadable {
+        /// Where it is.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// It cannot be known whether a journal was committed.
+    #[error("cannot ask whether journal {id} was committed: {source}")]
+    Verdict {
+        /// The journal.
+        id: JournalId,
+        /// Why.
+        source: StoreError,
+    },
+    /// The disk refused.
+    #[error("cannot {doing} '{}': {source}", path.display())]
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// What the disk said.
+        source: io::Error,
+    },
+}
+
+/// A path that somebody else changed, so that rolling back left it as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptAside {
+    /// The path as it was called before the plan.
+    pub path: PathBuf,
+    /// Where that which was there before the plan is now; nothing, if nothing was there or it is gone.
+    pub aside: Option<PathBuf>,
+}
+
+fn told(aside: &[KeptAside]) -> String {
+    aside.iter().fold(String::new(), |text, KeptAside { path, aside }| match aside {
+        Some(aside) => {
+            format!(
+                "{text}; '{}' is left as somebody changed it (before: '{}')",
+                path.display(),
+                aside.display()
+            )
+        }
+        None => format!("{text}; '{}' is left as somebody changed it", path.display()),
+    })
+}
+
+/// Says what was being done to what.
+pub(super) trait Doing<T> {
+    fn doing(self, doing: &'static str, path: &Path) -> Result<T, JournalError>;
+}
+
+impl<T> Doing<T> for io::Result<T> {
+    fn doing(self, doing: &'static str, path: &Path) -> Result<T, JournalError> {
+        self.map_err(|source| JournalError::Io { doing, path: path.to_owned(), source })
+    }
+}

@@ -1,0 +1,344 @@
+//! The journal: changes to the tree that happen all together or not at all, whatever dies meanwhile.
+//!
+//! Before the first change, all that is needed to take every change back is on disk: what will be replaced has a second
+//! name, and the *intent* says what will be done and what was found. Then entries are renamed into and out of the tree,
+//! and the directories synced. Whoever asked for it then decides: [`Journal::keep`] makes it an undo point,
+//! [`Journal::roll_back`] takes it back, and [`Journal::recover`] does the one or the other for somebody who died.
+//!
+//! Rolling back is by renames alone: it needs no space, and can be interrupted and done again.
+//!
+//! Only who holds the workspace lock may call what changes something here.
+
+mod apply;
+mod error;
+mod intent;
+mod past;
+mod prepare;
+mod shelf;
+mod undo;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::disk::{Disk, Meta, Replace};
+use super::plan::Plan;
+use crate::limits::{Clock, SystemClock};
+use crate::store::{JournalId, StoreError};
+use crate::support::lock::lock;
+use crate::support::steps::reach;
+
+pub use apply::Placed;
+pub use error::{JournalError, KeptAside};
+pub use intent::Stamp;
+pub use past::{After, Before, Past};
+pub use prepare::{Expected, ExpectedState};
+
+use error::Doing;
+use intent::{Intent, Record};
+use prepare::{check, prepare};
+use shelf::{Name, Place, State, ensure_dir, list, remove_tree};
+
+/// How journals are kept.
+#[derive(Clone)]
+pub struct JournalOptions {
+    /// How long what was replaced can be brought back.
+    pub retention: Retention,
+    /// What decides about a journal whose owner died.
+    pub settled_by: SettledBy,
+    /// Which time it is.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Default for JournalOptions {
+    /// The last hundred, settled by themselves.
+    fn default() -> Self {
+        Self { retention: Retention::Last(100), settled_by: SettledBy::Journal, clock: Arc::new(SystemClock) }
+    }
+}
+
+/// Which kept journals stay. The last one always does: the next is counted from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retention {
+    /// So many.
+    Last(usize),
+    /// Those that are not older.
+    For(Duration),
+}
+
+/// Who knows whether a journal was kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SettledBy {
+    /// Nobody but the journal: keeping it is durable when [`Journal::keep`] returns.
+    Journal,
+    /// A store, that is asked when an owner died: [`Journal::keep`] need not wait for the disk.
+    Store,
+}
+
+/// Whether a journal was committed, for [`Journal::recover`].
+pub type Verdict<'a> = &'a dyn Fn(&JournalId) -> Result<bool, StoreError>;
+
+/// The journals of one workspace.
+pub struct Journal {
+    disk: Arc<dyn Disk>,
+    state_dir: PathBuf,
+    shelf: PathBuf,
+    trash: PathBuf,
+    options: JournalOptions,
+    /// Marks that somebody may want to go back to, and how many do.
+    pins: Mutex<BTreeMap<u64, usize>>,
+}
+
+/// A plan that was carried out, durably, and waits to be kept or rolled back.
+#[must_use = "what was applied must be kept or rolled back"]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Applied {
+    /// The journal.
+    pub id: JournalId,
+    /// How many journals there have been, with this one.
+    pub sequence: u64,
+    /// What was put, in the order of the plan, where it is now.
+    pub placed: Vec<Placed>,
+}
+
+/// What became of journals whose owners died.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Recovered {
+    /// Those that had been committed.
+    pub kept: Vec<JournalId>,
+    /// Those that had not.
+    pub rolled_back: Vec<JournalId>,
+    /// What somebody else changed, and rolling back therefore left alone.
+    pub aside: Vec<KeptAside>,
+}
+
+/// A mark that can be gone back to as long as this lives, in this process.
+pub struct Pin {
+    journal: Arc<Journal>,
+    sequence: u64,
+}
+
+impl Journal {
+    /// The journals in `state_dir`, a directory that is, or will be, right below the root.
+    pub fn new(
+        disk: Arc<dyn Disk>,
+        state_dir: impl Into<PathBuf>,
+        options: JournalOptions,
+    ) -> Result<Self, JournalError> {
+        let state_dir = state_dir.into();
+        let (shelf, trash) = (state_dir.join("journal"), state_dir.join("trash"));
+        // The trash is made now: rolling back needs no space.
+        for dir in [&state_dir, &shelf, &trash] {
+            ensure_dir(&*disk, dir)?;
+        }
+        Ok(Self { disk, state_dir, shelf, trash, options, pins: Mutex::default() })
+    }
+
+    /// Carries out a plan, if all is as expected. When this returns, the changes and all that is needed to take them back
+    /// are durable; when it fails, the tree is as it was before, unless the error says otherwise.
+    pub fn apply(&self, id: JournalId, plan: &Plan, expected: &[Expected]) -> Result<Applied, JournalError> {
+        plan.check(&self.state_dir).map_err(|reason| JournalError::Plan { reason })?;
+        let names = list(&*self.disk, &self.shelf)?;
+        if let Some(name) = names.iter().find(|name| name.state == State::Unsettled) {
+            return Err(JournalError::Unsettled { id: name.id });
+        }
+        check(&*self.disk, expected)?;
+        let time = self.options.clock.now();
+        let prepared = prepare(&*self.disk, id, time, plan)?;
+        let sequence = names.last().map_or(0, |name| name.sequence) + 1;
+        let name = Name { sequence, time, id, state: State::Unsettled };
+        let place = Place::new(&self.shelf, &name);
+
+        // Once the intent may be durable, what failed is taken back as after a crash.
+        let done = apply::write_ahead(&*self.disk, &self.shelf, &place, &prepared.intent)
+            .and_then(|()| apply::carry_out(&*self.disk, &place, &prepared));
+        match done {
+            Ok(placed) => Ok(Applied { id, sequence, placed }),
+            Err(error) => Err(match self.take_back(&name) {
+                Err(undoing) => {
+                    JournalError::NotUndone { id, source: Box::new(error), undoing: Box::new(undoing) }
+                }
+                Ok(aside) => match error {
+                    JournalError::Conflict { path, .. } => JournalError::Conflict { path, aside },
+                    error => JournalError::NotApplied { source: Box::new(error), aside },
+                },
+            }),
+        }
+    }
+
+    /// What was applied stays; the journal becomes an undo point, and those that are too old go.
+    pub fn keep(&self, id: JournalId) -> Result<(), JournalError> {
+        let name = self.unsettled(id)?;
+        self.settle_kept(&name)
+    }
+
+    /// What was applied is taken back. What somebody else changed meanwhile stays as it is, and is reported.
+    pub fn roll_back(&self, id: JournalId) -> Result<Vec<KeptAside>, JournalError> {
+        let name = self.unsettled(id)?;
+        self.take_back(&name)
+    }
+
+    /// Settles what somebody who died left: whoever holds the workspace lock is the only one alive. Without a verdict,
+    /// what is not marked as kept was not.
+    pub fn recover(&self, verdict: Option<Verdict<'_>>) -> Result<Recovered, JournalError> {
+        let mut recovered = Recovered::default();
+        for name in list(&*self.disk, &self.shelf)?.iter().rev() {
+            match name.state {
+                State::Kept => {}
+                State::Gone => remove_tree(&*self.disk, &Place::new(&self.shelf, name).dir)?,
+                State::Unsettled => {
+                    let asked = verdict.map_or(Ok(false), |verdict| verdict(&name.id));
+                    if asked.map_err(|source| JournalError::Verdict { id: name.id, source })? {
+                        self.settle_kept(name)?;
+                        recovered.kept.push(name.id);
+                    } else {
+                        recovered.aside.extend(self.take_back(name)?);
+                        recovered.rolled_back.push(name.id);
+                    }
+                }
+            }
+        }
+        Ok(recovered)
+    }
+
+    /// The number of the last journal that was kept; 0 before the first.
+    pub fn sequence(&self) -> Result<u64, JournalError> {
+        let names = list(&*self.disk, &self.shelf)?;
+        Ok(names.iter().rev().find(|name| name.state == State::Kept).map_or(0, |name| name.sequence))
+    }
+
+    /// Keeps all journals after `sequence` from being pruned.
+    pub fn pin(self: &Arc<Self>, sequence: u64) -> Pin {
+        *lock(&self.pins).entry(sequence).or_default() += 1;
+        Pin { journal: Arc::clone(self), sequence }
+    }
+
+    fn unsettled(&self, id: JournalId) -> Result<Name, JournalError> {
+        let names = list(&*self.disk, &self.shelf)?;
+        let found = names.into_iter().find(|name| name.id == id && name.state == State::Unsettled);
+        found.ok_or(JournalError::Unknown { id })
+    }
+
+    fn settle_kept(&self, name: &Name) -> Result<(), JournalError> {
+        let place = Place::new(&self.shelf, name);
+        if let Some(intent) = self.intent(&place)? {
+            self.detach(&place, &intent);
+        }
+        self.rename(name, State::Kept)?;
+        if self.options.settled_by == SettledBy::Journal {
+            self.disk.sync_dir(&self.shelf).doing("sync", &self.shelf)?;
+        }
+        reach("journal.kept");
+        if let Err(error) = self.prune() {
+            // It is kept; what is old goes another time.
+            tracing::warn!(%error, "old journals could not be removed");
+        }
+        Ok(())
+    }
+
+    /// A pre-image that is still a name of a file in the tree would change with it: it becomes a copy. Without space for
+    /// one it stays as it is, and whoever wants it can see by its time whether it is still what it was.
+    fn detach(&self, place: &Place, intent: &Intent) {
+        for step in &intent.steps {
+            let Record::Put { replaced: Some((_, number)), .. } = step else { continue };
+            let image = place.image(*number);
+            if let Ok(Some(entry)) = self.disk.look(&image)
+                && entry.links > 1
+            {
+                let copy = image.with_extension("copy");
+                let copied = self
+                    .disk
+                    .copy(&image, &copy)
+                    .and_then(|()| self.disk.rename(&copy, &image, Replace::Allowed));
+                if let Err(error) = copied {
+                    tracing::warn!(%error, "a pre-image is still a name of a file in the workspace");
+                }
+            }
+        }
+    }
+
+    fn take_back(&self, name: &Name) -> Result<Vec<KeptAside>, JournalError> {
+        let place = Place::new(&self.shelf, name);
+        let aside = match self.intent(&place)? {
+            Some(intent) => undo::undo(&*self.disk, &place, &self.trash, &intent)?,
+            // The tree was not touched.
+            None => Vec::new(),
+        };
+        if self.disk.look(&place.dir).doing("look at", &place.dir)?.is_some() {
+            self.rename(name, State::Gone)?;
+            // It must not come back when the tree has gone on.
+            self.disk.sync_dir(&self.shelf).doing("sync", &self.shelf)?;
+            reach("journal.gone");
+            self.remove(&name.with(State::Gone));
+        }
+        Ok(aside)
+    }
+
+    fn rename(&self, name: &Name, state: State) -> Result<(), JournalError> {
+        let from = Place::new(&self.shelf, name).dir;
+        let to = Place::new(&self.shelf, &name.with(state)).dir;
+        self.disk.rename(&from, &to, Replace::Refused).doing("settle", &from)
+    }
+
+    fn prune(&self) -> Result<(), JournalError> {
+        let now = self.options.clock.now();
+        let names = list(&*self.disk, &self.shelf)?;
+        let kept: Vec<&Name> = names.iter().filter(|name| name.state == State::Kept).collect();
+        let pinned = lock(&self.pins).keys().next().copied().unwrap_or(u64::MAX);
+        for (newer, name) in kept.iter().rev().enumerate() {
+            let is_wanted = match self.options.retention {
+                Retention::Last(count) => newer < count,
+                Retention::For(age) => !is_older(name.time, now, age),
+            };
+            if newer > 0 && !is_wanted && name.sequence <= pinned {
+                self.rename(name, State::Gone)?;
+                reach("journal.pruned");
+                self.remove(&name.with(State::Gone));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is not removed now is removed when the journals are next recovered.
+    fn remove(&self, name: &Name) {
+        if let Err(error) = remove_tree(&*self.disk, &Place::new(&self.shelf, name).dir) {
+            tracing::warn!(%error, "a journal that is not needed any more could not be removed");
+        }
+    }
+
+    /// What a journal was to do; nothing, if it never came to that.
+    fn intent(&self, place: &Place) -> Result<Option<Intent>, JournalError> {
+        let path = place.intent();
+        if self.disk.look(&path).doing("look at", &path)?.is_none() {
+            return Ok(None);
+        }
+        let text = self.disk.read(&path).doing("read", &path)?;
+        Intent::decode(&text).map_err(|reason| JournalError::Unreadable { path: place.dir.clone(), reason })
+    }
+}
+
+impl Pin {
+    /// The mark.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        let mut pins = lock(&self.journal.pins);
+        if let Some(count) = pins.get_mut(&self.sequence) {
+            *count -= 1;
+            if *count == 0 {
+                pins.remove(&self.sequence);
+            }
+        }
+    }
+}
+
+fn is_older(time: Timestamp, now: Timestamp, age: Duration) -> bool {
+    now.duration_since(time).unsigned_abs() > age && now > time
+}

@@ -1,0 +1,154 @@
+//! Where journals are: one directory for each, whose name says all that must be known without opening it.
+//!
+//! `SEQUENCE-MILLISECONDS-ID`, followed by nothing while it is not settled, by `.kept` when it is an undo point, and by
+//! `.gone` when it is only still to be removed. So one listing tells the last number, what is unsettled and what is old.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+
+use super::super::disk::{Disk, Meta};
+use super::error::{Doing, JournalError};
+use crate::filesystem::EntryKind;
+use crate::store::JournalId;
+
+/// One journal, by name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Name {
+    pub(super) sequence: u64,
+    pub(super) time: Timestamp,
+    pub(super) id: JournalId,
+    pub(super) state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum State {
+    Unsettled,
+    Kept,
+    Gone,
+}
+
+impl Name {
+    pub(super) fn with(&self, state: State) -> Self {
+        Self { state, ..self.clone() }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.splitn(3, '-');
+        let sequence = parts.next()?.parse().ok()?;
+        let time = Timestamp::from_millisecond(parts.next()?.parse().ok()?).ok()?;
+        let rest = parts.next()?;
+        let (id, state) = match rest.split_once('.') {
+            None => (rest, State::Unsettled),
+            Some((id, "kept")) => (id, State::Kept),
+            Some((id, "gone")) => (id, State::Gone),
+            Some(_) => return None,
+        };
+        Some(Self { sequence, time, id: id.parse().ok()?, state })
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A clock before 1970 has a minus sign, which would be taken for a separator.
+        let milliseconds = self.time.as_millisecond().max(0);
+        write!(f, "{:020}-{milliseconds}-{}", self.sequence, self.id)?;
+        f.write_str(match self.state {
+            State::Unsettled => "",
+            State::Kept => ".kept",
+            State::Gone => ".gone",
+        })
+    }
+}
+
+/// The parts of one journal.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    pub(super) dir: PathBuf,
+}
+
+impl Place {
+    pub(super) fn new(shelf: &Path, name: &Name) -> Self {
+        Self { dir: shelf.join(name.to_string()) }
+    }
+
+    /// What is not in the tree any more, or has a second name here.
+    pub(super) fn pre(&self) -> PathBuf {
+        self.dir.join("pre")
+    }
+
+    /// What a step took.
+    pub(super) fn taken(&self, slot: u32) -> PathBuf {
+        self.dir.join(format!("pre/t{slot}"))
+    }
+
+    /// What a step replaced.
+    pub(super) fn image(&self, number: u32) -> PathBuf {
+        self.dir.join(format!("pre/r{number}"))
+    }
+
+    pub(super) fn intent(&self) -> PathBuf {
+        self.dir.join("intent")
+    }
+
+    pub(super) fn unfinished_intent(&self) -> PathBuf {
+        self.dir.join("intent.new")
+    }
+}
+
+/// All journals, by sequence. What has another name is not ours, and is left alone.
+pub(super) fn list(disk: &dyn Disk, shelf: &Path) -> Result<Vec<Name>, JournalError> {
+    let entries = disk.read_dir(shelf).doing("list", shelf)?;
+    let mut names: Vec<Name> = entries.iter().filter_map(|(name, _)| Name::parse(name.to_str()?)).collect();
+    names.sort();
+    Ok(names)
+}
+
+/// Makes a directory that may be there, durably: whoever made it may not have come to that.
+pub(super) fn ensure_dir(disk: &dyn Disk, path: &Path) -> Result<(), JournalError> {
+    match disk.make_dir(path, 0o755) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+        made => made.doing("make", path)?,
+    }
+    let parent = path.parent().unwrap_or(Path::new(""));
+    disk.sync_dir(parent).doing("sync", parent)
+}
+
+/// Removes everything at and below a path, however deep.
+pub(super) fn remove_tree(disk: &dyn Disk, path: &Path) -> Result<(), JournalError> {
+    enum Todo {
+        Entries(PathBuf),
+        Directory(PathBuf),
+    }
+    let mut todo = vec![Todo::Entries(path.to_owned())];
+    while let Some(next) = todo.pop() {
+        match next {
+            Todo::Directory(dir) => disk.remove_dir(&dir).doing("remove", &dir)?,
+            Todo::Entries(dir) => {
+                make_writable(disk, &dir)?;
+                let entries = disk.read_dir(&dir).doing("list", &dir)?;
+                todo.push(Todo::Directory(dir.clone()));
+                for (name, kind) in entries {
+                    let path = dir.join(name);
+                    match kind {
+                        EntryKind::Directory => todo.push(Todo::Entries(path)),
+                        _ => disk.unlink(&path).doing("remove", &path)?,
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What was taken may be a directory that nobody may write to.
+fn make_writable(disk: &dyn Disk, dir: &Path) -> Result<(), JournalError> {
+    match disk.look(dir).doing("look at", dir)? {
+        Some(entry) if entry.meta.mode & 0o700 != 0o700 => {
+            let meta = Meta { mode: entry.meta.mode | 0o700, ..entry.meta };
+            disk.set_meta(dir, meta).doing("make writable", dir)
+        }
+        _ => Ok(()),
+    }
+}

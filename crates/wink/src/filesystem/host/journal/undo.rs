@@ -1,0 +1,324 @@
+//! Taking a plan back: by renames only, in any state that a crash may have left, as often as it takes.
+//!
+//! Steps are undone last first. Each looks at what is there instead of believing what was done: what the plan put is known
+//! by its inode, what it took or replaced is in the journal. What is neither is somebody else's, and stays; what should be
+//! in its place goes to the trash, and both are reported.
+//!
+//! After a crash, a change below a directory that was moved may be found where the directory was before, and the other
+//! way round. So each step looks in both places, and one that finds nothing is tried again when others have made progress.
+
+use std::collections::HashSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::super::disk::{Disk, Entry, Meta, Replace};
+use super::error::{Doing, JournalError, KeptAside};
+use super::intent::{From, Intent, MetaRecord, Record, Stamp};
+use super::shelf::Place;
+use crate::filesystem::EntryKind;
+use crate::support::steps::reach;
+
+/// Puts everything back where it was. Does nothing to what is there already.
+pub(super) fn undo(
+    disk: &dyn Disk,
+    place: &Place,
+    trash: &Path,
+    intent: &Intent,
+) -> Result<Vec<KeptAside>, JournalError> {
+    let taken = intent.steps.iter().filter(|step| matches!(step, Record::Take { .. })).map(Record::origin);
+    let mut work = Work { disk, place, trash, taken: taken.collect(), aside: Vec::new() };
+    let mut left: Vec<&Record> = intent.steps.iter().rev().collect();
+    loop {
+        let count = left.len();
+        left = work.pass(left, Try::Quietly)?;
+        if left.is_empty() || left.len() == count {
+            break;
+        }
+    }
+    work.pass(left, Try::Finally)?;
+    work.restore_meta(intent)?;
+    reach("journal.undone");
+    work.sync(intent)?;
+    reach("journal.undone-synced");
+    Ok(work.aside)
+}
+
+/// Whether what is in the way may still go away.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Try {
+    /// Other steps are still to be undone.
+    Quietly,
+    /// All others are: what is in the way is somebody's.
+    Finally,
+}
+
+#[derive(PartialEq, Eq)]
+enum Undone {
+    Yes,
+    NotYet,
+}
+
+struct Work<'a> {
+    disk: &'a dyn Disk,
+    place: &'a Place,
+    trash: &'a Path,
+    /// The places that something was taken from.
+    taken: HashSet<&'a Path>,
+    aside: Vec<KeptAside>,
+}
+
+impl<'a> Work<'a> {
+    fn pass(&mut self, steps: Vec<&'a Record>, how: Try) -> Result<Vec<&'a Record>, JournalError> {
+        let mut left = Vec::new();
+        for step in steps {
+            match self.step(step, how)? {
+                Undone::Yes => reach("journal.step-undone"),
+                Undone::NotYet => left.push(step),
+            }
+        }
+        Ok(left)
+    }
+
+    fn step(&mut self, step: &Record, how: Try) -> Result<Undone, JournalError> {
+        match step {
+            Record::Take { origin, slot, before, .. } => self.untake(origin, *slot, before, how),
+            Record::Put { path, origin, from: From::Staged(_), ours, replaced } => {
+                let image = replaced.as_ref().map(|(before, number)| (before, self.place.image(*number)));
+                self.unput(path, origin, ours, image, how)
+            }
+            Record::Put { path, origin, from: From::Taken(slot), ours, replaced } => {
+                let image = replaced.as_ref().map(|(before, number)| (before, self.place.image(*number)));
+                self.unmove(path, origin, *slot, ours, image, how)
+            }
+            // When everything is in its place again.
+            Record::Meta { .. } => Ok(Undone::Yes),
+        }
+    }
+
+    fn untake(&mut self, origin: &Path, slot: u32, before: &Stamp, how: Try) -> Result<Undone, JournalError> {
+        let held = self.place.taken(slot);
+        let there = self.look(origin)?;
+        match self.look(&held)? {
+            None if there.is_some_and(|entry| before.is_same(&entry)) => Ok(Undone::Yes),
+            None if how == Try::Quietly => Ok(Undone::NotYet),
+            // It was moved, and somebody removed it or replaced it there.
+            None => Ok(self.report(origin, None)),
+            Some(_) => self.bring_back(&held, origin, before, how),
+        }
+    }
+
+    /// What was put from the stage goes; what it replaced comes back in the same step.
+    fn unput(
+        &mut self,
+        path: &Path,
+        origin: &Path,
+        ours: &Stamp,
+        image: Option<(&Stamp, PathBuf)>,
+        how: Try,
+    ) -> Result<Undone, JournalError> {
+        if let Some(at) = self.find(path, origin, |entry| ours.is_unchanged(entry))? {
+            return match image {
+                Some((_, image)) if self.look(&image)?.is_some() => {
+                    self.disk.rename(&image, at, Replace::Allowed).doing("restore", at)?;
+                    Ok(Undone::Yes)
+                }
+                // Never removed while nothing can take its place.
+                Some(_) => Ok(self.report(origin, None)),
+                None => self.remove(at, origin, ours.kind, how),
+            };
+        }
+        match image {
+            Some((before, image)) if self.look(&image)?.is_some() => {
+                self.bring_back(&image, origin, before, how)
+            }
+            _ if how == Try::Quietly && path != origin => Ok(Undone::NotYet),
+            Some(_) => Ok(Undone::Yes),
+            None => {
+                // What is there instead was there before and taken, or it is somebody's.
+                let theirs = self.look(origin)?.is_some() && !self.taken.contains(origin);
+                Ok(if theirs { self.report(origin, None) } else { Undone::Yes })
+            }
+        }
+    }
+
+    /// What was put from elsewhere in the tree goes back to where it was taken to.
+    fn unmove(
+        &mut self,
+        path: &Path,
+        origin: &Path,
+        slot: u32,
+        ours: &Stamp,
+        image: Option<(&Stamp, PathBuf)>,
+        how: Try,
+    ) -> Result<Undone, JournalError> {
+        let held = self.place.taken(slot);
+        if let Some((before, image)) = &image
+            && (before.dev, before.ino) == (ours.dev, ours.ino)
+        {
+            // Both names of one file: the one that stays is in place; the other one comes from the image.
+            if self.look(&held)?.is_none() && self.look(image)?.is_some() {
+                self.disk.rename(image, &held, Replace::Refused).doing("restore", image)?;
+            }
+            return Ok(Undone::Yes);
+        }
+        let found = self.find(path, origin, |entry| ours.is_same(entry))?;
+        if let Some(at) = found {
+            if self.look(&held)?.is_some() {
+                // A crash left both names.
+                self.disk.unlink(at).doing("remove", at)?;
+            } else {
+                self.disk.rename(at, &held, Replace::Refused).doing("move back", at)?;
+            }
+        }
+        match image {
+            Some((before, image)) if self.look(&image)?.is_some() => {
+                self.bring_back(&image, found.unwrap_or(origin), before, how)
+            }
+            _ if found.is_none() && how == Try::Quietly && path != origin => Ok(Undone::NotYet),
+            _ => Ok(Undone::Yes),
+        }
+    }
+
+    /// From the journal to its place, if that is free.
+    fn bring_back(
+        &mut self,
+        held: &Path,
+        to: &Path,
+        before: &Stamp,
+        how: Try,
+    ) -> Result<Undone, JournalError> {
+        let Some(entry) = self.look(held)? else { return Ok(Undone::Yes) };
+        match self.look(to)? {
+            Some(there) if (there.dev, there.ino) == (entry.dev, entry.ino) => {
+                // It never left, or is back already: this is only its second name.
+                self.disk.unlink(held).doing("remove", held)?;
+                return Ok(Undone::Yes);
+            }
+            // It never left, and what we have is a copy.
+            Some(there) if before.is_same(&there) && !before.is_same(&entry) => return Ok(Undone::Yes),
+            Some(_) => {}
+            None => match self.disk.rename(held, to, Replace::Refused) {
+                Err(error) if is_in_the_way(&error) => {}
+                moved => return moved.doing("restore", to).map(|()| Undone::Yes),
+            },
+        }
+        if how == Try::Quietly {
+            return Ok(Undone::NotYet);
+        }
+        self.set_aside(held, to)
+    }
+
+    /// What is in the journal and cannot go to its place is kept in the trash.
+    fn set_aside(&mut self, held: &Path, to: &Path) -> Result<Undone, JournalError> {
+        let (Some(name), Some(journal)) = (held.file_name(), self.place.dir.file_name()) else {
+            return Ok(Undone::Yes);
+        };
+        let mut aside = journal.to_owned();
+        aside.push("-");
+        aside.push(name);
+        let aside = self.trash.join(aside);
+        self.disk.rename(held, &aside, Replace::Refused).doing("set aside", held)?;
+        self.disk.sync_dir(self.trash).doing("sync", self.trash)?;
+        Ok(self.report(to, Some(aside)))
+    }
+
+    fn remove(
+        &mut self,
+        at: &Path,
+        origin: &Path,
+        kind: EntryKind,
+        how: Try,
+    ) -> Result<Undone, JournalError> {
+        if kind != EntryKind::Directory {
+            self.disk.unlink(at).doing("remove", at)?;
+            return Ok(Undone::Yes);
+        }
+        match self.disk.remove_dir(at) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(match how {
+                Try::Quietly => Undone::NotYet,
+                Try::Finally => self.report(origin, None),
+            }),
+            removed => removed.doing("remove", at).map(|()| Undone::Yes),
+        }
+    }
+
+    /// Modes and times of directories that entries left and came into, and of what was given others.
+    fn restore_meta(&self, intent: &Intent) -> Result<(), JournalError> {
+        for parent in &intent.parents {
+            if let Some(entry) = self.look(&parent.path)?.filter(|entry| parent.before.is_same(entry)) {
+                self.set(&parent.path, &entry, Meta { modified: parent.before.modified, ..entry.meta })?;
+            }
+        }
+        for step in &intent.steps {
+            let Record::Meta { origin, before, after, .. } = step else { continue };
+            if let Some(entry) = self.look(origin)?.filter(|entry| before.is_same(entry)) {
+                self.set(origin, &entry, meta_before(&entry, before, after))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn set(&self, path: &Path, entry: &Entry, meta: Meta) -> Result<(), JournalError> {
+        if entry.meta == meta {
+            return Ok(());
+        }
+        self.disk.set_meta(path, meta).doing("restore mode and time of", path)
+    }
+
+    /// Everything, even what was found in place: whoever brought it there may have died before syncing it.
+    fn sync(&self, intent: &Intent) -> Result<(), JournalError> {
+        let parents = intent.parents.iter().map(|parent| parent.path.as_path());
+        let set = intent.steps.iter().filter(|step| matches!(step, Record::Meta { .. })).map(Record::origin);
+        let mut synced = HashSet::new();
+        for path in parents.chain(set).filter(|path| synced.insert(*path)) {
+            match self.look(path)?.map(|entry| entry.kind) {
+                Some(EntryKind::Directory) => self.disk.sync_dir(path).doing("sync", path)?,
+                Some(EntryKind::File) => self.disk.sync_file(path).doing("sync", path)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn find<'p>(
+        &self,
+        path: &'p Path,
+        origin: &'p Path,
+        is_it: impl Fn(&Entry) -> bool,
+    ) -> Result<Option<&'p Path>, JournalError> {
+        if self.look(path)?.is_some_and(|entry| is_it(&entry)) {
+            return Ok(Some(path));
+        }
+        let is_moved = path != origin && self.look(origin)?.is_some_and(|entry| is_it(&entry));
+        Ok(is_moved.then_some(origin))
+    }
+
+    fn report(&mut self, path: &Path, aside: Option<PathBuf>) -> Undone {
+        self.aside.push(KeptAside { path: path.to_owned(), aside });
+        Undone::Yes
+    }
+
+    /// What somebody put a link in the way of cannot be reached: to us it is not there.
+    fn look(&self, path: &Path) -> Result<Option<Entry>, JournalError> {
+        match self.disk.look(path) {
+            Err(error) if is_in_the_way(&error) => Ok(None),
+            looked => looked.doing("look at", path),
+        }
+    }
+}
+
+/// A mode or time that is neither what the plan set nor what was there before is somebody's, and stays. The time of a
+/// directory only says that something in it changed, which is being taken back.
+fn meta_before(now: &Entry, before: &Stamp, after: &MetaRecord) -> Meta {
+    let mode = if now.meta.mode == after.mode { before.mode } else { now.meta.mode };
+    let is_ours = now.kind == EntryKind::Directory || now.meta.modified == after.modified;
+    Meta { mode, modified: if is_ours { before.modified } else { now.meta.modified } }
+}
+
+/// A place that cannot be had: taken, without a directory to be in, or behind a link.
+fn is_in_the_way(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    ) || rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::LOOP)
+}
