@@ -12,6 +12,7 @@ use super::lock::WorkspaceLock;
 use super::layer::{Layer, Prepared, differences, plan, rebase};
 use super::name::to_shown;
 use super::staged::Staged;
+use super::view::is_in_state;
 use super::{Base, Fork, ForkState, STATE, Shared, Writing, io_error};
 use crate::filesystem::{FileVersion, FsError, FsPath, FsResult, MergeReceipt};
 use crate::store::JournalId;
@@ -152,8 +153,9 @@ impl Shared {
                 Ok(())
             }
             Merged::OnDisk(merged) => {
-                let OnDisk { held, settled, fork, layer, .. } = *merged;
+                let OnDisk { held, settled, fork, mut layer, .. } = *merged;
                 self.base.roll_back(held, &settled)?;
+                layer.renew(|place| self.base.disk.look(place).ok().flatten());
                 if let Some(fork) = &fork.fork {
                     let mut state = lock(&fork.state);
                     if Arc::ptr_eq(&state.layer.root, &state.start.root) {
@@ -303,19 +305,21 @@ fn report(aside: &[KeptAside]) {
 
 /// What the journal says, in the words of filesystems.
 pub(super) fn journal_error(error: &JournalError) -> FsError {
-    let root = FsPath::root();
-    match error {
-        JournalError::Conflict { path, .. } => FsError::Conflict { paths: vec![to_shown(path)] },
-        JournalError::Io { source, .. } => {
-            FsError::Io { path: root, kind: source.kind(), message: error.to_string() }
-        }
-        JournalError::NotApplied { source, .. } => match &**source {
-            JournalError::Io { source, .. } => {
-                FsError::Io { path: root, kind: source.kind(), message: error.to_string() }
-            }
-            _ => FsError::Io { path: root, kind: io::ErrorKind::Other, message: error.to_string() },
+    let cause = match error {
+        JournalError::NotApplied { source, .. } => source,
+        error => error,
+    };
+    match (error, cause) {
+        (JournalError::Conflict { path, .. }, _) => FsError::Conflict { paths: vec![to_shown(path)] },
+        (_, JournalError::Io { doing, path, source }) if !is_in_state(path) => FsError::Io {
+            path: to_shown(path),
+            kind: source.kind(),
+            message: format!("cannot {doing} it: {source}; everything is as it was before"),
         },
-        _ => FsError::Io { path: root, kind: io::ErrorKind::Other, message: error.to_string() },
+        (_, JournalError::Io { source, .. }) => {
+            FsError::Io { path: FsPath::root(), kind: source.kind(), message: error.to_string() }
+        }
+        _ => FsError::Io { path: FsPath::root(), kind: io::ErrorKind::Other, message: error.to_string() },
     }
 }
 

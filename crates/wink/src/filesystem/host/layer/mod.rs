@@ -165,6 +165,21 @@ impl Layer {
         }
     }
 
+    /// Brings the records up to date after a merge was taken back: what went and came back has other inode times, and
+    /// nothing else.
+    pub(super) fn renew(&mut self, look: impl Fn(&Path) -> Option<Entry>) {
+        let contents = |version: &FileVersion| version.parts().split_last().map(|(_, rest)| rest.to_vec());
+        for (place, expected) in self.records.clone() {
+            if let Expected::Exactly(kind, version) = expected
+                && let Some(entry) = look(&place)
+                && entry.kind == kind
+                && contents(&entry.version()) == contents(&version)
+            {
+                self.records.insert(place, Expected::Exactly(kind, entry.version()));
+            }
+        }
+    }
+
     /// The node at a path, if the path was changed itself: not if something above it was moved or replaced.
     pub(super) fn node(&self, path: &Path) -> Option<&Node> {
         let mut dir = &self.root;
