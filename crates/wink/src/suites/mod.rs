@@ -7,6 +7,6 @@ pub mod digest;
 pub mod files;
 pub mod planning;
 
-pub use digest::{WorkspaceDigest, WorkspaceDigestSection};
+pub use digest::{RefreshError, Refreshed, WorkspaceDigest, WorkspaceDigestSection};
 pub use files::{VfsConfig, VfsToolsSection};
 pub use planning::{Plan, PlanStatus, PlanStep, PlanningStrategy, PlanningToolsSection, StepStatus};
