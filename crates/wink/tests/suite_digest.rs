@@ -75,7 +75,10 @@ fn a_long_first_line_is_cut() {
 fn project() -> MemoryFilesystem {
     MemoryFilesystem::from_files([
         ("README.md", "\u{feff}\n# The parser\n\nReads TOML.\n"),
-        ("Cargo.toml", "[workspace]\nname = \"no\"\n[package]\nname = \"toml-parser\" # here\nversion = \"1.2.3\"\n"),
+        (
+            "Cargo.toml",
+            "[workspace]\nname = \"no\"\n[package]\nname = \"toml-parser\" # here\nversion = \"1.2.3\"\n",
+        ),
         ("package.json", r#"{"version": "0.1.0", "name": "site", "private": true}"#),
         ("pyproject.toml", "[project]\nname = \"tools\"\nversion.dynamic = true\n"),
         ("Makefile", "# Build everything.\nall:\n"),
@@ -131,7 +134,8 @@ async fn what_a_workspace_says_stays_on_its_line_and_short() {
 
 #[tokio::test]
 async fn a_survey_is_bounded_and_says_so() {
-    let mut files: Vec<(String, &str)> = (0..25).map(|n| (format!("d{n:02}/README.md"), "# Part\n")).collect();
+    let mut files: Vec<(String, &str)> =
+        (0..25).map(|n| (format!("d{n:02}/README.md"), "# Part\n")).collect();
     files.extend((0..20_000).map(|n| (format!("many/f{n:05}.rs"), "")));
     files.push(("z/last.py".to_owned(), ""));
     let files = MemoryFilesystem::from_files(files).expect("valid files");

@@ -1,11 +1,26 @@
 //! What names of files and directories tell: languages, key files, and what is too heavy to walk.
 
+use super::super::plain::plain;
 use crate::filesystem::DirEntry;
 
 /// Directories that hold what tools made or fetched, not what people wrote.
 const HEAVY: &[&str] = &[
-    ".git", ".hg", ".jj", ".svn", ".wink", ".venv", ".tox", ".mypy_cache", ".pytest_cache", ".gradle", ".next",
-    ".terraform", "__pycache__", "node_modules", "target", "venv",
+    ".git",
+    ".hg",
+    ".jj",
+    ".svn",
+    ".wink",
+    ".venv",
+    ".tox",
+    ".mypy_cache",
+    ".pytest_cache",
+    ".gradle",
+    ".next",
+    ".terraform",
+    "__pycache__",
+    "node_modules",
+    "target",
+    "venv",
 ];
 
 /// Files whose first lines say what a project is, in the order in which they are worth reading.
@@ -60,8 +75,8 @@ pub(super) fn rank(file: &DirEntry) -> Option<(usize, usize)> {
     if let Some(at) = listed.filter(|_| depth <= 3) {
         return Some((depth, at));
     }
-    let (parent, _) = file.path.split_last()?;
-    PIPELINES.contains(&parent).then_some((1, KEY_FILES.len()))
+    let parent = file.path.parent()?;
+    PIPELINES.contains(&parent.as_str()).then_some((1, KEY_FILES.len()))
 }
 
 /// The language that a file's name tells.
@@ -130,16 +145,6 @@ pub(super) fn says(name: &str, text: &str) -> Option<String> {
         _ => first_line(text),
     };
     told.map(|line| plain(&line, 120)).filter(|line| !line.is_empty())
-}
-
-/// One line of harmless characters: what is in a workspace does not get to lay out the prompt.
-pub(super) fn plain(text: &str, max_chars: usize) -> String {
-    let clean = |c: char| if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') { '\u{fffd}' } else { c };
-    let mut out: String = text.trim().chars().take(max_chars).map(clean).collect();
-    if text.trim().chars().nth(max_chars).is_some() {
-        out.push('…');
-    }
-    out
 }
 
 fn first_line(text: &str) -> Option<String> {

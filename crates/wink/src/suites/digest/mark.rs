@@ -50,6 +50,10 @@ fn take(hasher: &mut blake3::Hasher, entries: &[DirEntry], left: &mut usize) {
             EntryKind::Symlink => (3, 0),
             EntryKind::Other => (4, 0),
         };
-        hasher.update(&[kind]).update(&len.to_le_bytes()).update(entry.path.as_str().as_bytes()).update(b"\0");
+        hasher
+            .update(&[kind])
+            .update(&len.to_le_bytes())
+            .update(entry.path.as_str().as_bytes())
+            .update(b"\0");
     }
 }

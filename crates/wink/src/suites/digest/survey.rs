@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
 
+use super::super::plain::{counted, grouped, plain};
 use super::known;
 use crate::filesystem::{DirEntry, EntryKind, Filesystem, FsPath, FsResult};
 
@@ -85,14 +86,16 @@ impl Survey {
                 self.total.add(entry.len);
                 self.layout.entry(top).or_default().add(entry.len);
                 let language = known::language(entry.name());
-                language.map_or(&mut self.other, |name| self.languages.entry(name).or_default()).add(entry.len);
+                language
+                    .map_or(&mut self.other, |name| self.languages.entry(name).or_default())
+                    .add(entry.len);
                 if known::rank(&entry).is_some() {
                     keys.push(entry);
                 }
                 None
             }
             EntryKind::Directory if known::is_heavy(entry.name()) => {
-                self.heavy.push(format!("{}/", known::plain(entry.path.as_str(), 100)));
+                self.heavy.push(format!("{}/", plain(entry.path.as_str(), 100)));
                 None
             }
             EntryKind::Directory => {
@@ -126,7 +129,7 @@ impl Survey {
             {
                 said = known::says(entry.name(), text);
             }
-            self.key_files.push((known::plain(entry.path.as_str(), 100), said));
+            self.key_files.push((plain(entry.path.as_str(), 100), said));
         }
     }
 
@@ -177,7 +180,7 @@ impl Survey {
             let sizes = format!("{}, {}", counted(count.files, "file"), counted(count.bytes, "byte"));
             match name.as_str() {
                 "" => format!("at the root: {sizes}"),
-                name => format!("{}/: {sizes}", known::plain(name, 100)),
+                name => format!("{}/: {sizes}", plain(name, 100)),
             }
         });
         list(&mut out, "Layout", layout.collect());
@@ -192,7 +195,11 @@ impl Survey {
         list(&mut out, "Not looked into", self.heavy.clone());
         for (count, one, many) in [
             (self.links, "symbolic link was not followed", "symbolic links were not followed"),
-            (self.specials, "entry is no file, directory or link", "entries are no files, directories or links"),
+            (
+                self.specials,
+                "entry is no file, directory or link",
+                "entries are no files, directories or links",
+            ),
             (self.closed, "directory could not be listed", "directories could not be listed"),
         ] {
             if count > 0 {
@@ -201,7 +208,10 @@ impl Survey {
         }
         if !self.complete {
             let max = grouped(MAX_ENTRIES as u64);
-            let _ = write!(out, "\n\nThe workspace is larger: {max} entries, {MAX_DEPTH} levels deep, were looked at.");
+            let _ = write!(
+                out,
+                "\n\nThe workspace is larger: {max} entries, {MAX_DEPTH} levels deep, were looked at."
+            );
         }
         out
     }
@@ -226,22 +236,4 @@ fn directories(count: u64) -> String {
         1 => "1 directory".to_owned(),
         _ => format!("{} directories", grouped(count)),
     }
-}
-
-/// `1 byte`, `1,024 bytes`.
-fn counted(count: u64, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{} {what}s", grouped(count)) }
-}
-
-/// The digits in groups of three.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }

@@ -30,7 +30,12 @@ impl Render for DigestShown {
 /// The prompt needs a workspace.
 pub fn refresh_digest() -> Tool<RefreshDigest, DigestShown> {
     Tool::new("refresh_digest", "Survey the workspace again and keep the result as its digest.", refresh)
-        .annotations(Annotations { read_only: false, destructive: false, idempotent: true, open_world: false })
+        .annotations(Annotations {
+            read_only: false,
+            destructive: false,
+            idempotent: true,
+            open_world: false,
+        })
         .rendered()
 }
 
