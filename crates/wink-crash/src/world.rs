@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use wink::filesystem::host::HostFilesystem;
 use wink::filesystem::{DeleteMode, Edit, Filesystem, MkdirOptions};
 use wink::ledger::{EffectLedger, IdempotencyConfig, LedgerScope, Settlement};
 use wink::prelude::*;
@@ -13,7 +14,8 @@ use wink::resource::{Binding, ResourceRegistry};
 use wink::session::ToolInvoked;
 use wink::store::{LedgerState, Rows, Store};
 use wink::testing::steps;
-use wink::transaction::{TransactionError, transaction};
+use wink::transaction::transaction;
+use wink_sandbox::Launch;
 use wink_store::Workspace;
 
 use crate::Plant;
@@ -36,7 +38,7 @@ struct Outside {
     dir: PathBuf,
 }
 
-/// The workspace's files, for the tool that runs commands.
+/// Whatever goes wrong in the child.
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
 #[tool]
@@ -77,6 +79,29 @@ async fn mkdir(path: String, cx: &mut ToolContext) -> Result<ToolResult<()>, Too
 }
 
 #[tool]
+/// Runs a script over the workspace.
+async fn command(lines: Vec<Line>, fail: bool, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+    let files = cx.resource::<dyn Filesystem>().await?;
+    let host = HostFilesystem::of(&*files).ok_or_else(|| ToolError::new("the workspace is not on disk"))?;
+    let layer = host.command_layer()?;
+    let script: Vec<String> = lines.iter().map(Line::shell).collect();
+    let dirs = layer.overlay();
+    let dirs = wink_sandbox::OverlayDirs {
+        lower: dirs.lower,
+        upper: dirs.upper,
+        work: dirs.work,
+        state_name: dirs.state_name,
+        user_xattr: dirs.user_xattr,
+    };
+    Launch::shell(script.join("\n"), host.root()).overlay(dirs).run(cx.clock()).await?;
+    if fail {
+        return Ok(ToolResult::error("as asked"));
+    }
+    layer.finish()?;
+    Ok(ToolResult::done("ran"))
+}
+
+#[tool]
 /// Has an effect outside, and keeps the receipt.
 async fn charge(key: String, cx: &mut ToolContext) -> Result<ToolResult<String>, ToolError> {
     let outside = cx.resource::<Outside>().await?;
@@ -105,7 +130,7 @@ async fn note(text: String, cx: &mut ToolContext) -> Result<ToolResult<()>, Tool
 }
 
 /// Works until there is nothing more to do, or until it is time to die.
-pub fn work(dir: &Path, socket: &Path, die_at: Option<(&str, usize)>, plant: Option<Plant>) -> Result<(), Error> {
+pub(crate) fn work(dir: &Path, socket: &Path, die_at: Option<(&str, usize)>, plant: Option<Plant>) -> Result<(), Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(serve(dir, socket, die_at, plant))
 }
@@ -134,7 +159,7 @@ async fn serve(dir: &Path, socket: &Path, die_at: Option<(&str, usize)>, plant: 
         .tool(charge_tool().idempotency(once))
         .tool(fail_tool())
         .tool(note_tool());
-    let prompt = PromptTemplate::builder("crash", "kit").section(section).build()?.bind(())?;
+    let prompt = PromptTemplate::builder("crash", "kit").section(section).build()?.prompt();
     let executor = Executor::builder(&prompt, &session).resources(resources).open().await?;
     let ledger = EffectLedger::new(Arc::clone(&store), Arc::clone(session.clock()));
 
@@ -147,7 +172,7 @@ async fn serve(dir: &Path, socket: &Path, die_at: Option<(&str, usize)>, plant: 
                 inside.store(false, Ordering::SeqCst);
                 say(&Say::Did(answers))?;
             }
-            Ask::Dump => say(&Say::There(Box::new(dump(&session, &*store, &workspace).await?)))?,
+            Ask::Dump => say(&Say::There(Box::new(dump(&session, &*store).await?)))?,
             Ask::Settle { key, happened } => {
                 settle(&ledger, &*store, &key, happened).await?;
                 say(&Say::Settled)?;
@@ -223,7 +248,7 @@ async fn nested(executor: &Executor, path: &str, kept: &str, dropped: &str) -> R
     .await
 }
 
-async fn dump(session: &Session, store: &dyn Store, workspace: &Workspace) -> Result<Dump, Error> {
+async fn dump(session: &Session, store: &dyn Store) -> Result<Dump, Error> {
     let notes = session.slice::<Note>().iter().map(|note| note.text.clone()).collect();
     let log = session
         .slice::<ToolInvoked>()
@@ -244,7 +269,7 @@ async fn dump(session: &Session, store: &dyn Store, workspace: &Workspace) -> Re
         };
         ledger.insert(charge_key(&row.key), standing);
     }
-    Ok(Dump { notes, log, ledger, capture: capture(workspace) })
+    Ok(Dump { notes, log, ledger, capture: "overlay".to_owned() })
 }
 
 /// The charge's own key: what follows scope and tool.
