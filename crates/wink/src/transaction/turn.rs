@@ -13,7 +13,7 @@ use crate::support::holding;
 pub(crate) enum Turn {
     /// What other processes wait for is given back first.
     Own {
-        _store: Option<StoreTurn>,
+        _store: Option<Box<StoreTurn>>,
         _guard: OwnedMutexGuard<()>,
     },
     Shared {
@@ -78,7 +78,7 @@ async fn take_turn_unchecked(session: &Session) -> Result<Turn, StoreError> {
     }
     let guard = Arc::clone(&session.core.turn).lock_owned().await;
     let store = match session.is_shared() {
-        true => Some(session.store_turn().await?),
+        true => Some(Box::new(session.store_turn().await?)),
         false => None,
     };
     Ok(Turn::Own { _store: store, _guard: guard })
