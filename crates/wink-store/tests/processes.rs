@@ -97,6 +97,10 @@ async fn pay(params: Pay, cx: &mut ToolContext) -> Result<ToolResult<u32>, ToolE
     Ok(ToolResult::ok(params.what, "paid"))
 }
 
+fn pay_call(what: u32) -> ToolCall {
+    ToolCall::new("p", "pay", json!({ "what": what }).to_string())
+}
+
 struct Process {
     store: Arc<SqliteStore>,
     bank: Arc<Bank>,
@@ -122,7 +126,7 @@ impl Process {
     }
 
     async fn pay(&self, what: u32) -> Outcome {
-        self.executor.call(ToolCall::new("p", "pay", json!({ "what": what }).to_string())).await
+        self.executor.call(pay_call(what)).await
     }
 
     async fn count(&self) -> Outcome {
@@ -264,7 +268,8 @@ async fn whoever_is_killed_leaves_a_doubt_and_others_go_on() {
     waits(&mut counting).await;
     // Nobody has to wait for longer than he wants to.
     let cancel = CancelToken::new();
-    let mut third = Box::pin(other.executor.call_with(paying_call(1000), &cancel));
+    let third = Process::start(place.path(), "third", false).await;
+    let mut third = Box::pin(third.executor.call_cancellable(pay_call(1000), cancel.clone()));
     waits(&mut third).await;
     cancel.cancel();
     assert_eq!(third.await.event.ending, Ending::Cancelled);

@@ -26,6 +26,7 @@ fn make(dirs: &Mutex<Vec<TempDir>>, seed: FilesystemSeed<'_>, walk: bool) -> Arc
     Arc::new(files)
 }
 
+// cases 139, 140, 141, 142, 143, 144, 145, 146, 147, 148, 149, 150, 151, 152, 155, 156, 157
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_directory_keeps_the_contract() {
     let dirs = Mutex::default();

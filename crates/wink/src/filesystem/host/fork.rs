@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex};
 use super::disk::Disk;
 use super::host_disk::HostDisk;
 use super::journal::{Applied, JournalError, KeptAside, Recovered};
-use super::layer::{Layer, Prepared, differences, plan, rebase};
 use super::lock::WorkspaceLock;
+use super::layer::{Layer, Prepared, differences, plan, rebase};
 use super::name::to_shown;
 use super::staged::Staged;
+use super::view::is_in_state;
 use super::{Base, Fork, ForkState, STATE, Shared, Writing, io_error};
 use crate::filesystem::{FileVersion, FsError, FsPath, FsResult, MergeReceipt};
 use crate::store::JournalId;
@@ -25,7 +26,7 @@ enum Merged {
     /// There was nothing to do.
     Nothing { instance: u64 },
     /// Into a fork.
-    Nested { instance: u64, before: Layer, after: Layer },
+    Nested { instance: u64, before: Layer, after: Layer, fork: Arc<Shared>, was: ForkState },
     /// Into the workspace.
     OnDisk(Box<OnDisk>),
 }
@@ -125,8 +126,10 @@ impl Shared {
                     .map_err(|paths| FsError::Conflict { paths: sorted(paths) })?
             };
             let after = own.layer.clone();
-            *state = ForkState { layer: after.clone(), start: after.clone() };
-            return Ok(MergeReceipt::new(Merged::Nested { instance, before, after }));
+            let now = ForkState { layer: after.clone(), start: after.clone() };
+            let was = std::mem::replace(&mut *state, now);
+            let fork = Arc::clone(theirs);
+            return Ok(MergeReceipt::new(Merged::Nested { instance, before, after, fork, was }));
         }
         let Some((held, settled)) = self.base.apply(&state.layer)? else {
             return Ok(MergeReceipt::new(Merged::Nothing { instance }));
@@ -142,26 +145,33 @@ impl Shared {
     pub(super) fn unmerge(&self, receipt: MergeReceipt) -> FsResult<()> {
         match self.own(receipt)? {
             Merged::Nothing { .. } => Ok(()),
-            Merged::Nested { before, after, .. } => {
+            Merged::Nested { before, after, fork, was, .. } => {
                 let Some(own) = &self.fork else { return Err(FsError::Foreign { what: "merge receipt" }) };
                 let mut own = lock(&own.state);
                 if !Arc::ptr_eq(&own.layer.root, &after.root) {
                     return Err(FsError::Moved);
                 }
                 own.layer = before;
+                drop(own);
+                fork.came_back(was);
                 Ok(())
             }
             Merged::OnDisk(merged) => {
-                let OnDisk { held, settled, fork, layer, .. } = *merged;
+                let OnDisk { held, settled, fork, mut layer, .. } = *merged;
                 self.base.roll_back(held, &settled)?;
-                if let Some(fork) = &fork.fork {
-                    let mut state = lock(&fork.state);
-                    if Arc::ptr_eq(&state.layer.root, &state.start.root) {
-                        state.layer = layer;
-                    }
-                }
+                layer.renew(|place| self.base.disk.look(place).ok().flatten());
+                fork.came_back(ForkState { layer, start: Layer::default() });
                 Ok(())
             }
+        }
+    }
+
+    /// A merge of this fork was taken back: it has its changes again, unless it went on meanwhile.
+    fn came_back(&self, was: ForkState) {
+        let Some(fork) = &self.fork else { return };
+        let mut state = lock(&fork.state);
+        if Arc::ptr_eq(&state.layer.root, &state.start.root) {
+            *state = was;
         }
     }
 
@@ -197,9 +207,7 @@ impl Shared {
 
     fn own(&self, receipt: MergeReceipt) -> FsResult<Merged> {
         let merged: Option<Merged> = receipt.downcast();
-        merged
-            .filter(|merged| merged.instance() == self.instance)
-            .ok_or(FsError::Foreign { what: "merge receipt" })
+        merged.filter(|merged| merged.instance() == self.instance).ok_or(FsError::Foreign { what: "merge receipt" })
     }
 }
 
@@ -305,19 +313,21 @@ fn report(aside: &[KeptAside]) {
 
 /// What the journal says, in the words of filesystems.
 pub(super) fn journal_error(error: &JournalError) -> FsError {
-    let root = FsPath::root();
-    match error {
-        JournalError::Conflict { path, .. } => FsError::Conflict { paths: vec![to_shown(path)] },
-        JournalError::Io { source, .. } => {
-            FsError::Io { path: root, kind: source.kind(), message: error.to_string() }
-        }
-        JournalError::NotApplied { source, .. } => match &**source {
-            JournalError::Io { source, .. } => {
-                FsError::Io { path: root, kind: source.kind(), message: error.to_string() }
-            }
-            _ => FsError::Io { path: root, kind: io::ErrorKind::Other, message: error.to_string() },
+    let cause = match error {
+        JournalError::NotApplied { source, .. } => source,
+        error => error,
+    };
+    match (error, cause) {
+        (JournalError::Conflict { path, .. }, _) => FsError::Conflict { paths: vec![to_shown(path)] },
+        (_, JournalError::Io { doing, path, source }) if !is_in_state(path) => FsError::Io {
+            path: to_shown(path),
+            kind: source.kind(),
+            message: format!("cannot {doing} it: {source}; everything is as it was before"),
         },
-        _ => FsError::Io { path: root, kind: io::ErrorKind::Other, message: error.to_string() },
+        (_, JournalError::Io { source, .. }) => {
+            FsError::Io { path: FsPath::root(), kind: source.kind(), message: error.to_string() }
+        }
+        _ => FsError::Io { path: FsPath::root(), kind: io::ErrorKind::Other, message: error.to_string() },
     }
 }
 

@@ -15,6 +15,7 @@ use crate::filesystem::text::read_window;
 use crate::filesystem::{
     BytesRead, DirEntry, EntryKind, FileVersion, FsError, FsPath, FsResult, Metadata, ReadWindow, TextRead,
 };
+use crate::support::steps::reach;
 
 impl Base {
     pub(super) fn view<'a>(&'a self, layer: &'a Layer) -> View<'a> {
@@ -68,6 +69,7 @@ impl Base {
                     Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
                     content => content.map_err(failed)?,
                 };
+                reach("host.content-read");
                 let after = self.disk.look(place).map_err(failed)?;
                 let is_same = after.is_some_and(|after| after.version() == before.version());
                 Ok(is_same.then(|| (content, before.version())))

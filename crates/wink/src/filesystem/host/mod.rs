@@ -8,6 +8,8 @@
 //! No operation ever follows a link out of the root ([`resolve`]), and none opens what is neither file nor directory.
 
 mod change;
+#[cfg(target_os = "linux")]
+mod command;
 pub mod disk;
 mod fork;
 mod host_disk;
@@ -41,6 +43,8 @@ use crate::limits::{Clock, SystemClock};
 use crate::store::{JournalId, StoreError};
 use crate::support::lock::lock;
 
+#[cfg(target_os = "linux")]
+pub use command::{CommandLayer, OverlayDirs};
 pub use host_disk::HostDisk;
 pub use lock::WorkspaceLock;
 

@@ -1,6 +1,6 @@
 //! The way back: a layer that undoes what journals did since a mark.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -65,9 +65,10 @@ impl Base {
             self.place(layer, path, node)?;
         }
         // ... and what was not there goes, what is deepest first.
+        let back = Back::new(past);
         let mut nothing: Vec<&Path> = Vec::new();
         for (path, before) in &past.before {
-            if *before == Before::Nothing {
+            if *before == Before::Nothing && !back.has(path) {
                 nothing.push(path);
             }
         }
@@ -157,6 +158,41 @@ impl Base {
             }
             EntryKind::Other => return Err(io::ErrorKind::InvalidInput.into()),
         })
+    }
+}
+
+/// What left its place and comes back there, and what the journal left.
+struct Back<'a> {
+    /// None for what was kept in the journal, else where it was moved to.
+    held: HashMap<&'a Path, Option<&'a Path>>,
+    left: HashSet<&'a Path>,
+}
+
+impl<'a> Back<'a> {
+    fn new(past: &'a Past) -> Self {
+        let mut held = HashMap::new();
+        for (path, before) in &past.before {
+            match before {
+                Before::Image { .. } => _ = held.insert(path.as_path(), None),
+                Before::Moved { to, .. } => _ = held.insert(path.as_path(), Some(to.as_path())),
+                Before::Nothing | Before::InPlace(_) => {}
+            }
+        }
+        Self { held, left: past.after.iter().map(|(path, _)| path.as_path()).collect() }
+    }
+
+    /// Whether a path where something was put is in a directory that had left its place: then what was put is gone with
+    /// the directory that was made instead, and what is at the path now came back. Unless it was put where that went.
+    fn has(&self, path: &Path) -> bool {
+        let Some((above, to)) =
+            path.ancestors().skip(1).find_map(|above| self.held.get_key_value(above))
+        else {
+            return false;
+        };
+        match (to, path.strip_prefix(above)) {
+            (Some(to), Ok(rest)) => !self.left.contains(&*to.join(rest)),
+            _ => true,
+        }
     }
 }
 
