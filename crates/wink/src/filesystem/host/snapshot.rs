@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -67,7 +67,7 @@ impl Shared {
             *layer = base.layer_of(mark)?;
             Ok(())
         })
-        .map(|changed| changed.done)
+        .map(drop)
     }
 
     pub(super) fn decode_snapshot(&self, json: &Value) -> FsResult<FsSnapshot> {
@@ -118,7 +118,7 @@ impl Base {
     /// A layer that leads from the workspace as it is now to `tree`.
     fn layer_to(&self, tree: &Tree) -> FsResult<Layer> {
         let mut layer = Layer::default();
-        self.clear(&mut layer, tree, &PathBuf::new())?;
+        self.clear(&mut layer, tree, Path::new(""))?;
         for (path, wanted) in &tree.entries {
             let failed = |error: io::Error| io_error(&super::name::to_shown(path), "restored", &error);
             let there = match path.as_os_str().is_empty() {
@@ -156,7 +156,7 @@ impl Base {
     }
 
     /// Removes what `tree` does not have, or has as another kind. What can be in no snapshot is left alone.
-    fn clear(&self, layer: &mut Layer, tree: &Tree, dir: &PathBuf) -> FsResult<()> {
+    fn clear(&self, layer: &mut Layer, tree: &Tree, dir: &Path) -> FsResult<()> {
         let failed = |error: io::Error| io_error(&super::name::to_shown(dir), "restored", &error);
         let children = {
             let view = self.view(layer);
@@ -182,7 +182,7 @@ impl Base {
         Ok(())
     }
 
-    fn set_dir_meta(&self, layer: &mut Layer, path: &std::path::Path, meta: Meta) {
+    fn set_dir_meta(&self, layer: &mut Layer, path: &Path, meta: Meta) {
         let found = self.disk.look(path).ok().flatten();
         if found.is_some_and(|entry| entry.meta.mode != meta.mode)
             && let Some(dir) = layer.dir_mut(path)

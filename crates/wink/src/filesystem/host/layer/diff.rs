@@ -40,10 +40,12 @@ pub(in crate::filesystem::host) fn rebase(
     let is_dir_in = |layer, path: &Path| -> io::Result<bool> {
         Ok(matches!(View { disk, layer }.at(path)?, Some(spot) if is_dir(&spot)))
     };
+    let positions = positions(before, after);
+    let starts: BTreeSet<&Path> = positions.iter().map(|position| &*position.path).collect();
     let mut conflicts = BTreeSet::new();
     for path in differences(disk, before, after)? {
         let parent = path.parent().unwrap_or(Path::new(""));
-        let has_parent = is_dir_in(onto, parent)? || differs_at_or_above(before, after, parent);
+        let has_parent = is_dir_in(onto, parent)? || parent.ancestors().any(|above| starts.contains(above));
         let (stays, is_theirs_dir) = (is_dir_in(after, &path)?, is_dir_in(onto, &path)?);
         let mut conflict = !has_parent || (theirs.contains(&path) && !(stays && is_theirs_dir));
         if is_theirs_dir && !stays {
@@ -63,7 +65,7 @@ pub(in crate::filesystem::host) fn rebase(
     for (place, expected) in &after.records {
         merged.record(place, *expected);
     }
-    for position in positions(before, after) {
+    for position in &positions {
         let is_theirs = theirs
             .range::<PathBuf, _>(&position.path..)
             .next()
@@ -79,10 +81,6 @@ pub(in crate::filesystem::host) fn rebase(
 
 fn is_dir(spot: &Spot) -> bool {
     spot.kind() == crate::filesystem::EntryKind::Directory
-}
-
-fn differs_at_or_above(before: &Layer, after: &Layer, path: &Path) -> bool {
-    positions(before, after).iter().any(|position| path.starts_with(&position.path))
 }
 
 /// A place where two layers begin to differ.
