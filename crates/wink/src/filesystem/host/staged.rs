@@ -203,9 +203,13 @@ pub(super) fn make_dir(disk: &HostDisk, path: &Path) -> io::Result<()> {
 
 /// Removes what is at `path`, if anything, with everything in it.
 pub(super) fn remove_tree(disk: &dyn Disk, path: &Path) -> io::Result<()> {
-    match disk.look(path)?.map(|entry| entry.kind) {
+    match disk.look(path)? {
         None => Ok(()),
-        Some(EntryKind::Directory) => {
+        Some(entry) if entry.kind == EntryKind::Directory => {
+            // Commands and kernels leave directories that nobody may look into.
+            if entry.meta.mode & 0o700 != 0o700 {
+                disk.set_meta(path, Meta { mode: entry.meta.mode | 0o700, ..entry.meta })?;
+            }
             for (name, _) in disk.read_dir(path)? {
                 remove_tree(disk, &path.join(name))?;
             }
