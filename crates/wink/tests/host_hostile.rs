@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -372,6 +372,17 @@ async fn modes_are_kept_and_made() {
     assert_eq!(mode("d/f"), 0o4751);
     files.edit_text("d/f", "x", "y").await.unwrap();
     assert_eq!(mode("d/f"), 0o4751);
+    // Whose it is, if we may say so.
+    if std::os::unix::fs::chown(root.join("d/f"), Some(1234), Some(4321)).is_ok() {
+        fs::set_permissions(root.join("d/f"), PermissionsExt::from_mode(0o4751)).unwrap();
+        files.write_text("d/f", "x").await.unwrap();
+        let fork = files.fork().unwrap();
+        fork.write_text("d/f", "y").await.unwrap();
+        fork.edit_text("d/f", "y", "z").await.unwrap();
+        files.keep(files.merge(&*fork).unwrap());
+        let about = fs::metadata(root.join("d/f")).unwrap();
+        assert_eq!((about.uid(), about.gid(), about.mode() & 0o7777), (1234, 4321, 0o4751));
+    }
     // What the system itself makes of the usual modes.
     fs::write(root.join("plain"), "").unwrap();
     fs::create_dir(root.join("plain_dir")).unwrap();
@@ -393,7 +404,7 @@ async fn what_is_not_permitted_is_said_so() {
     fs::write(root.join("unreadable"), "secret").unwrap();
     fs::write(root.join("locked/f"), "text").unwrap();
     fs::write(root.join("closed/f"), "text").unwrap();
-    let is_root = std::os::unix::fs::MetadataExt::uid(&fs::metadata(root).unwrap()) == 0;
+    let is_root = fs::metadata(root).unwrap().uid() == 0;
     if is_root {
         let owned = Command::new("chown").arg("-R").arg("65534:65534").arg(root).status().unwrap();
         assert!(owned.success());

@@ -199,7 +199,13 @@ impl Base {
             Some(spot) => self.view(layer).about(spot).map_err(failed)?.0.mode,
             None => FILE_MODE & !self.umask,
         };
-        let staged = self.writing()?.stage.write(content, mode).map_err(failed)?;
+        let stage = &self.writing()?.stage;
+        let staged = match spot {
+            Some(Spot::Base(place, _)) => stage.write_over(content, mode, place),
+            Some(Spot::File(old)) => stage.write_over(content, mode, old.path()),
+            _ => stage.write(content, mode),
+        };
+        let staged = staged.map_err(failed)?;
         self.note(layer, path, real, spot)?;
         let version = staged.version();
         layer.put(real, Node::File(staged));

@@ -63,6 +63,23 @@ impl Stage {
         self.staged(path)
     }
 
+    /// Stages contents that are to replace a file of the workspace: with its mode, and for its owner.
+    pub(super) fn write_over(
+        self: &Arc<Self>,
+        content: &[u8],
+        mode: u32,
+        other: &Path,
+    ) -> io::Result<Arc<Staged>> {
+        let path = self.fresh();
+        self.disk.create(&path, content, mode)?;
+        match self.disk.give_to_owner_of(other, &path, mode) {
+            // It was removed meanwhile: that is found when this is merged.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            given => given?,
+        }
+        self.staged(path)
+    }
+
     /// Stages contents with a time of their own.
     pub(super) fn write_with(self: &Arc<Self>, content: &[u8], meta: Meta) -> io::Result<Arc<Staged>> {
         let path = self.fresh();
