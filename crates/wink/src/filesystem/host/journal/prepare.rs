@@ -78,6 +78,7 @@ pub(super) fn prepare(
         origins: Origins::default(),
         taken: HashMap::new(),
         placed: HashMap::new(),
+        set: HashMap::new(),
         seen: HashSet::new(),
         images: 0,
         prepared: Prepared { intent, versions: HashMap::new() },
@@ -93,6 +94,8 @@ struct Look<'a> {
     taken: HashMap<u32, (PathBuf, Entry)>,
     /// What was put, and where it was before the plan, if it was in the tree.
     placed: HashMap<&'a Path, (Option<PathBuf>, Stamp)>,
+    /// The inodes that the plan gives another mode and time.
+    set: HashMap<(u64, u64), MetaRecord>,
     /// Directories that are among the parents already.
     seen: HashSet<PathBuf>,
     images: u32,
@@ -107,6 +110,7 @@ impl<'a> Look<'a> {
             PlanStep::Meta { path, meta } => {
                 let (origin, before) = self.stays(path)?;
                 let after = MetaRecord { mode: meta.mode, modified: meta.modified };
+                self.set.insert((before.dev, before.ino), after);
                 Record::Meta { path: path.clone(), origin, before, after }
             }
         };
@@ -118,7 +122,7 @@ impl<'a> Look<'a> {
         let origin = self.origins.of(path);
         self.parent_of(&origin)?;
         let entry = self.look(&origin)?.ok_or_else(|| conflict(path))?;
-        let before = Stamp::of(&entry);
+        let before = self.by_then(&entry);
         if entry.kind == EntryKind::Directory {
             self.origins.take(path, slot);
             // Some filesystems write down in a directory where it is, and give it a new time for that.
@@ -144,7 +148,7 @@ impl<'a> Look<'a> {
             let before = self.look(&origin)?.filter(|entry| entry.kind != EntryKind::Directory);
             let number = self.images;
             self.images += 1;
-            Some((Stamp::of(&before.ok_or_else(|| conflict(path))?), number))
+            Some((self.by_then(&before.ok_or_else(|| conflict(path))?), number))
         } else {
             None
         };
@@ -165,6 +169,15 @@ impl<'a> Look<'a> {
             }
             EntryKind::Other => Err(problem("is neither file, directory nor link")),
             _ => Ok(entry),
+        }
+    }
+
+    /// What an entry is known by when the plan has come here: it may have got another time, by this name or another.
+    fn by_then(&self, entry: &Entry) -> Stamp {
+        let stamp = Stamp::of(entry);
+        match self.set.get(&(entry.dev, entry.ino)) {
+            Some(set) => Stamp { mode: set.mode, modified: set.modified, ..stamp },
+            None => stamp,
         }
     }
 
