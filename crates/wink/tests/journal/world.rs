@@ -144,6 +144,8 @@ pub(crate) struct Planner<'a, 'c> {
     pub(crate) choices: Choices<'c>,
     plan: Plan,
     put: BTreeSet<PathBuf>,
+    /// What was put, wherever it is now: it is not changed again.
+    placed: BTreeSet<u64>,
     taken: BTreeSet<PathBuf>,
     set: BTreeSet<PathBuf>,
     /// Taken and not put yet.
@@ -158,12 +160,13 @@ impl<'a, 'c> Planner<'a, 'c> {
     pub(crate) fn new(disk: &'a dyn Disk, scratch: &'a ModelDisk, choices: Choices<'c>) -> Self {
         disk.make_dir(&Path::new(STATE).join("stage"), 0o755).unwrap();
         scratch.make_dir(Path::new(STATE), 0o755).unwrap();
-        let (put, taken, set) = Default::default();
+        let (put, placed, taken, set) = Default::default();
         Self {
             disk,
             scratch,
             choices,
             plan: Plan::default(),
+            placed,
             put,
             taken,
             set,
@@ -201,6 +204,7 @@ impl<'a, 'c> Planner<'a, 'c> {
     fn replace(&mut self) {
         let there = paths(self.scratch, &[EntryKind::File, EntryKind::Symlink]);
         if let Some(path) = self.choices.pick(&there)
+            && !self.is_placed(&path)
             && self.put.insert(path.clone())
         {
             let from = match self.held.last() {
@@ -219,6 +223,7 @@ impl<'a, 'c> Planner<'a, 'c> {
         let there = paths(self.scratch, ANY);
         if let Some(path) = self.choices.pick(&there)
             && !self.put.contains(&path)
+            && !self.is_placed(&path)
             && self.taken.insert(path.clone())
         {
             let slot = self.slots;
@@ -249,6 +254,7 @@ impl<'a, 'c> Planner<'a, 'c> {
         let there = paths(self.scratch, &[EntryKind::File, EntryKind::Directory]);
         if let Some(path) = self.choices.pick(&there)
             && !self.put.contains(&path)
+            && !self.is_placed(&path)
             && self.set.insert(path.clone())
         {
             let meta = self.choices.meta();
@@ -287,7 +293,14 @@ impl<'a, 'c> Planner<'a, 'c> {
         staged
     }
 
+    fn is_placed(&self, path: &Path) -> bool {
+        self.placed.contains(&self.scratch.look(path).unwrap().unwrap().ino)
+    }
+
     fn push(&mut self, step: PlanStep) {
+        if let PlanStep::Put { path, .. } = &step {
+            self.placed.insert(self.scratch.look(path).unwrap().unwrap().ino);
+        }
         self.plan.steps.push(step);
     }
 }

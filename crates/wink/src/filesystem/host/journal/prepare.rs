@@ -77,6 +77,7 @@ pub(super) fn prepare(
         disk,
         origins: Origins::default(),
         taken: HashMap::new(),
+        left: HashSet::new(),
         placed: HashMap::new(),
         set: HashMap::new(),
         seen: HashSet::new(),
@@ -92,6 +93,8 @@ struct Look<'a> {
     origins: Origins,
     /// What was taken, and where it was before.
     taken: HashMap<u32, (PathBuf, Entry)>,
+    /// Where something was taken.
+    left: HashSet<PathBuf>,
     /// What was put, and where it was before the plan, if it was in the tree.
     placed: HashMap<&'a Path, (Option<PathBuf>, Stamp)>,
     /// The inodes that the plan gives another mode and time.
@@ -128,6 +131,7 @@ impl<'a> Look<'a> {
             // Some filesystems write down in a directory where it is, and give it a new time for that.
             self.remember(&origin, &entry);
         }
+        self.left.insert(origin.clone());
         self.taken.insert(slot, (origin.clone(), entry));
         Ok(Record::Take { path: path.to_owned(), origin, slot, before })
     }
@@ -150,6 +154,10 @@ impl<'a> Look<'a> {
             self.images += 1;
             Some((self.by_then(&before.ok_or_else(|| conflict(path))?), number))
         } else {
+            let makes_place = origin.ancestors().any(|path| self.left.contains(path));
+            if !makes_place && self.look(&origin)?.is_some() {
+                return Err(conflict(path));
+            }
             None
         };
         let ours = Stamp::of(&entry);

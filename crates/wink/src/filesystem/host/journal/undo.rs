@@ -137,9 +137,14 @@ impl<'a> Work<'a> {
             _ if how == Try::Quietly && path != origin => Ok(Undone::NotYet),
             Some(_) => Ok(Undone::Yes),
             None => {
-                // What is there instead was there before and taken, or it is somebody's.
-                let theirs = self.look(origin)?.is_some() && !self.taken.contains(origin);
-                Ok(if theirs { self.report(origin, None) } else { Undone::Yes })
+                // What is there instead was there before and taken, or is still to be moved; or it is somebody's.
+                let was_taken = origin.ancestors().any(|path| self.taken.contains(path));
+                let theirs = !was_taken && self.look(origin)?.is_some();
+                Ok(match how {
+                    _ if !theirs => Undone::Yes,
+                    Try::Quietly => Undone::NotYet,
+                    Try::Finally => self.report(origin, None),
+                })
             }
         }
     }
