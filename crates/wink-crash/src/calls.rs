@@ -24,6 +24,8 @@ pub(crate) enum Call {
     Charge { key: String },
     /// Writes two files and a note, then fails.
     Fail { path: String, other: String },
+    /// Writes and deletes, and the store refuses the commit.
+    Refused { path: String, other: String },
     /// Notes something, and touches no file.
     Note { text: String },
     /// A transaction by hand with two inside it: the first is kept, the second rolled back.
@@ -134,7 +136,7 @@ impl Generator {
 
     fn call(&mut self, world: &World) -> Call {
         let files = world.files();
-        match self.dice.below(14) {
+        match self.dice.below(15) {
             0 | 1 => Call::Write { path: self.path(), content: self.content() },
             2 => match self.dice.pick(&files).cloned() {
                 Some(path) => {
@@ -155,6 +157,7 @@ impl Generator {
             9 | 10 => Call::Charge { key: format!("k{}", world.next_key() + self.dice.below(2)) },
             11 => Call::Fail { path: self.path(), other: self.any_path(world) },
             12 => Call::Note { text: self.content() },
+            13 => Call::Refused { path: self.path(), other: self.any_path(world) },
             _ => Call::Nested { path: self.path(), kept: self.content(), dropped: self.content() },
         }
     }

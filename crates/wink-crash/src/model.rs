@@ -86,7 +86,7 @@ impl World {
                 }
                 true
             }
-            Call::Fail { .. } => false,
+            Call::Fail { .. } | Call::Refused { .. } => false,
             Call::Note { text } => {
                 self.note(text);
                 true

@@ -13,7 +13,7 @@ use wink::prelude::*;
 use wink::resource::{Binding, ResourceRegistry};
 use wink::session::ToolInvoked;
 use wink::store::{LedgerState, Rows, Store};
-use wink::testing::steps;
+use wink::testing::{FaultyStore, StoreOp, steps};
 use wink::transaction::transaction;
 use wink_sandbox::Launch;
 use wink_store::Workspace;
@@ -128,6 +128,17 @@ async fn fail(path: String, other: String, cx: &mut ToolContext) -> Result<ToolR
 }
 
 #[tool]
+/// Writes and deletes, and has the store refuse the commit.
+async fn refused(path: String, other: String, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+    let _ = cx.session().dispatch(Note { text: "never".to_owned() })?;
+    let files = cx.filesystem().await?;
+    let _ = files.delete(&other, DeleteMode::Recursive).await;
+    let _ = files.write_text(&path, "never").await;
+    cx.resource::<FaultyStore>().await?.fail(StoreOp::Commit, 1);
+    Ok(ToolResult::done("written"))
+}
+
+#[tool]
 /// Notes something.
 async fn note(text: String, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
     let _ = cx.session().dispatch(Note { text })?;
@@ -157,9 +168,14 @@ async fn serve(
     }
     let workspace = Workspace::open(dir)?;
     let (store, files) = plants::planted(&workspace, plant);
-    let session = Session::builder().store(Arc::clone(&store)).id("crash").open().await?;
+    let store = Arc::new(FaultyStore::new(store));
+    let session = Session::builder().store(Arc::clone(&store) as _).id("crash").open().await?;
     let outside = Outside { socket: socket.to_owned(), dir: dir.to_owned() };
-    let resources = ResourceRegistry::of((Binding::filesystem(files), Binding::instance(Arc::new(outside))))?;
+    let resources = ResourceRegistry::of((
+        Binding::filesystem(files),
+        Binding::instance(Arc::new(outside)),
+        Binding::instance(Arc::clone(&store)),
+    ))?;
     let key = |arguments: &serde_json::Value| {
         arguments
             .get("key")
@@ -177,10 +193,11 @@ async fn serve(
         .tool(command_tool())
         .tool(charge_tool().idempotency(once))
         .tool(fail_tool())
+        .tool(refused_tool())
         .tool(note_tool());
     let prompt = PromptTemplate::builder("crash", "kit").section(section).build()?.prompt();
     let executor = Executor::builder(&prompt, &session).resources(resources).open().await?;
-    let ledger = EffectLedger::new(Arc::clone(&store), Arc::clone(session.clock()));
+    let ledger = EffectLedger::new(Arc::clone(&store) as _, Arc::clone(session.clock()));
 
     say(&Say::Ready)?;
     for line in std::io::stdin().lock().lines() {
