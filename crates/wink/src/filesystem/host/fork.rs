@@ -18,8 +18,9 @@ use crate::filesystem::{FileVersion, FsError, FsPath, FsResult, MergeReceipt};
 use crate::store::JournalId;
 use crate::support::lock::lock;
 
-/// How often a change of the workspace itself is tried again when somebody else was quicker.
-const TRIES: usize = 20;
+/// How often a change of the workspace itself is tried when somebody else was quicker. From the second time on that can
+/// only be somebody who knows nothing of locks.
+const TRIES: usize = 5;
 
 /// What a merge did.
 enum Merged {
@@ -79,9 +80,11 @@ impl Shared {
         let mut tries = 0;
         loop {
             tries += 1;
+            // Whoever was not quick enough makes the others wait.
+            let lock = if tries > 1 { Some(writing.lock(&self.base.disk)?) } else { None };
             let mut layer = Layer::default();
             let done = change(&self.base, &mut layer)?;
-            match self.base.apply(&layer) {
+            match self.base.apply(&layer, lock) {
                 Ok(None) => return Ok(Changed { done, versions: Vec::new() }),
                 Ok(Some((held, settled))) => {
                     self.base.keep(held)?;
@@ -131,7 +134,7 @@ impl Shared {
             let fork = Arc::clone(theirs);
             return Ok(MergeReceipt::new(Merged::Nested { instance, before, after, fork, was }));
         }
-        let Some((held, settled)) = self.base.apply(&state.layer)? else {
+        let Some((held, settled)) = self.base.apply(&state.layer, None)? else {
             return Ok(MergeReceipt::new(Merged::Nothing { instance }));
         };
         // What it changed is what shows through now.
@@ -246,10 +249,13 @@ impl Writing {
 
 impl Base {
     /// Brings a layer into the workspace, which is held until that is kept or rolled back.
-    fn apply(&self, layer: &Layer) -> FsResult<Option<(Held, Settled)>> {
+    fn apply(&self, layer: &Layer, lock: Option<WorkspaceLock>) -> FsResult<Option<(Held, Settled)>> {
         let writing = self.writing()?;
         let failed = |error: io::Error| io_error(&FsPath::root(), "merged", &error);
-        let mut lock = writing.lock(&self.disk)?;
+        let mut lock = match lock {
+            Some(lock) => lock,
+            None => writing.lock(&self.disk)?,
+        };
         writing.recover()?;
         let planned = plan(&self.disk, &writing.stage, layer)?;
         if planned.plan.steps.is_empty() {
