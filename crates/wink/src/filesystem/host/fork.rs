@@ -17,6 +17,7 @@ use super::{Base, Fork, ForkState, STATE, Shared, Writing, io_error};
 use crate::filesystem::{FileVersion, FsError, FsPath, FsResult, MergeReceipt};
 use crate::store::JournalId;
 use crate::support::lock::lock;
+use crate::support::steps::reach;
 
 /// How often a change of the workspace itself is tried when somebody else was quicker. From the second time on that can
 /// only be somebody who knows nothing of locks.
@@ -261,6 +262,7 @@ impl Base {
         if planned.plan.steps.is_empty() {
             return Ok(None);
         }
+        reach("host.planned");
         let id = JournalId::fresh();
         lock.note(Some(id)).map_err(failed)?;
         let applied = writing.journal.apply(id, &planned.plan, &planned.expected);
@@ -277,6 +279,7 @@ impl Base {
             file.merged(&path, now.get(&file.version()).copied().unwrap_or(file.version()));
             staged.push(file);
         }
+        reach("host.merged");
         Ok(Some((Held { applied, lock }, Settled { staged, versions, _prepared: planned.prepared })))
     }
 
@@ -284,6 +287,7 @@ impl Base {
     fn keep(&self, held: Held) -> FsResult<()> {
         let Held { applied, mut lock } = held;
         self.writing()?.journal.keep(applied.id).map_err(|error| journal_error(&error))?;
+        reach("host.kept");
         lock.note(None).map_err(|error| io_error(&FsPath::root(), "unlocked", &error))
     }
 

@@ -13,6 +13,7 @@ use super::host_disk::HostDisk;
 use super::owner::Owner;
 use crate::filesystem::{EntryKind, FileVersion};
 use crate::support::lock::lock;
+use crate::support::steps::reach;
 
 /// Where a process stages. Its directory goes with it, or, if it dies, when the workspace is next opened.
 pub(super) struct Stage {
@@ -103,6 +104,7 @@ impl Stage {
     }
 
     fn staged(self: &Arc<Self>, path: PathBuf) -> io::Result<Arc<Staged>> {
+        reach("host.staged");
         let entry = self.disk.look(&path)?.ok_or(io::ErrorKind::NotFound)?;
         let version = entry.version();
         let place = Mutex::new(Place::Stage);
