@@ -154,6 +154,10 @@ impl Work<'_> {
                 Replace::Allowed
             }
         };
+        if matches!(from, From::Taken(_)) && self.touched.is_in_new_dir(path) {
+            // Else it might be durable that it was moved into the new directory, but not where that is.
+            self.touched.sync(self.disk)?;
+        }
         match self.disk.rename(&source, path, replace) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(conflict(path)),
             Err(error) if is_gone(&error) => return Err(conflict(path)),
@@ -166,6 +170,7 @@ impl Work<'_> {
         self.moved(&source, path, ours.kind);
         if matches!(from, From::Staged(_)) && ours.kind == EntryKind::Directory {
             self.touched.itself(path, EntryKind::Directory);
+            self.touched.new_dirs.insert(path.to_owned());
         }
         Ok(())
     }
@@ -192,9 +197,8 @@ impl Work<'_> {
         for record in &intent.steps {
             let Record::Put { path, replaced: Some((before, number)), .. } = record else { continue };
             let image = self.look(&self.place.image(*number))?;
-            let is_whole =
-                image.is_some_and(|image| (image.len, image.meta.modified) == (before.len, before.modified));
-            if !is_whole {
+            // A copy is another file, which nobody writes to.
+            if !image.is_some_and(|image| before.is_unchanged(&image) || !before.is_same(&image)) {
                 return Err(conflict(path));
             }
         }
@@ -238,6 +242,8 @@ pub(super) fn rebased(path: &Path, from: &Path, to: &Path) -> Option<PathBuf> {
 struct Touched {
     dirs: BTreeSet<PathBuf>,
     files: BTreeSet<PathBuf>,
+    /// Directories whose own entries are not durable yet.
+    new_dirs: BTreeSet<PathBuf>,
 }
 
 impl Touched {
@@ -257,7 +263,7 @@ impl Touched {
     }
 
     fn moved(&mut self, from: &Path, to: &Path) {
-        for set in [&mut self.dirs, &mut self.files] {
+        for set in [&mut self.dirs, &mut self.files, &mut self.new_dirs] {
             // Paths are sorted by component: all that is below comes right after.
             let below: Vec<PathBuf> = set
                 .range::<Path, _>((Bound::Included(from), Bound::Unbounded))
@@ -273,8 +279,14 @@ impl Touched {
         }
     }
 
-    fn sync(&self, disk: &dyn Disk) -> Result<(), JournalError> {
+    fn is_in_new_dir(&self, path: &Path) -> bool {
+        path.ancestors().any(|dir| self.new_dirs.contains(dir))
+    }
+
+    fn sync(&mut self, disk: &dyn Disk) -> Result<(), JournalError> {
         self.files.iter().try_for_each(|file| disk.sync_file(file).doing("sync", file))?;
-        self.dirs.iter().try_for_each(|dir| disk.sync_dir(dir).doing("sync", dir))
+        self.dirs.iter().try_for_each(|dir| disk.sync_dir(dir).doing("sync", dir))?;
+        *self = Self::default();
+        Ok(())
     }
 }

@@ -1,0 +1,9 @@
+//! The journal: a plan is carried out all of it or not at all, on a disk that loses what was not synced and on a real one,
+//! wherever it stops.
+
+#![cfg(unix)]
+
+mod behaviour;
+mod crashes;
+mod past;
+mod world;
