@@ -1,6 +1,6 @@
 //! Carrying out an intent: first all that can be needed to take it back is made durable, then the tree is changed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -194,11 +194,22 @@ impl Work<'_> {
 
     /// A program that writes in place has changed the pre-image too: that is somebody's change, and found here.
     fn check_images(&self, intent: &Intent) -> Result<(), JournalError> {
+        // By another of its names, the plan itself may have given it another time.
+        let set: HashMap<(u64, u64), i128> = intent
+            .steps
+            .iter()
+            .filter_map(|record| match record {
+                Record::Meta { before, after, .. } => Some(((before.dev, before.ino), after.modified)),
+                _ => None,
+            })
+            .collect();
         for record in &intent.steps {
             let Record::Put { path, replaced: Some((before, number)), .. } = record else { continue };
+            let modified = set.get(&(before.dev, before.ino)).copied().unwrap_or(before.modified);
+            let expected = Stamp { modified, ..before.clone() };
             let image = self.look(&self.place.image(*number))?;
             // A copy is another file, which nobody writes to.
-            if !image.is_some_and(|image| before.is_unchanged(&image) || !before.is_same(&image)) {
+            if !image.is_some_and(|image| expected.is_unchanged(&image) || !expected.is_same(&image)) {
                 return Err(conflict(path));
             }
         }
