@@ -167,6 +167,8 @@ impl Work<'_> {
             // Two names of one file: the rename did nothing.
             self.disk.unlink(&source).doing("remove", &source)?;
         }
+        // What was replaced need not be synced: it is not in the tree any more.
+        self.touched.files.remove(path);
         self.moved(&source, path, ours.kind);
         if matches!(from, From::Staged(_)) && ours.kind == EntryKind::Directory {
             self.touched.itself(path, EntryKind::Directory);
@@ -267,10 +269,10 @@ impl Touched {
 
     fn itself(&mut self, path: &Path, kind: EntryKind) {
         match kind {
-            EntryKind::Directory => self.dirs.insert(path.to_owned()),
-            EntryKind::File => self.files.insert(path.to_owned()),
-            EntryKind::Symlink | EntryKind::Other => return self.parent_of(path),
-        };
+            EntryKind::Directory => drop(self.dirs.insert(path.to_owned())),
+            EntryKind::File => drop(self.files.insert(path.to_owned())),
+            EntryKind::Symlink | EntryKind::Other => self.parent_of(path),
+        }
     }
 
     fn moved(&mut self, from: &Path, to: &Path) {
