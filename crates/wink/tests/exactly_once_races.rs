@@ -426,7 +426,7 @@ async fn a_call_that_is_left_while_it_takes_over_leaves_the_doubt() {
 }
 
 #[tokio::test]
-async fn a_claim_of_another_process_that_lives_is_left_alone() {
+async fn a_claim_of_another_process_that_lives_is_left_alone_and_waited_for() {
     for kind in KINDS {
         for tool in ["buy", "buy_again"] {
             let shop = Shop::new(kind).await;
@@ -434,22 +434,26 @@ async fn a_claim_of_another_process_that_lives_is_left_alone() {
             let row = shop.row().await;
             let state = LedgerState::Claimed { owner: "another process".into(), since: start() };
             let claim = LedgerRow { state, ..row.clone() };
-            assert!(shop.inner.replace(LedgerChange { from: row, to: Some(claim.clone()) }).await.unwrap());
-            let outcome = shop.buy(tool, End::Well).await;
-            assert_eq!(
-                (outcome.event.ending, outcome.text()),
-                (
-                    Ending::InDoubt,
-                    &*format!(
-                        "{tool} is being run with these arguments by another process, since {}. Try again later.",
-                        start()
-                    )
-                )
-            );
-            assert_eq!(shop.doubts().await, [], "it is not in doubt");
-            let settled = shop.ledger().settle(&claim.key, happened(1)).await.unwrap();
-            assert_eq!((settled, shop.ledger().clear().await.unwrap()), (false, 0));
-            assert_eq!((shop.row().await, shop.runs()), (claim, 1));
+            let taken = LedgerChange { from: row.clone(), to: Some(claim.clone()) };
+            assert!(shop.inner.replace(taken).await.unwrap());
+            let meanwhile = async {
+                for _ in 0..20 {
+                    shop.clock.until_sleeping(1).await;
+                    shop.clock.advance(Duration::from_secs(1));
+                }
+                shop.clock.until_sleeping(1).await;
+                assert_eq!(shop.doubts().await, [], "it is not in doubt");
+                let settled = shop.ledger().settle(&claim.key, happened(1)).await.unwrap();
+                assert_eq!((settled, shop.ledger().clear().await.unwrap()), (false, 0));
+                assert_eq!((shop.row().await, shop.runs()), (claim.clone(), 1));
+                // The other process is done.
+                let done = LedgerChange { from: claim.clone(), to: Some(row.clone()) };
+                assert!(shop.inner.replace(done).await.unwrap());
+                shop.clock.advance(Duration::from_secs(1));
+            };
+            let (outcome, ()) = tokio::join!(shop.buy(tool, End::Well), meanwhile);
+            assert!(outcome.event.replayed, "{}", outcome.text());
+            assert_eq!(shop.runs(), 1);
         }
     }
 }

@@ -555,3 +555,27 @@ async fn a_merge_that_was_taken_back_can_be_repeated() {
         ("three".to_owned(), "two".to_owned())
     );
 }
+
+#[tokio::test]
+async fn a_fork_in_memory_does_not_see_what_comes_later() {
+    let fs = memory([("a", "1")]);
+    let fork = fs.fork().unwrap();
+    fs.write_text("later", "x").await.unwrap();
+    assert!(!fork.exists_at("later").await.unwrap());
+}
+
+#[tokio::test]
+async fn in_memory_a_merge_that_others_built_on_is_not_taken_back() {
+    let fs = memory([("a", "1")]);
+    let before = fs.stat_at("a").await.unwrap();
+    let fork = fs.fork().unwrap();
+    fork.write_text("a", "x").await.unwrap();
+    let receipt = fs.merge(&*fork).unwrap();
+    fs.unmerge(receipt).unwrap();
+    assert_eq!(fs.stat_at("a").await.unwrap(), before, "the version comes back as well");
+    let receipt = fs.merge(&*fork).unwrap();
+    fs.write_text("later", "x").await.unwrap();
+    let after = filesystem_tree(&fs).await;
+    assert_eq!(fs.unmerge(receipt).unwrap_err().kind(), FsErrorKind::Moved);
+    assert_eq!(filesystem_tree(&fs).await, after);
+}

@@ -48,7 +48,7 @@ async fn faulty_store_without_faults_keeps_the_contract() {
 async fn journal(count: u8) -> (SessionId, ByteStore, Vec<usize>) {
     let (session, store, mut ends) = (SessionId::from("s"), ByteStore::new(), Vec::new());
     for number in 0..count {
-        let records = vec![Record { stream: "x".into(), bytes: vec![number; 9] }];
+        let records = vec![Record::new("x", vec![number; 9])];
         store.commit(&session, Batch { records, ..Batch::default() }).await.unwrap();
         ends.push(store.bytes().len());
     }
@@ -95,10 +95,7 @@ async fn the_nth_operation_fails_and_leaves_nothing() {
     let inner = Arc::new(ByteStore::new());
     let store = FaultyStore::new(Arc::clone(&inner) as SharedStore);
     let session = SessionId::from("s");
-    let batch = |number: u8| Batch {
-        records: vec![Record { stream: "x".into(), bytes: vec![number] }],
-        ..Batch::default()
-    };
+    let batch = |number: u8| Batch { records: vec![Record::new("x", vec![number])], ..Batch::default() };
     store.fail(StoreOp::Commit, 2);
     let mut results = Vec::new();
     for number in 0..3 {
@@ -116,7 +113,7 @@ async fn a_held_operation_waits_at_its_gate() {
     let gate = store.hold(StoreOp::Commit, 1);
     let refused = store.hold(StoreOp::Commit, 2);
     let session = SessionId::from("s");
-    let batch = Batch { records: vec![Record { stream: "x".into(), bytes: vec![1] }], ..Batch::default() };
+    let batch = Batch { records: vec![Record::new("x", vec![1])], ..Batch::default() };
     let commit = |batch: Batch| {
         let (store, session) = (Arc::clone(&store), session.clone());
         tokio::spawn(async move { store.commit(&session, batch).await })

@@ -24,7 +24,7 @@ use crate::policy::{PolicyCall, declared_by};
 use crate::session::Ending;
 use crate::support::future::catch;
 use crate::tool::footprint::{Area, Footprint};
-use crate::transaction::{InsideCall, Turn, take_turn_of_call};
+use crate::transaction::{NoTurn, Turn, take_turn_of_call};
 
 /// A call's place in its batch.
 pub(super) struct Place {
@@ -55,7 +55,7 @@ struct BatchTurn {
 }
 
 impl Place {
-    pub(super) async fn turn(&self, call: &Call) -> Result<Turn, InsideCall> {
+    pub(super) async fn turn(&self, call: &Call) -> Result<Turn, NoTurn> {
         let mut shared = self.turn.turn.lock().await;
         let turn = match &*shared {
             Some(turn) => Arc::clone(turn),

@@ -220,7 +220,8 @@ impl Call {
                 }
             },
         };
-        let closing = Closing { event: Some(event), ledger, ends: Some(end.event.id) };
+        let ends = Some(end.event.id);
+        let closing = Closing { event: Some(event), ledger, ends, ..Closing::default() };
         Ok(Some(MustFinish::new(end.commit(tx, closing))))
     }
 

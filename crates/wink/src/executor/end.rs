@@ -68,8 +68,11 @@ impl End {
 
     pub(super) async fn record(mut self, aborted: Aborted) -> Outcome {
         let session = aborted.session.clone();
-        let closing =
-            || Closing { event: Some(Arc::clone(&self.event) as _), ledger: None, ends: Some(self.event.id) };
+        let closing = || Closing {
+            event: Some(Arc::clone(&self.event) as _),
+            ends: Some(self.event.id),
+            ..Closing::default()
+        };
         let closed = match CatchPanic::new(Box::pin(aborted.close(closing()))).await {
             Ok(closed) => closed,
             Err(panic) => {

@@ -25,12 +25,14 @@ static REPLAYED: LazyLock<Arc<str>> = LazyLock::new(|| ":replayed".into());
 impl Call {
     pub(super) async fn ledger(&mut self) -> Result<(), Box<Failure>> {
         let Some((config, parts)) = self.key()? else { return Ok(()) };
+        // Another process may take as long as this one would.
+        let patience = self.placed.as_ref().and_then(|placed| placed.tool.contract().timeout);
         // What somebody has approved to run again.
         let mut approved: Option<InDoubt> = None;
         let mut questions = 0;
         // Each turn but that of a question means that another call was faster.
         loop {
-            let made = Claim::make(&self.shared.session, &config, &self.name, parts.clone()).await;
+            let made = Claim::make(&self.shared.session, &config, &self.name, parts.clone(), patience).await;
             let (doubt, doubted) = match made.map_err(|error| self.store_failed(&error))? {
                 ClaimOutcome::Mine(claim) => {
                     self.claim = Some(Box::new(claim));

@@ -21,7 +21,7 @@ use crate::tool::context::CallContext;
 use crate::tool::erased::ErasedResult;
 use crate::tool::schema::nearest;
 use crate::tool::{HandlerKind, Phase, PromptEvaluationError, ToolError, VisibilityExpansionRequired};
-use crate::transaction::{InsideCall, Transaction, take_turn_of_call, try_turn_of_call};
+use crate::transaction::{NoTurn, Transaction, take_turn_of_call, try_turn_of_call};
 
 impl Call {
     pub(super) fn lookup(&mut self) -> Result<(), Box<Failure>> {
@@ -142,9 +142,12 @@ impl Call {
             Some(place) => place.turn(self).await,
             None => take_turn_of_call(&self.shared.session).await,
         };
-        let refused = |reason: InsideCall| {
-            let text = format!("{} was not run: {reason}", self.name);
-            Failure::new(Ending::Unavailable, text).because(vec![reason.to_string()])
+        let refused = |reason: NoTurn| match reason {
+            NoTurn::Inside(reason) => {
+                let text = format!("{} was not run: {reason}", self.name);
+                Failure::new(Ending::Unavailable, text).because(vec![reason.to_string()])
+            }
+            NoTurn::Store(error) => self.store_failed(&error),
         };
         self.turn = Some(turn.map_err(refused)?);
         Ok(())

@@ -17,6 +17,7 @@ mod memory;
 mod path;
 mod search;
 mod snapshot;
+mod stored;
 mod text;
 mod types;
 
@@ -35,6 +36,7 @@ pub(crate) use looking::Looking;
 pub use memory::MemoryFilesystem;
 pub use path::FsPath;
 pub(crate) use search::GlobPattern;
+pub(crate) use snapshot::Ground;
 pub use snapshot::{FsSnapshot, MergeReceipt, SnapshotData};
 pub use types::{
     BytesRead, DeleteMode, DirEntry, Edit, EditReceipt, EntryKind, FileVersion, GrepMatch, GrepOutcome,
@@ -123,6 +125,17 @@ pub trait Filesystem: Send + Sync + 'static {
     /// Puts everything back as it was before a merge. An error, and no change, if this filesystem was changed
     /// after the merge.
     fn unmerge(&self, receipt: MergeReceipt) -> FsResult<()>;
+
+    /// Says that a merge stands: whatever it depended on went through. Nothing can take it back any more.
+    fn keep(&self, receipt: MergeReceipt) {
+        drop(receipt);
+    }
+
+    /// Whether merging this fork into what it is a fork of waits for a disk, so that it is better done where nobody
+    /// else has to wait. Then it says in the receipt by which journal the merge is decided.
+    fn blocks(&self) -> bool {
+        false
+    }
 
     /// What a fork changed since it was made (created, removed or rewritten), sorted. Empty for a filesystem that
     /// is not a fork.

@@ -6,6 +6,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::FileVersion;
+use crate::store::JournalId;
+
 /// What an implementation keeps in an [`FsSnapshot`].
 pub trait SnapshotData: Any + Send + Sync {
     /// The snapshot as JSON, from which [`Filesystem::decode_snapshot`](super::Filesystem::decode_snapshot)
@@ -54,17 +57,39 @@ impl fmt::Debug for FsSnapshot {
 
 /// What is needed to take a merge back.
 #[must_use = "keep it until the commit went through: it is the only way back"]
-pub struct MergeReceipt(Box<dyn Any + Send + Sync>);
+pub struct MergeReceipt {
+    data: Box<dyn Any + Send + Sync>,
+    ground: Option<Ground>,
+}
+
+/// What a merge left on a disk.
+#[derive(Debug, Clone)]
+pub(crate) struct Ground {
+    /// What decides about it.
+    pub(crate) journal: JournalId,
+    /// The versions that the fork showed, and those that they became.
+    pub(crate) versions: Vec<(FileVersion, FileVersion)>,
+}
 
 impl MergeReceipt {
     /// Wraps what an implementation needs.
     pub fn new<T: Any + Send + Sync>(data: T) -> Self {
-        Self(Box::new(data))
+        Self { data: Box::new(data), ground: None }
+    }
+
+    /// For a merge that is on a disk: `journal` is decided by the batch that names it, and each file that had the
+    /// first version of a pair in the fork has the second one now.
+    pub fn on_disk(self, journal: JournalId, versions: Vec<(FileVersion, FileVersion)>) -> Self {
+        Self { ground: Some(Ground { journal, versions }), ..self }
     }
 
     /// What [`MergeReceipt::new`] wrapped, if it is a `T`.
     pub fn downcast<T: Any>(self) -> Option<T> {
-        self.0.downcast().ok().map(|data| *data)
+        self.data.downcast().ok().map(|data| *data)
+    }
+
+    pub(crate) fn take_ground(&mut self) -> Option<Ground> {
+        self.ground.take()
     }
 }
 

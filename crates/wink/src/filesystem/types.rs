@@ -19,6 +19,12 @@ impl FileVersion {
     pub const fn new(parts: [u64; 5]) -> Self {
         Self(parts)
     }
+
+    /// The numbers.
+    #[cfg(unix)]
+    pub(crate) const fn parts(&self) -> &[u64; 5] {
+        &self.0
+    }
 }
 
 impl fmt::Display for FileVersion {

@@ -1,6 +1,7 @@
 //! A call's claim on its key, from before the handler to its end.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -34,7 +35,7 @@ pub(crate) enum ClaimOutcome {
     Hit(ToolEffect),
     /// It cannot be known.
     Doubt(InDoubt, Box<Doubted>),
-    /// Another process has it.
+    /// Another process has had it for longer than this one is ready to wait.
     Elsewhere(Timestamp),
 }
 
@@ -54,13 +55,19 @@ pub(crate) enum Before {
     DidNotHappen,
 }
 
+/// How long to wait before it is looked again whether another process is done.
+const FIRST_LOOK: Duration = Duration::from_millis(2);
+const LAST_LOOK: Duration = Duration::from_millis(200);
+
 impl Claim {
-    /// Claims the key of a call, after whoever has it in this process.
+    /// Claims the key of a call, after whoever has it. Another process is waited for as long as `patience` says; for good,
+    /// if it says nothing.
     pub(crate) async fn make(
         session: &Session,
         config: &IdempotencyConfig,
         tool: &Arc<str>,
         parts: KeyParts,
+        patience: Option<Duration>,
     ) -> Result<ClaimOutcome, StoreError> {
         let key = key_of(config, session.id(), tool, &parts.text);
         let owner = Owner::new();
@@ -73,8 +80,11 @@ impl Claim {
         };
         let (store, session_id) = (Arc::clone(session.store()), session.id().clone());
         let mut claim = Self { key, row, store, session: session_id, earlier: None, owner };
+        let clock = session.clock();
+        let began = clock.monotonic();
+        let mut look = FIRST_LOOK;
         loop {
-            let now = session.clock().now();
+            let now = clock.now();
             claim.row.state = claimed(&claim.owner, now);
             let (answer, back) = claim.write(now).await?;
             claim = back;
@@ -86,7 +96,16 @@ impl Claim {
             };
             let doubt = match Standing::of(&found)? {
                 Standing::Recorded(effect) => return Ok(ClaimOutcome::Hit(effect)),
-                Standing::Elsewhere(since) => return Ok(ClaimOutcome::Elsewhere(since)),
+                Standing::Elsewhere(since) => {
+                    let waited = clock.monotonic().saturating_sub(began);
+                    let left = patience.map_or(look, |patience| patience.saturating_sub(waited).min(look));
+                    if left.is_zero() {
+                        return Ok(ClaimOutcome::Elsewhere(since));
+                    }
+                    clock.sleep_until(clock.monotonic().saturating_add(left)).await;
+                    look = look.saturating_mul(2).min(LAST_LOOK);
+                    None
+                }
                 Standing::InDoubt(doubt) => Some(doubt),
                 Standing::Ended(doubt) => doubt_if_ended(&claim.store, &found, doubt).await?,
                 Standing::Here(going) => {
@@ -140,9 +159,8 @@ impl Claim {
                 Ok(claiming) => CatchPanic::new(claiming).await,
                 Err(panic) => Err(panic),
             };
-            let answer = answer.unwrap_or_else(|panic| {
-                Err(StoreError { doing: "claim", reason: format!("it panicked: {panic}") })
-            })?;
+            let answer = answer
+                .unwrap_or_else(|panic| Err(StoreError::failed("claim", format!("it panicked: {panic}"))))?;
             Ok((answer, unused))
         });
         let (answer, unused) = writing.await?;
@@ -212,7 +230,7 @@ impl Drop for Unused {
 
 /// It cannot happen, and if it does, only the call fails.
 fn lost() -> StoreError {
-    StoreError { doing: "claim", reason: "the claim was lost".to_owned() }
+    StoreError::failed("claim", "the claim was lost")
 }
 
 fn claimed(owner: &Owner, since: Timestamp) -> LedgerState {

@@ -157,7 +157,7 @@ impl EffectLedger {
             };
             if let Standing::Here(_) | Standing::Elsewhere(_) = Standing::of(&from)? {
                 let reason = format!("a call with the key {:?} is running; wait for its end", new.key);
-                return Err(StoreError { doing: "record an effect", reason });
+                return Err(StoreError::failed("record an effect", reason));
             }
             if replace(&self.store, LedgerChange { from, to: Some(new.clone()) }).await? {
                 return Ok(());
@@ -271,7 +271,7 @@ impl Standing {
             LedgerState::Recorded { effect, .. } => match serde_json::from_value(effect.clone()) {
                 Ok(effect) => Self::Recorded(effect),
                 Err(error) => {
-                    return Err(StoreError { doing: "read a recorded effect", reason: error.to_string() });
+                    return Err(StoreError::failed("read a recorded effect", error.to_string()));
                 }
             },
         })
@@ -299,9 +299,7 @@ async fn replace(store: &SharedStore, change: LedgerChange) -> Result<bool, Stor
         Ok(replacing) => CatchPanic::new(replacing).await,
         Err(panic) => Err(panic),
     };
-    replaced.unwrap_or_else(|panic| {
-        Err(StoreError { doing: "replace a row", reason: format!("it panicked: {panic}") })
-    })
+    replaced.unwrap_or_else(|panic| Err(StoreError::failed("replace a row", format!("it panicked: {panic}"))))
 }
 
 fn effect_of(row: &LedgerRow) -> Result<Option<ToolEffect>, StoreError> {

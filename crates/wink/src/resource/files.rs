@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::binding::{Binding, Erased};
 use super::error::{ResourceError, SnapshotStep};
 use super::name::ResourceName;
-use super::snapshot::{ErasedFork, ErasedSnapshot, ResourceSnapshot, Undo, step, typed};
+use super::snapshot::{ErasedFork, ErasedSnapshot, Fate, Merged, ResourceSnapshot, step, typed};
 use crate::filesystem::{Filesystem, FsSnapshot, Looking};
 
 /// The name under which the workspace's snapshot is stored.
@@ -106,9 +106,23 @@ impl ErasedFork for FilesFork {
         }
     }
 
-    fn merge(&self) -> Result<Option<Undo>, ResourceError> {
-        let receipt = step(&self.name, SnapshotStep::Merge, || Ok(self.original.merge(&*self.fork)?))?;
+    fn merge(&self) -> Result<Option<Merged>, ResourceError> {
+        let mut receipt = step(&self.name, SnapshotStep::Merge, || Ok(self.original.merge(&*self.fork)?))?;
+        let ground = receipt.take_ground();
         let (name, original) = (self.name.clone(), Arc::clone(&self.original));
-        Ok(Some(Box::new(move || step(&name, SnapshotStep::Restore, || Ok(original.unmerge(receipt)?)))))
+        let settle = Box::new(move |fate| {
+            step(&name, SnapshotStep::Restore, || match fate {
+                Fate::Stands => {
+                    original.keep(receipt);
+                    Ok(())
+                }
+                Fate::IsUndone => Ok(original.unmerge(receipt)?),
+            })
+        });
+        Ok(Some(Merged { settle, ground }))
+    }
+
+    fn blocks(&self) -> bool {
+        self.fork.blocks()
     }
 }

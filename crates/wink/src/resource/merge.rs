@@ -3,7 +3,9 @@
 use std::fmt;
 
 use super::error::{ResourceError, ResourceErrors};
-use super::snapshot::Undo;
+use super::snapshot::{Fate, Merged};
+use crate::filesystem::{FileVersion, Ground};
+use crate::store::JournalId;
 
 /// How a call ended.
 #[derive(Debug)]
@@ -19,7 +21,7 @@ pub enum CallEnd {
 /// dropped.
 #[must_use = "dropping it undoes the merge"]
 pub struct MergeUndo {
-    pub(super) steps: Vec<Undo>,
+    pub(super) steps: Vec<Merged>,
 }
 
 impl MergeUndo {
@@ -37,10 +39,40 @@ impl MergeUndo {
         ResourceErrors::check(self.take_back())
     }
 
+    /// The journals that are decided together with whatever else commits.
+    pub(crate) fn journals(&self) -> Vec<JournalId> {
+        self.grounds().map(|ground| ground.journal).collect()
+    }
+
+    /// The versions that files had in the call's copies, and those that they became.
+    pub(crate) fn versions(&self) -> impl Iterator<Item = (FileVersion, FileVersion)> {
+        self.grounds().flat_map(|ground| ground.versions.iter().copied())
+    }
+
+    /// Whether settling it waits for a disk.
+    pub(crate) fn blocks(&self) -> bool {
+        self.grounds().next().is_some()
+    }
+
+    /// It stands.
+    pub(super) fn keep(mut self) {
+        for Merged { settle, ground } in std::mem::take(&mut self.steps) {
+            if ground.is_some()
+                && let Err(error) = settle(Fate::Stands)
+            {
+                tracing::error!(%error, "a merge that stands could not be tidied up after");
+            }
+        }
+    }
+
+    fn grounds(&self) -> impl Iterator<Item = &Ground> {
+        self.steps.iter().filter_map(|step| step.ground.as_ref())
+    }
+
     fn take_back(&mut self) -> Vec<ResourceError> {
         let mut failures = Vec::new();
-        while let Some(undo) = self.steps.pop() {
-            if let Err(failure) = undo() {
+        while let Some(Merged { settle, .. }) = self.steps.pop() {
+            if let Err(failure) = settle(Fate::IsUndone) {
                 failures.push(failure);
             }
         }

@@ -82,7 +82,16 @@ impl CallScope {
         if !self.inner.must_merge() {
             return Ok(None);
         }
+        if self.blocks() {
+            return Err(MustWait);
+        }
         Arc::clone(&self.inner.core.merging).try_lock_owned().map(Some).map_err(|_| MustWait)
+    }
+
+    /// Whether merging waits for a disk.
+    pub(crate) fn blocks(&self) -> bool {
+        let data = lock(&self.inner.data);
+        data.as_ref().is_some_and(|data| data.forks.iter().any(|fork| fork.copy.blocks()))
     }
 
     /// Ends the call's access, and brings what it did to its copies into the originals, in order of first use.
@@ -159,8 +168,8 @@ impl CallScope {
     /// [`CallScope::finish`], for a call that most likely has nothing to close.
     pub(crate) fn end(mut self, end: CallEnd) -> Option<Closing> {
         let verdict = match end {
-            CallEnd::Committed(mut merged) => {
-                merged.steps.clear();
+            CallEnd::Committed(merged) => {
+                merged.keep();
                 Verdict::Keep
             }
             CallEnd::RolledBack => Verdict::Forget,

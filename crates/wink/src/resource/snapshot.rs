@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::binding::Erased;
 use super::error::{BoxError, Panicked, ResourceError, ResourceErrors, SnapshotStep};
 use super::name::ResourceName;
+use crate::filesystem::Ground;
 use crate::support::future::catch;
 
 /// A resource that takes part in every transaction.
@@ -142,8 +143,20 @@ impl<V: Serialize + Send + Sync + 'static> SnapshotValue for V {
     }
 }
 
-/// Undoes one merge.
-pub(crate) type Undo = Box<dyn FnOnce() -> Result<(), ResourceError> + Send>;
+/// One merge, until it is settled.
+pub(crate) struct Merged {
+    /// Undoes it, or says that it stands.
+    pub(super) settle: Box<dyn FnOnce(Fate) -> Result<(), ResourceError> + Send>,
+    /// What it left on a disk. Without that there is nobody to tell that it stands.
+    pub(super) ground: Option<Ground>,
+}
+
+/// What becomes of a merge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Stands,
+    IsUndone,
+}
 
 /// The snapshot operations of a binding whose type is no longer known: one implementation for [`Snapshotable`]
 /// types, one for the filesystem's own trait. `original` always holds an `Arc` of the bound type.
@@ -179,7 +192,12 @@ pub(crate) trait ErasedFork: Send + Sync {
 
     /// Brings the copy's changes into its original; `None` when there were none. A merge that fails has
     /// changed nothing.
-    fn merge(&self) -> Result<Option<Undo>, ResourceError>;
+    fn merge(&self) -> Result<Option<Merged>, ResourceError>;
+
+    /// Whether merging waits for a disk.
+    fn blocks(&self) -> bool {
+        false
+    }
 }
 
 /// Runs one operation of foreign code: a failure or a panic becomes an error that names the resource.
@@ -271,7 +289,7 @@ impl<T: Snapshotable> ErasedFork for ForkOf<T> {
         }
     }
 
-    fn merge(&self) -> Result<Option<Undo>, ResourceError> {
+    fn merge(&self) -> Result<Option<Merged>, ResourceError> {
         if !self.is_changed()? {
             return Ok(None);
         }
@@ -281,7 +299,10 @@ impl<T: Snapshotable> ErasedFork for ForkOf<T> {
             .and_then(|()| step(name, SnapshotStep::Snapshot, || self.original.snapshot()))
             .or_else(|cause| self.put_back(&before, cause))?;
         let (name, original) = (name.clone(), Arc::clone(&self.original));
-        Ok(Some(Box::new(move || {
+        let settle = Box::new(move |fate| {
+            if fate == Fate::Stands {
+                return Ok(());
+            }
             step(&name, SnapshotStep::Restore, || {
                 if !original.snapshot()?.same(&after) {
                     return Err(
@@ -290,7 +311,8 @@ impl<T: Snapshotable> ErasedFork for ForkOf<T> {
                 }
                 original.restore(&before)
             })
-        })))
+        });
+        Ok(Some(Merged { settle, ground: None }))
     }
 }
 

@@ -9,12 +9,14 @@ use std::sync::Arc;
 
 use super::fork::{Action, Conflict, Fork};
 use super::ids::InvocationId;
+use super::log_part::{LogAppend, LogPart};
 use super::reducer::{Registry, Slot, type_of};
 use super::root::Root;
-use super::slice::{Cell, Change, Item, SliceDef, SliceKind};
+use super::slice::{Change, Item, SliceDef, SliceKind};
+use super::sync::{MOST_RELOADS, Pending, Unsent};
 use super::window::{Late, Window};
 use super::{Committing, ReducerFailure, Session, record};
-use crate::store::{Batch, Durability, LedgerChange, Record, StoreError};
+use crate::store::{Batch, Durability, JournalId, LedgerChange, Record, StoreError};
 use crate::support::background::MustFinish;
 use crate::support::future::{CatchPanic, catch, drop_contained};
 use crate::support::holding::Key;
@@ -33,6 +35,10 @@ pub(crate) struct Inner {
     state_version: u64,
     /// Changes that are in memory and that the store has not been given yet.
     pub(crate) outbox: Vec<Record>,
+    /// What that takes to be brought up to date, if others write to the store too.
+    pub(super) pending: Pending,
+    /// The number of the last record of the store that is in here.
+    pub(super) known: u64,
     /// What came from outside while a commit is on its way to the store.
     pub(super) window: Option<Window>,
 }
@@ -46,6 +52,8 @@ pub(crate) struct Closing {
     pub(crate) ledger: Option<Box<LedgerChange>>,
     /// The call that ends.
     pub(crate) ends: Option<InvocationId>,
+    /// The changes to files that are decided with it.
+    pub(crate) journals: Vec<JournalId>,
 }
 
 /// Why a commit did not go through.
@@ -102,21 +110,6 @@ impl Inner {
     }
 }
 
-/// One addition to a LOG slice.
-pub(super) struct LogAppend {
-    pub(super) slot: Slot,
-    pub(super) def: Arc<SliceDef>,
-    pub(super) change: Change,
-}
-
-/// What goes to LOG slices.
-#[derive(Default)]
-struct LogPart {
-    appends: Vec<LogAppend>,
-    /// What registered reducers looked at to decide it.
-    seen: Fork,
-}
-
 impl Session {
     /// By what it is known who holds this session's turn.
     pub(crate) fn turn_key(&self) -> Key {
@@ -152,12 +145,22 @@ impl Session {
                     Some(window) => {
                         log.appends.iter().for_each(|append| window.count(append.slot, &append.change));
                         if !fork.is_clean() {
-                            window.late.push(Late::Action(action, slices));
+                            window.late.push(Late::Action(action.clone(), slices));
                         }
                     }
                     None => inner.outbox.extend(slices.into_iter().map(|(_, record)| record)),
                 }
                 inner.outbox.extend(rest);
+                if self.core.is_shared {
+                    let changed = fork.touched.iter().filter(|touched| !touched.changes.is_empty());
+                    for (slot, def) in changed.filter_map(|one| Some((one.slot, registry.def(one.slot)?))) {
+                        inner.pending.before(slot, || inner.state.cell(slot, def));
+                    }
+                    if !fork.is_clean() {
+                        inner.pending.did(&action);
+                    }
+                    log.appends.iter().for_each(|one| inner.pending.appended(one.slot, &one.change));
+                }
                 let gone = inner.publish(fork, &log.appends);
                 drop(guard);
                 drop_contained(gone);
@@ -197,6 +200,14 @@ impl Session {
             }
             (None, _) => inner.outbox.extend(record),
         }
+        match self.core.is_shared {
+            true if is_log => inner.pending.appended(slot, &change),
+            true => {
+                inner.pending.before(slot, || inner.state.cell(slot, def));
+                inner.pending.did(&Action::Event(Arc::clone(event)));
+            }
+            false => {}
+        }
         let (version, root) = match is_log {
             true => (inner.next_version(), &mut inner.log),
             false => (inner.state_changes(), Arc::make_mut(&mut inner.state)),
@@ -208,28 +219,41 @@ impl Session {
     /// Makes a call's changes part of the session, together with its event and its ledger row, or nothing of them.
     pub(crate) async fn commit(
         &self,
-        _one_at_a_time: &Committing<'_>,
+        one_at_a_time: &Committing<'_>,
         mut fork: Fork,
-        closing: Closing,
+        mut closing: Closing,
     ) -> Result<(), CommitError> {
-        let registry = self.registry();
-        let before = self.open_window(&registry, &mut fork)?;
-        let log = self.closing_log(&registry, &fork, closing.event);
-        let stored = match self.records(&registry, &fork, &log.appends) {
-            Ok((slices, rest)) => {
-                let own = slices.into_iter().map(|(_, record)| record).chain(rest);
-                self.send(before, own, closing.ends, closing.ledger).await.map_err(CommitError::from)
+        for tries in 0.. {
+            let registry = self.registry();
+            let before = self.open_window(&registry, &mut fork)?;
+            let log = self.closing_log(&registry, &fork, closing.event.clone());
+            let stored = match self.records(&registry, &fork, &log.appends) {
+                Ok((slices, rest)) => {
+                    let own = slices.into_iter().map(|(_, record)| record).chain(rest);
+                    self.send(before, own, &mut closing).await.map_err(CommitError::from)
+                }
+                Err(failure) => {
+                    lock(&self.core.inner).put_back(before);
+                    Err(CommitError::Encode(failure.to_string()))
+                }
+            };
+            match stored {
+                Ok(()) => {
+                    self.close_window(&registry, fork, &log.appends);
+                    break;
+                }
+                Err(error) => {
+                    self.close_window(&registry, Fork::default(), &[]);
+                    match error {
+                        CommitError::Store(error) if error.is_moved() && tries < MOST_RELOADS => {
+                            self.catch_up(one_at_a_time).await?;
+                        }
+                        error => return Err(error),
+                    }
+                }
             }
-            Err(failure) => {
-                self.take_back(before);
-                Err(CommitError::Encode(failure.to_string()))
-            }
-        };
-        match stored {
-            Ok(()) => self.close_window(&registry, fork, &log.appends),
-            Err(_) => self.close_window(&registry, Fork::default(), &[]),
         }
-        stored
+        Ok(())
     }
 
     /// Whether a commit that changes the ledger like this has to be stored.
@@ -279,14 +303,14 @@ impl Session {
     /// goes to the store with the next batch.
     pub(crate) async fn close_failed(
         &self,
-        _one_at_a_time: &Committing<'_>,
+        one_at_a_time: &Committing<'_>,
         fork: &Fork,
         closing: Closing,
     ) -> Result<(), CommitError> {
         let registry = self.registry();
         // Without the event of the success that did not come about.
         let facts = fork.log_only();
-        let before = loop {
+        loop {
             let mut log = self.closing_log(&registry, &facts, closing.event.clone());
             if let Some(event) = &closing.event
                 && registry.reducers(type_of(event)).is_some()
@@ -301,42 +325,66 @@ impl Session {
             let mut inner = lock(&self.core.inner);
             if log.seen.is_current(&inner.log) {
                 let _clean = inner.publish(Fork::default(), &log.appends);
-                inner.outbox.extend(records);
-                break std::mem::take(&mut inner.outbox);
+                let call = closing.ends;
+                inner.outbox.extend(records.into_iter().map(|record| Record { call, ..record }));
+                if self.core.is_shared {
+                    log.appends.iter().for_each(|one| inner.pending.appended(one.slot, &one.change));
+                }
+                break;
             }
-        };
-        self.send(before, [], closing.ends, closing.ledger).await?;
-        Ok(())
+        }
+        Ok(self.send_all(one_at_a_time, closing).await?)
     }
 
     /// Hands what was dispatched from outside since the last commit to the store.
     pub async fn flush(&self) -> Result<(), StoreError> {
         let session = self.clone();
         let flushing = async move {
-            let _one_at_a_time = session.committing().await;
-            let outbox = std::mem::take(&mut lock(&session.core.inner).outbox);
-            if outbox.is_empty() { Ok(()) } else { session.send(outbox, [], None, None).await }
+            let one_at_a_time = session.committing().await;
+            let empty = lock(&session.core.inner).outbox.is_empty();
+            if empty { Ok(()) } else { session.send_all(&one_at_a_time, Closing::default()).await }
         };
         // What was taken out of the outbox must arrive or come back, whoever stops waiting.
         MustFinish::new(flushing).await
+    }
+
+    /// Gives the store everything that is in memory, on top of what others have committed.
+    async fn send_all(&self, one_at_a_time: &Committing<'_>, mut closing: Closing) -> Result<(), StoreError> {
+        for tries in 0.. {
+            let unsent = lock(&self.core.inner).take_unsent();
+            match self.send(unsent, [], &mut closing).await {
+                Err(error) if error.is_moved() && tries < MOST_RELOADS => {
+                    self.catch_up(one_at_a_time).await?
+                }
+                sent => return sent,
+            };
+        }
+        Ok(())
     }
 
     /// Gives the store one batch: what was in memory `before`, and the call's `own` changes. On failure the former
     /// waits for the next batch.
     async fn send(
         &self,
-        before: Vec<Record>,
+        before: Unsent,
         own: impl IntoIterator<Item = Record>,
-        ends: Option<InvocationId>,
-        ledger: Option<Box<LedgerChange>>,
+        closing: &mut Closing,
     ) -> Result<(), StoreError> {
-        let mut records = before.clone();
-        records.extend(own);
-        let stored = self
-            .store_batch(Batch { records, ends, ledger: ledger.map(|change| *change), journals: Vec::new() })
-            .await;
-        if stored.is_err() {
-            self.take_back(before);
+        let (call, shared) = (closing.ends, self.core.is_shared);
+        let mut records = before.records.clone();
+        records.extend(own.into_iter().map(|record| Record { call, ..record }));
+        let expects = shared.then(|| lock(&self.core.inner).known);
+        let sent = records.len() as u64;
+        // What another process is first with has to be tried again.
+        let ledger = if shared { closing.ledger.clone() } else { closing.ledger.take() };
+        let journals = closing.journals.clone();
+        let ledger = ledger.map(|change| *change);
+        let batch = Batch { records, ends: call, ledger, journals, expects };
+        let stored = self.store_batch(batch).await;
+        let mut inner = lock(&self.core.inner);
+        match &stored {
+            Ok(()) => inner.known += sent,
+            Err(_) => inner.put_back(before),
         }
         stored
     }
@@ -347,86 +395,23 @@ impl Session {
             Ok(storing) => CatchPanic::new(storing).await,
             Err(panic) => Err(panic),
         };
-        stored.unwrap_or_else(|panic| {
-            Err(StoreError { doing: "commit", reason: format!("it panicked: {panic}") })
-        })
-    }
-
-    fn take_back(&self, records: Vec<Record>) {
-        if !records.is_empty() {
-            lock(&self.core.inner).outbox.splice(0..0, records);
-        }
+        stored.unwrap_or_else(|panic| Err(StoreError::failed("commit", format!("it panicked: {panic}"))))
     }
 
     /// Rebases `fork` until it fits; in the same breath opens the window and takes what the store has not got yet.
-    fn open_window(&self, registry: &Registry, fork: &mut Fork) -> Result<Vec<Record>, Conflict> {
+    fn open_window(&self, registry: &Registry, fork: &mut Fork) -> Result<Unsent, Conflict> {
         loop {
             let root = {
                 let mut inner = lock(&self.core.inner);
                 if fork.is_current(&inner.state) {
                     fork.see_all(&inner.state);
                     inner.window = Some(Window::default());
-                    return Ok(std::mem::take(&mut inner.outbox));
+                    return Ok(inner.take_unsent());
                 }
                 Arc::clone(&inner.state)
             };
             fork.rebase(registry, &root)?;
         }
-    }
-
-    fn closing_log(&self, registry: &Registry, fork: &Fork, event: Option<Item>) -> LogPart {
-        let (mut log, failures) = match fork.steps.is_empty() {
-            true => (LogPart::default(), Vec::new()),
-            false => self.log_part(registry, fork.actions()),
-        };
-        for failure in failures {
-            tracing::warn!(slice = failure.slice, reason = failure.reason, "a LOG reducer failed");
-        }
-        if let Some(event) = event
-            && let Some((slot, def)) = registry.find_def(type_of(&event))
-        {
-            log.appends.push(LogAppend { slot, def, change: Change::Append(event) });
-        }
-        log
-    }
-
-    fn log_part<'a>(
-        &self,
-        registry: &Registry,
-        actions: impl IntoIterator<Item = &'a Action>,
-    ) -> (LogPart, Vec<ReducerFailure>) {
-        let mut log = LogPart::default();
-        let mut failures = Vec::new();
-        for action in actions {
-            let LogPart { appends, seen } = &mut log;
-            if let Action::Event(event) = action
-                && registry.reducers(type_of(event)).is_none()
-            {
-                let found = registry.place(type_of(event));
-                if let Some((slot, def)) = found.filter(|(_, def)| def.kind == SliceKind::Log) {
-                    let change = Change::Append(Arc::clone(event));
-                    if let Some(touched) = seen.touched.iter_mut().find(|touched| touched.slot == slot) {
-                        touched.cell.apply(def, &change);
-                    }
-                    appends.push(LogAppend { slot, def: Arc::clone(def), change });
-                }
-                continue;
-            }
-            let base = |slot, def: &SliceDef| {
-                let mut cell: Cell = lock(&self.core.inner).log.cell(slot, def);
-                let earlier = appends.iter().filter(|append| append.slot == slot);
-                earlier.for_each(|append| cell.apply(def, &append.change));
-                cell
-            };
-            failures.extend(seen.apply(registry, action, SliceKind::Log, base));
-            for touched in &mut seen.touched {
-                let slot = touched.slot;
-                let Some(def) = registry.def(slot) else { continue };
-                let changes = touched.changes.drain(..);
-                appends.extend(changes.map(|change| LogAppend { slot, def: Arc::clone(def), change }));
-            }
-        }
-        (log, failures)
     }
 
     /// The records of STATE slices, by slot, and all others.

@@ -6,6 +6,7 @@
 //! slice that the call *read* and that has changed since is a conflict.
 
 use std::any::TypeId;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -16,6 +17,7 @@ use super::events::ToolInvoked;
 use super::reducer::{Registry, Slot, concrete, type_of};
 use super::root::{PolicyCell, Root};
 use super::slice::{Cell, Change, Item, SliceDef, SliceKind, SliceOp, SliceView};
+use crate::filesystem::FileVersion;
 
 /// One thing that a call did to the session, kept so that it can be done again on a newer base.
 #[derive(Clone)]
@@ -376,6 +378,26 @@ impl Touched {
                     &mut failures,
                 );
                 failures.into_iter().next().map_or(Ok(()), |failure| Err(failure.reason))
+            }
+        }
+    }
+}
+
+impl Fork {
+    /// What policies remembered in the call about files as its copy of the workspace had them is true of the files as
+    /// they are in the workspace now.
+    pub(crate) fn versions_became(&mut self, versions: impl Iterator<Item = (FileVersion, FileVersion)>) {
+        let became: HashMap<String, FileVersion> = versions.map(|(was, is)| (was.to_string(), is)).collect();
+        if became.is_empty() {
+            return;
+        }
+        for policy in &mut self.policies {
+            for at in 0..policy.changes.len() {
+                let Some((item, Some(value))) = policy.changes.get(at) else { continue };
+                if let Some(is) = value.as_str().and_then(|was| became.get(was)) {
+                    let value = Some(Arc::new(Value::String(is.to_string())));
+                    policy.set(Arc::clone(item), value);
+                }
             }
         }
     }

@@ -3,12 +3,14 @@
 //! Everything in a session is immutable behind shared pointers. Nothing here knows what a tool is, runs a handler,
 //! or does I/O other than handing records to the [store](crate::store).
 
+mod compact;
 mod core;
 mod dispatcher;
 mod events;
 mod family;
 mod fork;
 mod ids;
+mod log_part;
 mod open;
 mod read_only;
 mod record;
@@ -17,6 +19,7 @@ mod restore;
 mod root;
 mod slice;
 mod snapshot;
+mod sync;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -35,6 +38,7 @@ use crate::store::{Durability, MemoryStore, SharedStore, StoreError};
 use crate::support::lock::lock;
 
 pub use self::core::CommitError;
+pub use compact::{Compaction, LogRetention};
 pub use dispatcher::{Delivery, DeliveryError, Dispatcher, EventSource, Subscription};
 pub use events::{
     Ending, ErasedValue, LoggedAnswer, LoggedDecision, LoggedParams, LoggedValue, PromptExecuted,
@@ -95,6 +99,7 @@ pub(crate) struct Core {
     pub(crate) store: SharedStore,
     durability: Durability,
     hears_every_commit: bool,
+    is_shared: bool,
     registry: ArcSwap<Registry>,
     /// Whether anybody reduces the events of calls; if not, nobody has to look.
     reduces_calls: AtomicBool,
@@ -345,11 +350,6 @@ impl Session {
     /// How often `tool` succeeded in this session, and when last.
     pub fn calls(&self, tool: &str) -> Option<CallStat> {
         lock(&self.core.inner).state.calls(tool)
-    }
-
-    /// Whether the event of a call is in the log. Looks through all of it: for when something went badly wrong.
-    pub(crate) fn has_recorded(&self, call: InvocationId) -> bool {
-        self.slice::<ToolInvoked>().iter().any(|event| event.id == call)
     }
 
     /// How many calls succeeded in this session, over all tools.

@@ -6,14 +6,13 @@ use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 
-use super::core::{Closing, Inner};
+use super::core::Inner;
 use super::events::{Ending, LoggedParams, LoggedValue, RunContext, ToolInvoked};
 use super::family::Family;
-use super::fork::Fork;
 use super::record;
 use super::reducer::{Registry, Slot};
 use super::root::Root;
-use super::slice::{Cell, Item, SliceDef, SliceKind, SliceType};
+use super::slice::{Cell, SliceDef, SliceKind, SliceType};
 use super::{Core, Dispatcher, Session, SessionError, SessionId};
 use crate::limits::Clock;
 use crate::store::{CallMark, Record, SharedStore, StoreError};
@@ -84,6 +83,7 @@ impl SessionBuilder {
         let core = Core {
             durability: self.store.durability(),
             hears_every_commit: self.store.hears_every_commit(),
+            is_shared: self.store.is_shared(),
             family: Mutex::new(Family::new(&id, self.tags)),
             id,
             created_at: now,
@@ -106,16 +106,15 @@ impl SessionBuilder {
         let session = self.build();
         let stored = session.core.store.load(session.id()).await?;
         session.read_back(stored.records);
-        for mark in stored.unfinished {
-            let ends = Some(mark.invocation);
-            // The event of a call whose end could not be stored may have come with a later batch.
-            let known = session.slice::<ToolInvoked>().iter().any(|event| event.id == mark.invocation);
-            let event = (!known).then(|| Arc::new(session.interrupted(mark)) as Item);
-            let closing = Closing { event, ends, ledger: None };
-            let committing = session.committing().await;
-            session.close_failed(&committing, &Fork::default(), closing).await.map_err(|error| {
-                StoreError { doing: "record an interrupted call", reason: error.to_string() }
-            })?;
+        lock(session.inner()).known = stored.sequence;
+        match stored.unfinished.is_empty() {
+            true => {}
+            // Whoever has the turn gives them their event, so that nobody does it twice.
+            false if session.is_shared() => drop(session.store_turn().await?),
+            false => {
+                let committing = session.committing().await;
+                session.close_interrupted(&committing, stored.unfinished).await?;
+            }
         }
         Ok(session)
     }

@@ -49,12 +49,12 @@ enum StoredCalls {
 enum StoredPolicy {
     Set { policy: Arc<str>, item: Arc<str>, value: Value },
     Forget { policy: Arc<str>, item: Arc<str> },
-    Reset,
+    Reset(Vec<(Arc<str>, Arc<str>, Value)>),
 }
 
 fn record(stream: &str, body: &impl Serialize) -> Result<Record, String> {
     let bytes = serde_json::to_vec(body).map_err(|error| error.to_string())?;
-    Ok(Record { stream: stream.to_owned(), bytes })
+    Ok(Record::new(stream, bytes))
 }
 
 /// A change of one slice.
@@ -117,16 +117,14 @@ pub(crate) fn of_cell(def: &SliceDef, cell: &Cell) -> Result<Record, String> {
 
 /// All policy states and the index of calls, as what replaces whatever was there.
 pub(crate) fn of_all_tables(root: &Root) -> Result<Vec<Record>, String> {
-    let mut records = vec![record(POLICIES, &StoredPolicy::Reset)?];
-    for (key, cell) in root.policies() {
-        for (item, value) in cell.iter() {
-            let (policy, item) = (Arc::clone(key), Arc::clone(item));
-            records.push(record(POLICIES, &StoredPolicy::Set { policy, item, value: Value::clone(value) })?);
-        }
-    }
+    let policies = root.policies().flat_map(|(key, cell)| {
+        cell.iter().map(|(item, value)| (Arc::clone(key), Arc::clone(item), Value::clone(value)))
+    });
     let calls = root.all_calls().iter().map(|(tool, stat)| (Arc::clone(tool), *stat)).collect();
-    records.push(record(CALLS, &StoredCalls::Reset(calls))?);
-    Ok(records)
+    Ok(vec![
+        record(POLICIES, &StoredPolicy::Reset(policies.collect()))?,
+        record(CALLS, &StoredCalls::Reset(calls))?,
+    ])
 }
 
 /// Whether a stream is one of the session's own tables, so that no slice can have its name.
@@ -146,7 +144,12 @@ pub(crate) fn apply_own(root: &mut Root, record: &Record, version: u64) -> Resul
                 root.set_policy_item(policy, item, Some(Arc::new(value)), version);
             }
             StoredPolicy::Forget { policy, item } => root.set_policy_item(policy, item, None, version),
-            StoredPolicy::Reset => root.clear_policies(),
+            StoredPolicy::Reset(items) => {
+                root.clear_policies();
+                for (policy, item, value) in items {
+                    root.set_policy_item(policy, item, Some(Arc::new(value)), version);
+                }
+            }
         },
         _ => return Ok(false),
     }
@@ -171,6 +174,11 @@ pub(crate) fn cell_of(def: &SliceDef, records: &[Record]) -> Result<Cell, String
         cell.apply(def, &change_of(def, stored)?);
     }
     Ok(cell)
+}
+
+/// One stored change of a slice, in its present type.
+pub(crate) fn change_in(def: &SliceDef, record: &Record) -> Result<Change, String> {
+    change_of(def, decode(record)?)
 }
 
 /// The kind of slice that a record is of.

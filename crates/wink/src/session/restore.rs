@@ -7,6 +7,7 @@ use super::open::Waiting;
 use super::reducer::Registry;
 use super::root::Root;
 use super::slice::SliceKind;
+use super::sync::Replaced;
 use super::window::Late;
 use super::{Session, SessionBuilder, SessionSnapshot, SnapshotError, record};
 use crate::store::Record;
@@ -25,8 +26,10 @@ impl Session {
             let waiting = waiting_after(&registry, &was_waiting, &snapshot.waiting);
             let mut records = Vec::new();
             if self.is_durable() {
-                records = slice_records(&registry, &was, &root)?;
-                records.extend(waiting_records(&registry, &was_waiting, &waiting));
+                // What others do before this is stored has to be replaced as well.
+                let all = self.is_shared();
+                records = slice_records(&registry, &was, &root, all)?;
+                records.extend(waiting_records(&registry, &was_waiting, &waiting, all));
             }
 
             let mut stored = lock(&self.core.stored);
@@ -41,6 +44,9 @@ impl Session {
             root.renew(inner.state_changes());
             let gone = std::mem::replace(&mut inner.state, Arc::new(root));
             stored.waiting = waiting;
+            if self.is_shared() {
+                inner.pending.replaces(Replaced::State);
+            }
             match &mut inner.window {
                 Some(window) => window.late.push(Late::Restored(records)),
                 None => inner.outbox.extend(records),
@@ -75,6 +81,9 @@ impl Session {
             let mut inner = lock(self.inner());
             inner.state_changes();
             inner.outbox.extend(log);
+            if self.is_shared() {
+                inner.pending.replaces(Replaced::Everything);
+            }
             match &mut inner.window {
                 Some(window) => {
                     window.forget_appends();
@@ -188,13 +197,18 @@ fn waiting_after(registry: &Registry, now: &Waiting, then: &Waiting) -> Waiting 
     all.map(|(name, records)| (Arc::clone(name), Arc::clone(records))).collect()
 }
 
-/// The slices that `next` has otherwise than `was`, and the tables.
-fn slice_records(registry: &Registry, was: &Root, next: &Root) -> Result<Vec<Record>, SnapshotError> {
+/// The slices that `next` has otherwise than `was`, or all of them, and the tables.
+fn slice_records(
+    registry: &Registry,
+    was: &Root,
+    next: &Root,
+    all: bool,
+) -> Result<Vec<Record>, SnapshotError> {
     let mut records = Vec::new();
     for (slot, def) in registry.defs().filter(|(_, def)| def.kind == SliceKind::State) {
         let (was, next) = (was.cell(slot, def).items, next.cell(slot, def));
         let same = was.is(&next.items) || (was.len() == 0 && next.items.len() == 0);
-        if !same {
+        if all || !same {
             let encoded = record::of_cell(def, &next);
             records.push(
                 encoded.map_err(|reason| SnapshotError::Encode { slice: def.name.to_owned(), reason })?,
@@ -209,13 +223,13 @@ fn slice_records(registry: &Registry, was: &Root, next: &Root) -> Result<Vec<Rec
 }
 
 /// The stored form of slices without a type, where it changes.
-fn waiting_records(registry: &Registry, was: &Waiting, next: &Waiting) -> Vec<Record> {
+fn waiting_records(registry: &Registry, was: &Waiting, next: &Waiting, all: bool) -> Vec<Record> {
     let mut records = Vec::new();
     for name in was.keys().filter(|name| !next.contains_key(*name) && registry.find_name(name).is_none()) {
         records.extend(reported(record::of_nothing(name, SliceKind::State)));
     }
     for (name, stored) in next {
-        let there = was.get(name).is_some_and(|was| Arc::ptr_eq(was, stored));
+        let there = !all && was.get(name).is_some_and(|was| Arc::ptr_eq(was, stored));
         if !there {
             records.extend(reported(record::of_nothing(name, SliceKind::State)));
             records.extend(stored.iter().cloned());

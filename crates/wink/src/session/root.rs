@@ -68,6 +68,25 @@ impl Root {
         }
     }
 
+    /// As [`Root::apply`], for a LOG slice whose last `later` items come after the change.
+    pub(crate) fn apply_under(
+        &mut self,
+        slot: Slot,
+        def: &SliceDef,
+        change: &Change,
+        version: u64,
+        later: usize,
+    ) {
+        let tail = match self.slices.get_mut(slot.0) {
+            Some(Some(cell)) if later > 0 => Some(cell.take_last(later)),
+            _ => None,
+        };
+        self.apply(slot, def, change, version);
+        if let (Some(tail), Some(Some(cell))) = (tail, self.slices.get_mut(slot.0)) {
+            cell.put_last(tail);
+        }
+    }
+
     /// Counts a slice whose contents were set.
     pub(crate) fn count(&mut self, slot: Slot, def: &SliceDef) {
         if def.is_counted {

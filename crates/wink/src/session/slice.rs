@@ -328,6 +328,20 @@ impl Cell {
         }
     }
 
+    /// Takes the last items off a slice without keys.
+    pub(crate) fn take_last(&mut self, count: usize) -> imbl::Vector<Item> {
+        match &mut self.items {
+            Items::List(list) => list.split_off(list.len().saturating_sub(count)),
+            Items::Keyed { .. } => imbl::Vector::new(),
+        }
+    }
+
+    pub(crate) fn put_last(&mut self, last: imbl::Vector<Item>) {
+        if let Items::List(list) = &mut self.items {
+            list.append(last);
+        }
+    }
+
     fn swap(&mut self, earlier: usize, later: usize) {
         if let Items::List(list) = &mut self.items
             && let Some(at) = earlier.checked_add(later).and_then(|both| list.len().checked_sub(both))

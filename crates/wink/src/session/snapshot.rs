@@ -232,10 +232,8 @@ impl Session {
                 let expected = "absent: the session keeps its own tables there";
                 return Err(field(&format!("unread.{name}"), expected));
             }
-            let records: Vec<Record> = bodies
-                .iter()
-                .map(|body| Record { stream: name.clone(), bytes: body.to_string().into() })
-                .collect();
+            let records: Vec<Record> =
+                bodies.iter().map(|body| Record::new(name.clone(), body.to_string())).collect();
             match registry.find_name(&name).and_then(|slot| Some((slot, registry.def(slot)?))) {
                 Some((slot, def)) => {
                     let read = record::cell_of(def, &records);

@@ -6,11 +6,11 @@
 //! them in memory, which [`Change::Swap`] says in the store.
 
 use super::Session;
-use super::core::LogAppend;
 use super::fork::{Action, Fork};
+use super::log_part::LogAppend;
 use super::record;
 use super::reducer::{Registry, Slot};
-use super::slice::Change;
+use super::slice::{Cell, Change};
 use crate::store::Record;
 use crate::support::future::drop_contained;
 use crate::support::lock::lock;
@@ -41,6 +41,11 @@ impl Window {
         }
     }
 
+    /// How many items were added to a LOG slice.
+    fn appended_to(&self, slot: Slot) -> usize {
+        self.appended.iter().find(|(of, _)| *of == slot).map_or(0, |(_, count)| *count)
+    }
+
     /// What was added to LOG before is gone.
     pub(super) fn forget_appends(&mut self) {
         self.appended.clear();
@@ -51,6 +56,9 @@ impl Session {
     /// Publishes what was stored, and what came from outside meanwhile on top of it.
     pub(super) fn close_window(&self, registry: &Registry, mut fork: Fork, mut log: &[LogAppend]) {
         let mut done = 0;
+        let shared = self.is_shared();
+        let changed = fork.touched.iter().filter(|touched| shared && !touched.changes.is_empty());
+        let mut stored: Vec<(Slot, Cell)> = changed.map(|one| (one.slot, one.cell.clone())).collect();
         let mut records = Vec::new();
         loop {
             let mut inner = lock(self.inner());
@@ -59,10 +67,25 @@ impl Session {
             if late.is_empty() {
                 let window = inner.window.take().unwrap_or_default();
                 inner.outbox.extend(records);
-                if self.is_durable() {
-                    inner.outbox.extend(swaps(registry, &window, log));
-                }
-                let gone = inner.publish(fork, log);
+                let gone = match shared {
+                    // Memory has to be as the store is: others read it in that order.
+                    true => {
+                        inner.pending.committed_before(stored);
+                        let gone = inner.publish(fork, &[]);
+                        let version = inner.version();
+                        for LogAppend { slot, def, change } in log {
+                            let later = window.appended_to(*slot);
+                            inner.log.apply_under(*slot, def, change, version, later);
+                        }
+                        gone
+                    }
+                    false => {
+                        if self.is_durable() {
+                            inner.outbox.extend(swaps(registry, &window, log));
+                        }
+                        inner.publish(fork, log)
+                    }
+                };
                 drop(inner);
                 drop_contained((gone, window));
                 return;
@@ -79,10 +102,12 @@ impl Session {
                     }
                     Late::Restored(whole) => {
                         fork = Fork::default();
+                        stored.clear();
                         records.extend(whole);
                     }
                     Late::Reset(whole) => {
                         fork = Fork::default();
+                        stored.clear();
                         log = &[];
                         records.extend(whole);
                     }

@@ -6,7 +6,8 @@ use std::sync::Mutex;
 use jiff::Timestamp;
 
 use super::{
-    Batch, CallMark, Claimed, Durability, LedgerChange, LedgerRow, Rows, Store, StoreError, StoredSession,
+    Batch, CallMark, Claimed, Durability, History, HistoryQuery, LedgerChange, LedgerRow, Record, Rows,
+    Store, StoreError, StoredSession,
 };
 use crate::BoxFuture;
 use crate::session::SessionId;
@@ -40,6 +41,31 @@ impl Store for MemoryStore {
 
     fn load<'a>(&'a self, _: &'a SessionId) -> BoxFuture<'a, Result<StoredSession, StoreError>> {
         ready(StoredSession::default())
+    }
+
+    fn load_since<'a>(
+        &'a self,
+        _: &'a SessionId,
+        _: u64,
+    ) -> BoxFuture<'a, Result<StoredSession, StoreError>> {
+        ready(StoredSession::default())
+    }
+
+    fn history<'a>(
+        &'a self,
+        _: &'a SessionId,
+        _: HistoryQuery,
+    ) -> BoxFuture<'a, Result<History, StoreError>> {
+        ready(History::default())
+    }
+
+    fn compact<'a>(
+        &'a self,
+        _: &'a SessionId,
+        _: u64,
+        _: Vec<Record>,
+    ) -> BoxFuture<'a, Result<u64, StoreError>> {
+        ready(0)
     }
 
     fn begin<'a>(&'a self, _: &'a SessionId, _: CallMark) -> BoxFuture<'a, Result<(), StoreError>> {

@@ -34,6 +34,9 @@ pub struct Record {
     pub stream: String,
     /// The encoded change.
     pub bytes: Vec<u8>,
+    /// The call that made it; none for what came from outside any call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<InvocationId>,
 }
 
 /// One set of changes to files that the batch of a call decides about: made before, and taken back if the batch never
@@ -54,6 +57,10 @@ pub struct Batch {
     pub ends: Option<InvocationId>,
     /// What becomes of the call's ledger row. Where it is no longer as expected, nothing of the batch becomes true.
     pub ledger: Option<LedgerChange>,
+    /// The session's sequence as whoever wrote this knows it. Where it is another, somebody else has committed meanwhile:
+    /// nothing of the batch becomes true, and the error is [`StoreErrorKind::Moved`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expects: Option<u64>,
 }
 
 /// A call that has begun. One without its end is found when the store is next opened.
@@ -80,10 +87,51 @@ pub struct CallMark {
 pub struct StoredSession {
     /// Its changes, in order.
     pub records: Vec<Record>,
-    /// Its calls that began before the store was opened, and never ended, in the order in which they began. A
-    /// call that is running in this process is not among them.
+    /// Its calls whose process died before they ended, in the order in which they began. A call that is running, here
+    /// or in another process, is not among them.
     pub unfinished: Vec<CallMark>,
+    /// The number of its last record: how many were ever committed.
+    pub sequence: u64,
 }
+
+/// Which records of a session. Every condition that is given has to hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HistoryQuery {
+    /// Of this stream.
+    pub stream: Option<String>,
+    /// Made by this call.
+    pub call: Option<InvocationId>,
+    /// Numbered higher than this.
+    pub after: Option<u64>,
+    /// Numbered no higher than this.
+    pub upto: Option<u64>,
+}
+
+/// Records as they were written, by number.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct History {
+    /// Those asked for.
+    pub records: Vec<NumberedRecord>,
+    /// Up to this number records were replaced by what they came to ([`Store::compact`]): what the session was before is
+    /// no longer known.
+    pub compacted: u64,
+}
+
+/// A record and its place in the session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NumberedRecord {
+    /// Its number, from 1.
+    pub sequence: u64,
+    /// When it was committed, where the store keeps that.
+    pub at: Option<Timestamp>,
+    /// What was written.
+    pub record: Record,
+}
+
+/// The right to run calls of a session in this process, from a store that several processes share. Dropping it gives it
+/// back, and so does the death of the process.
+#[derive(Default)]
+pub struct StoreTurn(Option<Box<dyn Send + Sync>>);
 
 /// One row of the ledger, by key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -166,6 +214,23 @@ pub struct StoreError {
     pub doing: &'static str,
     /// Why it could not.
     pub reason: String,
+    /// What that means to whoever asked.
+    pub kind: StoreErrorKind,
+}
+
+/// What an error of the store means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum StoreErrorKind {
+    /// It could not be done.
+    #[default]
+    Failed,
+    /// Somebody else has committed to the session meanwhile. Whoever catches up can try again.
+    Moved,
+    /// The store has no such operation.
+    Unsupported,
+    /// A newer version wrote what is there, or something else did. It was left as it is.
+    Incompatible,
 }
 
 /// Keeps sessions and the ledger. [`crate::testing::store_contract`] is the suite that every implementation
@@ -180,8 +245,53 @@ pub trait Store: Send + Sync + 'static {
         true
     }
 
+    /// Whether other processes may commit to the same sessions. Then a call takes the [store's turn](Store::turn) as
+    /// well, and every batch says what the session [knows](Batch::expects). Sessions of a store that is not shared are spared
+    /// both.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     /// Everything kept of a session; nothing for one that was never committed to.
     fn load<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<StoredSession, StoreError>>;
+
+    /// What was committed to a session after record number `since`, and its calls whose process has died.
+    fn load_since<'a>(
+        &'a self,
+        session: &'a SessionId,
+        since: u64,
+    ) -> BoxFuture<'a, Result<StoredSession, StoreError>> {
+        let _ = (session, since);
+        unsupported("load what is new")
+    }
+
+    /// Waits until no other process runs a call of the session. Dropping the future gives up waiting.
+    fn turn<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<StoreTurn, StoreError>> {
+        let _ = session;
+        Box::pin(std::future::ready(Ok(StoreTurn::none())))
+    }
+
+    /// Records of a session, by number: which streams a call changed, or what a stream was at some point.
+    fn history<'a>(
+        &'a self,
+        session: &'a SessionId,
+        query: HistoryQuery,
+    ) -> BoxFuture<'a, Result<History, StoreError>> {
+        let _ = (session, query);
+        unsupported("look into the history")
+    }
+
+    /// Of every stream that `whole` has a record of, the records numbered up to `upto` are replaced by that one, in the place
+    /// of the last of them. A stream that has none up to there stays as it is. Returns how many records fewer there are.
+    fn compact<'a>(
+        &'a self,
+        session: &'a SessionId,
+        upto: u64,
+        whole: Vec<Record>,
+    ) -> BoxFuture<'a, Result<u64, StoreError>> {
+        let _ = (session, upto, whole);
+        unsupported("compact a session")
+    }
 
     /// Makes it known that a call begins. Must survive the death of the process.
     fn begin<'a>(&'a self, session: &'a SessionId, mark: CallMark) -> BoxFuture<'a, Result<(), StoreError>>;
@@ -202,6 +312,64 @@ pub trait Store: Send + Sync + 'static {
 
     /// Removes the rows that match, and returns them, by key. Claims stay: only [`Store::replace`] removes one.
     fn remove<'a>(&'a self, which: Rows) -> BoxFuture<'a, Result<Vec<LedgerRow>, StoreError>>;
+}
+
+fn unsupported<'a, T: Send + 'a>(doing: &'static str) -> BoxFuture<'a, Result<T, StoreError>> {
+    let reason = "it has no such operation".to_owned();
+    Box::pin(std::future::ready(Err(StoreError { kind: StoreErrorKind::Unsupported, doing, reason })))
+}
+
+impl StoreError {
+    /// It could not be done.
+    pub fn failed(doing: &'static str, reason: impl Into<String>) -> Self {
+        Self { doing, reason: reason.into(), kind: StoreErrorKind::Failed }
+    }
+
+    /// The error of a commit that expected another sequence than there is.
+    pub fn moved(expected: u64, found: u64) -> Self {
+        let reason = format!("somebody else has committed meanwhile: {found} records, not {expected}");
+        Self { doing: "commit", reason, kind: StoreErrorKind::Moved }
+    }
+
+    /// Whether somebody else has committed meanwhile.
+    pub fn is_moved(&self) -> bool {
+        self.kind == StoreErrorKind::Moved
+    }
+}
+
+impl Record {
+    /// A change from outside any call.
+    pub fn new(stream: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
+        Self { stream: stream.into(), bytes: bytes.into(), call: None }
+    }
+}
+
+impl HistoryQuery {
+    /// Whether this record is asked for.
+    pub fn matches(&self, NumberedRecord { sequence, record, .. }: &NumberedRecord) -> bool {
+        self.stream.as_ref().is_none_or(|stream| *stream == record.stream)
+            && self.call.is_none_or(|call| record.call == Some(call))
+            && self.after.is_none_or(|after| *sequence > after)
+            && self.upto.is_none_or(|upto| *sequence <= upto)
+    }
+}
+
+impl StoreTurn {
+    /// The turn that nobody else can want.
+    pub fn none() -> Self {
+        Self(None)
+    }
+
+    /// A turn that lasts for as long as `guard`.
+    pub fn of(guard: impl Send + Sync + 'static) -> Self {
+        Self(Some(Box::new(guard)))
+    }
+}
+
+impl std::fmt::Debug for StoreTurn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("StoreTurn").field(&self.0.is_some()).finish()
+    }
 }
 
 impl JournalId {
@@ -247,7 +415,7 @@ impl LedgerChange {
     /// The error of a commit whose ledger row is not as it was expected.
     pub fn refused(&self) -> StoreError {
         let reason = format!("the claim on {:?} is no longer this call's", self.from.key);
-        StoreError { doing: "commit", reason }
+        StoreError::failed("commit", reason)
     }
 }
 

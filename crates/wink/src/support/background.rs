@@ -3,11 +3,13 @@
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
 use super::future::{BoxFuture, CatchPanic, panic_text};
+use super::holding;
+use super::lock::lock;
 
 /// A future that runs to its end even when it is dropped half-way: dropping it hands the rest to the background.
 ///
@@ -98,6 +100,34 @@ fn finish_on_a_thread(work: BoxFuture<'static, ()>) {
 
 fn report(panic: &str) {
     tracing::error!(panic, "finishing a call's end panicked; what it had not stored is not stored");
+}
+
+/// Does `work`, which waits for a disk, where nobody else has to wait for it. Dropping the future does not stop it.
+///
+/// A thread of its own, since a runtime that shuts down may give up what it has not begun. A panic goes on here.
+pub(crate) async fn off_this_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (send, receive) = tokio::sync::oneshot::channel();
+    let shared = Arc::new(Mutex::new(Some(work)));
+    let (theirs, inside) = (Arc::clone(&shared), holding::all());
+    let body = move || {
+        holding::carry(inside);
+        let work = lock(&theirs).take();
+        // Whoever does not wait any more is told nothing.
+        let _ = send.send(work.map(|work| catch_unwind(AssertUnwindSafe(work))));
+    };
+    let spawned = std::thread::Builder::new().name("wink-disk".into()).spawn(body);
+    let done = match spawned {
+        Ok(_) => receive.await.ok().flatten(),
+        Err(_) => None,
+    };
+    let left = lock(&shared).take();
+    match (done, left) {
+        (Some(Ok(done)), _) => done,
+        (Some(Err(panic)), _) => std::panic::resume_unwind(panic),
+        // There was no thread to be had.
+        (None, Some(work)) => work(),
+        (None, None) => std::future::pending().await,
+    }
 }
 
 /// Runs a future on this thread.

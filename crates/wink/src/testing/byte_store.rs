@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::BoxFuture;
 use crate::session::SessionId;
 use crate::store::{
-    Batch, CallMark, Claimed, Durability, LedgerChange, LedgerRow, LedgerState, Rows, Store, StoreError,
-    StoredSession,
+    Batch, CallMark, Claimed, Durability, History, HistoryQuery, LedgerChange, LedgerRow, LedgerState,
+    NumberedRecord, Record, Rows, Store, StoreError, StoredSession,
 };
 use crate::support::lock::lock;
 
@@ -27,16 +27,26 @@ pub struct ByteStore {
 #[derive(Default)]
 struct State {
     journal: Vec<u8>,
-    sessions: HashMap<SessionId, StoredSession>,
+    sessions: HashMap<SessionId, Kept>,
     /// Calls that began in this process. They are not unfinished while it lives.
     running: HashMap<SessionId, Vec<CallMark>>,
     ledger: BTreeMap<String, LedgerRow>,
+}
+
+/// What is kept of a session.
+#[derive(Default)]
+struct Kept {
+    records: Vec<NumberedRecord>,
+    unfinished: Vec<CallMark>,
+    sequence: u64,
+    compacted: u64,
 }
 
 #[derive(Serialize, Deserialize)]
 enum Entry {
     Begin { session: SessionId, mark: CallMark },
     Commit { session: SessionId, batch: Box<Batch> },
+    Compact { session: SessionId, upto: u64, whole: Vec<Record> },
     Put(LedgerRow),
     Removed(Vec<String>),
 }
@@ -116,10 +126,16 @@ impl State {
                 }
                 let stored = self.sessions.entry(session).or_default();
                 stored.unfinished.retain(|mark| Some(mark.invocation) != batch.ends);
-                stored.records.extend(batch.records);
+                for record in batch.records {
+                    stored.sequence += 1;
+                    stored.records.push(NumberedRecord { sequence: stored.sequence, at: None, record });
+                }
                 if let Some(LedgerChange { from, to }) = batch.ledger {
                     self.set(from.key, to);
                 }
+            }
+            Entry::Compact { session, upto, whole } => {
+                self.sessions.entry(session).or_default().compact(upto, whole);
             }
             Entry::Put(row) => self.set(row.key.clone(), Some(row)),
             Entry::Removed(keys) => keys.into_iter().for_each(|key| self.set(key, None)),
@@ -133,7 +149,34 @@ impl State {
         };
     }
 
+    fn load(&self, session: &SessionId, since: u64) -> StoredSession {
+        let Some(kept) = self.sessions.get(session) else { return StoredSession::default() };
+        let new = kept.records.iter().filter(|one| one.sequence > since);
+        StoredSession {
+            records: new.map(|one| one.record.clone()).collect(),
+            unfinished: kept.unfinished.clone(),
+            sequence: kept.sequence,
+        }
+    }
+
+    fn history(&self, session: &SessionId, query: &HistoryQuery) -> History {
+        let Some(kept) = self.sessions.get(session) else { return History::default() };
+        let records = kept.records.iter().filter(|one| query.matches(one)).cloned().collect();
+        History { records, compacted: kept.compacted }
+    }
+
+    fn compact(&mut self, session: SessionId, upto: u64, whole: Vec<Record>) -> Result<u64, StoreError> {
+        let count = |state: &Self| state.sessions.get(&session).map_or(0, |kept| kept.records.len() as u64);
+        let before = count(self);
+        self.write(&Entry::Compact { session: session.clone(), upto, whole })?;
+        Ok(before.saturating_sub(count(self)))
+    }
+
     fn commit(&mut self, session: SessionId, batch: Batch) -> Result<(), StoreError> {
+        let found = self.sessions.get(&session).map_or(0, |kept| kept.sequence);
+        if let Some(expected) = batch.expects.filter(|expected| *expected != found) {
+            return Err(StoreError::moved(expected, found));
+        }
         match &batch.ledger {
             Some(change) if !change.expects(self.ledger.get(&change.from.key)) => Err(change.refused()),
             Some(_) | None => self.write(&Entry::Commit { session, batch: Box::new(batch) }),
@@ -173,13 +216,54 @@ impl State {
     }
 }
 
+impl Kept {
+    fn compact(&mut self, upto: u64, whole: Vec<Record>) {
+        for record in whole {
+            let same = |one: &NumberedRecord| one.sequence <= upto && one.record.stream == record.stream;
+            let Some(last) = self.records.iter().filter(|one| same(one)).map(|one| one.sequence).max() else {
+                continue;
+            };
+            self.records.retain(|one| !same(one) || one.sequence == last);
+            if let Some(one) = self.records.iter_mut().find(|one| one.sequence == last) {
+                one.record = record;
+            }
+            self.compacted = self.compacted.max(last);
+        }
+    }
+}
+
 impl Store for ByteStore {
     fn durability(&self) -> Durability {
         Durability::Restart
     }
 
     fn load<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<StoredSession, StoreError>> {
-        ready(Ok(lock(&self.state).sessions.get(session).cloned().unwrap_or_default()))
+        ready(Ok(lock(&self.state).load(session, 0)))
+    }
+
+    fn load_since<'a>(
+        &'a self,
+        session: &'a SessionId,
+        since: u64,
+    ) -> BoxFuture<'a, Result<StoredSession, StoreError>> {
+        ready(Ok(lock(&self.state).load(session, since)))
+    }
+
+    fn history<'a>(
+        &'a self,
+        session: &'a SessionId,
+        query: HistoryQuery,
+    ) -> BoxFuture<'a, Result<History, StoreError>> {
+        ready(Ok(lock(&self.state).history(session, &query)))
+    }
+
+    fn compact<'a>(
+        &'a self,
+        session: &'a SessionId,
+        upto: u64,
+        whole: Vec<Record>,
+    ) -> BoxFuture<'a, Result<u64, StoreError>> {
+        ready(lock(&self.state).compact(session.clone(), upto, whole))
     }
 
     fn begin<'a>(&'a self, session: &'a SessionId, mark: CallMark) -> BoxFuture<'a, Result<(), StoreError>> {
@@ -240,5 +324,5 @@ fn decode(payload: &[u8]) -> Result<Entry, StoreError> {
 }
 
 fn broken(reason: String) -> StoreError {
-    StoreError { doing: "use its journal", reason }
+    StoreError::failed("use its journal", reason)
 }

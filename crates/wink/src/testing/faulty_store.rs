@@ -8,8 +8,8 @@ use tokio::sync::watch;
 use crate::BoxFuture;
 use crate::session::SessionId;
 use crate::store::{
-    Batch, CallMark, Claimed, Durability, LedgerChange, LedgerRow, Rows, SharedStore, Store, StoreError,
-    StoredSession,
+    Batch, CallMark, Claimed, Durability, History, HistoryQuery, LedgerChange, LedgerRow, Record, Rows,
+    SharedStore, Store, StoreError, StoreTurn, StoredSession,
 };
 use crate::support::lock::lock;
 
@@ -17,8 +17,14 @@ use crate::support::lock::lock;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreOp {
-    /// [`Store::load`].
+    /// [`Store::load`] and [`Store::load_since`].
     Load,
+    /// [`Store::turn`].
+    Turn,
+    /// [`Store::history`].
+    History,
+    /// [`Store::compact`].
+    Compact,
     /// [`Store::begin`].
     Begin,
     /// [`Store::commit`].
@@ -158,10 +164,55 @@ impl Store for FaultyStore {
         self.inner.durability()
     }
 
+    fn is_shared(&self) -> bool {
+        self.inner.is_shared()
+    }
+
     fn load<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<StoredSession, StoreError>> {
         Box::pin(async move {
             self.pass(StoreOp::Load).await?;
             self.inner.load(session).await
+        })
+    }
+
+    fn load_since<'a>(
+        &'a self,
+        session: &'a SessionId,
+        since: u64,
+    ) -> BoxFuture<'a, Result<StoredSession, StoreError>> {
+        Box::pin(async move {
+            self.pass(StoreOp::Load).await?;
+            self.inner.load_since(session, since).await
+        })
+    }
+
+    fn turn<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<StoreTurn, StoreError>> {
+        Box::pin(async move {
+            self.pass(StoreOp::Turn).await?;
+            self.inner.turn(session).await
+        })
+    }
+
+    fn history<'a>(
+        &'a self,
+        session: &'a SessionId,
+        query: HistoryQuery,
+    ) -> BoxFuture<'a, Result<History, StoreError>> {
+        Box::pin(async move {
+            self.pass(StoreOp::History).await?;
+            self.inner.history(session, query).await
+        })
+    }
+
+    fn compact<'a>(
+        &'a self,
+        session: &'a SessionId,
+        upto: u64,
+        whole: Vec<Record>,
+    ) -> BoxFuture<'a, Result<u64, StoreError>> {
+        Box::pin(async move {
+            self.pass(StoreOp::Compact).await?;
+            self.inner.compact(session, upto, whole).await
         })
     }
 
@@ -223,6 +274,9 @@ impl std::fmt::Debug for Gate {
 fn refused(op: StoreOp) -> StoreError {
     let doing = match op {
         StoreOp::Load => "load",
+        StoreOp::Turn => "take a turn",
+        StoreOp::History => "look into the history",
+        StoreOp::Compact => "compact a session",
         StoreOp::Begin => "begin",
         StoreOp::Commit => "commit",
         StoreOp::Claim => "claim",
@@ -230,5 +284,5 @@ fn refused(op: StoreOp) -> StoreError {
         StoreOp::Rows => "list rows",
         StoreOp::Remove => "remove rows",
     };
-    StoreError { doing, reason: "told to fail".to_owned() }
+    StoreError::failed(doing, "told to fail")
 }

@@ -6,6 +6,7 @@ use crate::support::steps::listen;
 
 /// Every step there is, by the name it is reached under: `room.what-was-just-done`.
 pub const ALL: &[&str] = &[
+    "host.content-read",
     "journal.pre-images-saved",
     "journal.pre-images-synced",
     "journal.intent-written",
@@ -18,6 +19,14 @@ pub const ALL: &[&str] = &[
     "journal.undone",
     "journal.undone-synced",
     "journal.gone",
+    "store.begin-written",
+    "store.claim-written",
+    "store.before-commit",
+    "store.committed",
+    "sandbox.command-over",
+    "sandbox.container-removed",
+    "sandbox.layer-made",
+    "sandbox.layer-read",
 ];
 
 /// Has `listener` called, on the thread concerned, whenever a step was just done. For the whole process, and in place of

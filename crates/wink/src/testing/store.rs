@@ -9,6 +9,8 @@
 )]
 #![allow(clippy::cloned_ref_to_slice_refs, reason = "whole values read better")]
 
+mod numbers;
+
 use std::slice;
 use std::sync::Barrier;
 use std::time::Duration;
@@ -23,7 +25,8 @@ use crate::store::{
 };
 use crate::support::background::block_on;
 
-/// Opens one storage place, each time as a new process would. The store opened before has been dropped.
+/// Opens one storage place, each time as a new process would. The store opened before has been dropped, unless it is one
+/// that several processes share.
 type Open = Box<dyn FnMut() -> SharedStore>;
 
 /// Runs the whole contract. `make` makes a new, empty storage place, and returns what opens it: called again, that
@@ -43,6 +46,11 @@ pub async fn store_contract(make: impl Fn() -> Open) {
     one_of_many_changes_wins(make()).await;
     a_commit_whose_claim_is_gone_is_refused_as_a_whole(make()).await;
     claims_of_the_dead_are_in_doubt(make()).await;
+    numbers::records_are_numbered(make()).await;
+    numbers::a_batch_that_expects_another_number_is_refused(make()).await;
+    numbers::history_says_who_wrote_what(make()).await;
+    numbers::old_records_are_replaced_by_what_they_come_to(make()).await;
+    numbers::the_living_are_left_alone(make()).await;
 }
 
 async fn commits_are_whole_and_in_order(mut open: Open) {
@@ -65,7 +73,7 @@ async fn commits_are_whole_and_in_order(mut open: Open) {
     }
 
     let written = [first.records, second.records, third.records].concat();
-    let all = StoredSession { records: written, unfinished: Vec::new() };
+    let all = StoredSession { sequence: written.len() as u64, records: written, unfinished: Vec::new() };
     let store = check_twice(store, &mut open, async |store, restarted| {
         if store.durability() == Durability::Restart {
             assert_eq!(store.load(&session).await.unwrap(), all, "records in order, and the call has ended");
@@ -299,7 +307,7 @@ async fn a_commit_whose_claim_is_gone_is_refused_as_a_whole(mut open: Open) {
     if store.durability() == Durability::Restart {
         drop(store);
         let kept = open().load(&session).await.unwrap();
-        let nothing = StoredSession { records: Vec::new(), unfinished: vec![mark] };
+        let nothing = StoredSession { unfinished: vec![mark], ..StoredSession::default() };
         assert_eq!(kept, nothing, "nothing of the batch is true");
     }
 }
@@ -368,7 +376,7 @@ fn at(second: i64) -> Timestamp {
 
 fn records(stream: &str, numbers: std::ops::Range<u8>) -> Vec<Record> {
     // Records are bytes, not text.
-    numbers.map(|number| Record { stream: stream.to_owned(), bytes: vec![number, 0, 0xff, b'\n'] }).collect()
+    numbers.map(|number| Record::new(stream, vec![number, 0, 0xff, b'\n'])).collect()
 }
 
 fn mark(number: i64) -> CallMark {

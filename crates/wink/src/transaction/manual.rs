@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::snapshot::{CompositeSnapshot, ResourcePart};
 use super::views::Views;
-use super::{InsideCall, Nested, RestoreFailedError, Transaction, TransactionError};
+use super::{Nested, RestoreFailedError, Transaction, TransactionError};
 use crate::resource::{ResourceContext, ResourceError, ResourceSnapshot, RestoreReport};
 use crate::session::{Session, SessionSnapshot};
 use crate::support::holding::Inside;
@@ -80,8 +80,8 @@ impl ScopedTransaction {
         tag: Arc<str>,
     ) -> Result<Self, TransactionError> {
         let mut tx = Transaction::begin(session, resources, tag).await;
-        if tx.work().is_refused() {
-            return Err(InsideCall.into());
+        if let Some(why) = tx.work().refusal() {
+            return Err(why.into());
         }
         let views = tx.open_level(OUTER);
         Ok(Self { tx, views })

@@ -24,7 +24,7 @@ use crate::resource::{
     CallEnd, CallScope, MergeUndo, MustWait, ResourceClosing, ResourceContext, ResourceError,
 };
 use crate::session::{Closing, CommitError, Committing, Delivery, Fork, InvocationId, Item, Session};
-use crate::support::background::{MustFinish, finish};
+use crate::support::background::{MustFinish, finish, off_this_thread};
 use crate::support::future::drop_contained;
 use crate::support::holding;
 use crate::tool::footprint::Footprint;
@@ -39,7 +39,7 @@ pub use work::AccessError;
 
 pub(crate) use aborted::Aborted;
 use nested::Levels;
-pub(crate) use turn::{Turn, take_turn, take_turn_of_call, try_turn_of_call};
+pub(crate) use turn::{NoTurn, Turn, take_turn, take_turn_of_call, try_turn_of_call};
 pub(crate) use work::Work;
 
 /// A transaction did not go through. Nothing of it remains, unless it says so.
@@ -155,7 +155,7 @@ impl Transaction {
         let scope = resources.tool_scope();
         match take_turn(session).await {
             Ok(turn) => Self::begin_on(session, scope, Some(turn), None, tag.into(), None),
-            Err(InsideCall) => Self::refused(session, &scope, tag.into()),
+            Err(why) => Self::refused(session, &scope, tag.into(), why),
         }
     }
 
@@ -168,13 +168,13 @@ impl Transaction {
         let scope = resources.tool_scope();
         match take_turn(session).await {
             Ok(turn) => Self::begin_on(session, scope, Some(turn), None, Arc::clone(&call.0), Some(call)),
-            Err(InsideCall) => Self::refused(session, &scope, call.0),
+            Err(why) => Self::refused(session, &scope, call.0, why),
         }
     }
 
     /// A transaction that never began: everything it is asked says why.
-    fn refused(session: &Session, scope: &CallScope, tag: Arc<str>) -> Self {
-        let work = Work::refused(session.clone(), scope.handle());
+    fn refused(session: &Session, scope: &CallScope, tag: Arc<str>, why: NoTurn) -> Self {
+        let work = Work::refused(session.clone(), scope.handle(), why);
         Self { parts: None, success: None, views: Views::new(Arc::new(work)), tag }
     }
 
@@ -221,8 +221,8 @@ impl Transaction {
     /// When the session or a resource was changed by somebody else in a way that contradicts this, or the store
     /// failed. Then everything is taken back.
     pub async fn commit(self) -> Result<(), TransactionError> {
-        if self.work().is_refused() {
-            return Err(InsideCall.into());
+        if let Some(why) = self.work().refusal() {
+            return Err(why.into());
         }
         let committing = MustFinish::new(async move {
             match self.commit_with(Closing::default()).await {
@@ -258,11 +258,31 @@ impl Transaction {
             Some(parts) => parts.scope.merging().await,
             None => None,
         };
-        let Some(merged) = self.merge()? else { return Ok(()) };
+        let on_disk = self.parts.as_ref().is_some_and(|parts| parts.scope.blocks());
+        let merged = match on_disk {
+            false => self.merge(),
+            true => {
+                let merging = move || (self.merge(), self);
+                let (merged, back) = off_this_thread(merging).await;
+                self = back;
+                merged
+            }
+        };
+        let Some(merged) = merged? else { return Ok(()) };
         let log = merged.fork.log_only();
-        let (fork, rest) = merged.split();
+        let (mut fork, rest) = merged.split();
+        fork.versions_became(rest.undo.versions());
+        let closing = Closing { journals: rest.undo.journals(), ..closing };
         let committed = session.commit(&committing, fork, closing).await;
-        let settled = self.settle(rest, committed, log);
+        let settled = match rest.undo.blocks() {
+            false => self.settle(rest, committed, log),
+            true => {
+                let settling = move || (self.settle(rest, committed, log), self);
+                let (settled, back) = off_this_thread(settling).await;
+                self = back;
+                settled
+            }
+        };
         drop((merging, committing));
         if let Some(closing) = self.tell(settled?) {
             report_closing(closing.run().await);

@@ -4,13 +4,21 @@ use std::sync::Arc;
 
 use tokio::sync::OwnedMutexGuard;
 
-use crate::session::Session;
+use super::TransactionError;
+use crate::session::{CommitError, Session};
+use crate::store::{StoreError, StoreTurn};
 use crate::support::holding;
 
 /// The right to run calls on a session. Calls that overlap share one.
 pub(crate) enum Turn {
-    Own { _guard: OwnedMutexGuard<()> },
-    Shared { _guard: Arc<Turn> },
+    /// What other processes wait for is given back first.
+    Own {
+        _store: Option<StoreTurn>,
+        _guard: OwnedMutexGuard<()>,
+    },
+    Shared {
+        _guard: Arc<Turn>,
+    },
 }
 
 /// The turn of a session was wanted by code that runs inside a call which has it.
@@ -21,19 +29,38 @@ pub(crate) enum Turn {
 )]
 pub struct InsideCall;
 
+/// Why there is no turn to be had.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NoTurn {
+    #[error(transparent)]
+    Inside(#[from] InsideCall),
+    /// Other processes may use the session, and the store could not say what they did.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<NoTurn> for TransactionError {
+    fn from(why: NoTurn) -> Self {
+        match why {
+            NoTurn::Inside(inside) => inside.into(),
+            NoTurn::Store(error) => CommitError::from(error).into(),
+        }
+    }
+}
+
 /// Waits until nobody else runs a call on this session.
-pub(crate) async fn take_turn(session: &Session) -> Result<Turn, InsideCall> {
+pub(crate) async fn take_turn(session: &Session) -> Result<Turn, NoTurn> {
     match holding::depth(session.turn_key()) {
-        0 => Ok(take_turn_unchecked(session).await),
-        _ => Err(InsideCall),
+        0 => Ok(take_turn_unchecked(session).await?),
+        _ => Err(InsideCall.into()),
     }
 }
 
 /// The same for a call, which is marked as one of the session's already.
-pub(crate) async fn take_turn_of_call(session: &Session) -> Result<Turn, InsideCall> {
+pub(crate) async fn take_turn_of_call(session: &Session) -> Result<Turn, NoTurn> {
     match holding::depth(session.turn_key()) {
-        0 | 1 => Ok(take_turn_unchecked(session).await),
-        _ => Err(InsideCall),
+        0 | 1 => Ok(take_turn_unchecked(session).await?),
+        _ => Err(InsideCall.into()),
     }
 }
 
@@ -45,14 +72,23 @@ pub(crate) fn try_turn_of_call(session: &Session) -> Option<Turn> {
     }
 }
 
-async fn take_turn_unchecked(session: &Session) -> Turn {
-    match try_turn(session) {
-        Some(turn) => turn,
-        None => Turn::Own { _guard: Arc::clone(&session.core.turn).lock_owned().await },
+async fn take_turn_unchecked(session: &Session) -> Result<Turn, StoreError> {
+    if let Some(turn) = try_turn(session) {
+        return Ok(turn);
     }
+    let guard = Arc::clone(&session.core.turn).lock_owned().await;
+    let store = match session.is_shared() {
+        true => Some(session.store_turn().await?),
+        false => None,
+    };
+    Ok(Turn::Own { _store: store, _guard: guard })
 }
 
 fn try_turn(session: &Session) -> Option<Turn> {
+    // Other processes have to be waited for, and heard.
+    if session.is_shared() {
+        return None;
+    }
     let guard = Arc::clone(&session.core.turn).try_lock_owned().ok()?;
-    Some(Turn::Own { _guard: guard })
+    Some(Turn::Own { _store: None, _guard: guard })
 }

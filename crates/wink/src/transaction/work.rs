@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::InsideCall;
+use super::{InsideCall, NoTurn};
 use crate::resource::{CallResources, ResourceError};
 use crate::session::{
     Action, CallStat, DispatchResult, EventSource, Fork, InvocationId, Item, Mark, ReducerFailure, Session,
@@ -32,6 +32,9 @@ pub enum AccessError {
     /// The transaction never began, since it was begun from inside a call of the same session.
     #[error(transparent)]
     Inside(#[from] InsideCall),
+    /// The transaction never began, since the store could not say what other processes did to the session.
+    #[error(transparent)]
+    Store(#[from] crate::store::StoreError),
     /// The tool's declared footprint does not cover this.
     #[error("{what} is outside the footprint that this tool declares ({access})")]
     Footprint {
@@ -46,6 +49,15 @@ pub enum AccessError {
     /// A resource could not be had.
     #[error(transparent)]
     Resource(#[from] ResourceError),
+}
+
+impl From<NoTurn> for AccessError {
+    fn from(why: NoTurn) -> Self {
+        match why {
+            NoTurn::Inside(inside) => inside.into(),
+            NoTurn::Store(error) => error.into(),
+        }
+    }
 }
 
 /// One call's working copy.
@@ -67,7 +79,7 @@ enum State {
     Lost(Vec<Step>),
     Closed,
     /// It never began.
-    Refused,
+    Refused(NoTurn),
 }
 
 impl Work {
@@ -83,14 +95,18 @@ impl Work {
     }
 
     /// The work of a transaction that never began.
-    pub(crate) fn refused(session: Session, resources: CallResources) -> Self {
+    pub(crate) fn refused(session: Session, resources: CallResources, why: NoTurn) -> Self {
         let work = Self::new(session, resources, None, None, None);
-        *lock(&work.state) = State::Refused;
+        *lock(&work.state) = State::Refused(why);
         work
     }
 
-    pub(crate) fn is_refused(&self) -> bool {
-        matches!(*lock(&self.state), State::Refused)
+    /// Why it never began, if it did not.
+    pub(crate) fn refusal(&self) -> Option<NoTurn> {
+        match &*lock(&self.state) {
+            State::Refused(why) => Some(why.clone()),
+            State::Idle(_) | State::Busy(_) | State::Lost(_) | State::Closed => None,
+        }
     }
 
     /// Closes the gate and takes the fork. When an operation still has it, only the LOG part is left.
@@ -106,7 +122,7 @@ impl Work {
         match was {
             State::Idle(fork) => Ok(fork),
             State::Busy(steps) | State::Lost(steps) => Err(steps),
-            State::Closed | State::Refused => Ok(Fork::default()),
+            State::Closed | State::Refused(_) => Ok(Fork::default()),
         }
     }
 
@@ -126,10 +142,10 @@ impl Work {
     }
 
     pub(crate) fn is_open(&self) -> Result<(), AccessError> {
-        match *lock(&self.state) {
+        match &*lock(&self.state) {
             State::Idle(_) | State::Busy(_) => Ok(()),
             State::Lost(_) | State::Closed => Err(AccessError::Over),
-            State::Refused => Err(InsideCall.into()),
+            State::Refused(why) => Err(why.clone().into()),
         }
     }
 
@@ -276,7 +292,7 @@ impl Work {
         match &mut *state {
             State::Idle(fork) => Ok(work(fork, &self.session)),
             State::Busy(_) | State::Lost(_) | State::Closed => Err(AccessError::Over),
-            State::Refused => Err(InsideCall.into()),
+            State::Refused(why) => Err(why.clone().into()),
         }
     }
 
@@ -300,7 +316,7 @@ impl Work {
         let fork = match &mut *state {
             State::Idle(fork) => fork,
             State::Busy(_) | State::Lost(_) | State::Closed => return Err(AccessError::Over),
-            State::Refused => return Err(InsideCall.into()),
+            State::Refused(why) => return Err(why.clone().into()),
         };
         let mut fork = std::mem::take(fork);
         *state = State::Busy(std::mem::take(&mut fork.steps));

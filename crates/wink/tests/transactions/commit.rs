@@ -77,7 +77,7 @@ async fn a_store_that_fails_takes_everything_back() {
     let tx = Transaction::begin(&world.session, &world.resources, "change").await;
     change_all(&tx, "a").await;
     let error = tx.commit().await.unwrap_err();
-    let store_error = StoreError { doing: "commit", reason: "the disk is full".into() };
+    let store_error = StoreError::failed("commit", "the disk is full");
     // The log could not be stored either, and the error says both.
     match error {
         TransactionError::NotRecorded { cause, error } => {

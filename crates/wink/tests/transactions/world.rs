@@ -170,7 +170,7 @@ impl Store for Stubborn {
             open.wait_for(|open| *open).await.unwrap();
             self.waiting.send_modify(|waiting| *waiting -= 1);
             if self.fails.load(Ordering::SeqCst) {
-                return Err(StoreError { doing: "commit", reason: "the disk is full".into() });
+                return Err(StoreError::failed("commit", "the disk is full"));
             }
             self.commits.fetch_add(1, Ordering::SeqCst);
             self.inner.commit(session, batch).await

@@ -1,11 +1,274 @@
 //! The workspace on disk: a directory, forks that never touch it before they are merged, and the journal that makes
 //! a merge all or nothing.
+//!
+//! A fork is a *layer* over the live directory: what it wrote is staged in files of its own, and everything else shows
+//! through as it is now. So what others do to files that the fork has not changed is seen, and what they do to those
+//! that it has is a conflict when it is merged. The runtime's own state is in `.wink` at the root, which nobody sees.
+//!
+//! No operation ever follows a link out of the root ([`resolve`]), and none opens what is neither file nor directory.
 
+mod change;
+#[cfg(target_os = "linux")]
+mod command;
 pub mod disk;
+mod fork;
 mod host_disk;
 pub mod journal;
+mod layer;
 mod lock;
+mod look;
+mod name;
+mod operations;
+mod owner;
+mod past;
 pub mod plan;
+mod resolve;
+mod search;
+mod snapshot;
+mod staged;
+mod view;
 
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use self::disk::Disk;
+use self::journal::{Journal, JournalOptions, Recovered, Retention, SettledBy};
+use self::layer::Layer;
+use self::staged::Stage;
+use super::{Filesystem, FsError, FsLimits, FsPath, FsResult};
+use crate::limits::{Clock, SystemClock};
+use crate::store::{JournalId, StoreError};
+use crate::support::lock::lock;
+
+#[cfg(target_os = "linux")]
+pub use command::{CommandLayer, OverlayDirs};
 pub use host_disk::HostDisk;
 pub use lock::WorkspaceLock;
+
+/// The state directory, at the root of the workspace.
+const STATE: &str = ".wink";
+
+/// A directory of the machine as a workspace, or a fork of one.
+///
+/// ```
+/// use wink::filesystem::FilesystemExt;
+/// use wink::filesystem::host::{HostFilesystem, HostOptions};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+/// # let dir = tempfile::tempdir()?;
+/// let files = HostFilesystem::open(dir.path(), HostOptions::default())?;
+/// # runtime.block_on(async {
+/// files.write_text("notes/a.txt", "one\n").await?;
+/// assert_eq!(std::fs::read_to_string(dir.path().join("notes/a.txt"))?, "one\n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct HostFilesystem {
+    shared: Arc<Shared>,
+}
+
+/// How a workspace is opened.
+pub struct HostOptions {
+    /// The limits that paths, writes and searches are held to.
+    pub limits: FsLimits,
+    /// Refuses every change. Then no state directory is made either.
+    pub read_only: bool,
+    /// How long what was changed can be brought back.
+    pub retention: Retention,
+    /// Knows whether a journal was committed, where a store decides about that: asked when a process died between the
+    /// one and the other. Without it, what was not marked as kept is rolled back.
+    pub verdict: Option<Arc<HostVerdict>>,
+    /// Gives new directories and journals their times.
+    pub clock: Arc<dyn Clock>,
+    /// Does without `openat2`, as on a kernel that does not have it.
+    #[doc(hidden)]
+    pub walk: bool,
+}
+
+/// Whether a journal was committed.
+pub type HostVerdict = dyn Fn(&JournalId) -> Result<bool, StoreError> + Send + Sync;
+
+impl Default for HostOptions {
+    fn default() -> Self {
+        Self {
+            limits: FsLimits::DEFAULT,
+            read_only: false,
+            retention: JournalOptions::default().retention,
+            verdict: None,
+            clock: Arc::new(SystemClock),
+            walk: false,
+        }
+    }
+}
+
+impl fmt::Debug for HostOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostOptions")
+            .field("limits", &self.limits)
+            .field("read_only", &self.read_only)
+            .field("retention", &self.retention)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for HostFilesystem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostFilesystem").field("root", &self.shared.base.root).finish_non_exhaustive()
+    }
+}
+
+/// What all forks of a workspace share.
+struct Base {
+    root: PathBuf,
+    disk: Arc<HostDisk>,
+    limits: FsLimits,
+    clock: Arc<dyn Clock>,
+    umask: u32,
+    /// None when the workspace is only looked at.
+    writing: Option<Writing>,
+}
+
+/// What it takes to change a workspace.
+struct Writing {
+    stage: Arc<Stage>,
+    journal: Arc<Journal>,
+    verdict: Option<Arc<HostVerdict>>,
+    /// What was found when the workspace was opened.
+    recovered: Recovered,
+    /// Held while the workspace itself, not a fork, is changed: so such changes never meet.
+    turn: Mutex<()>,
+}
+
+/// A workspace or a fork.
+struct Shared {
+    base: Arc<Base>,
+    instance: u64,
+    fork: Option<Fork>,
+}
+
+struct Fork {
+    /// The workspace or fork that this was made from.
+    origin: u64,
+    nested: bool,
+    state: Mutex<ForkState>,
+}
+
+struct ForkState {
+    layer: Layer,
+    /// What it was made from.
+    start: Layer,
+}
+
+impl HostFilesystem {
+    /// Opens a directory as a workspace. What a process that died here left undecided is settled first.
+    pub fn open(root: impl AsRef<Path>, options: HostOptions) -> FsResult<Self> {
+        let root = root.as_ref();
+        let failed = |error: io::Error| io_error(&FsPath::root(), "opened", &error);
+        let disk = if options.walk { HostDisk::open_walking(root) } else { HostDisk::open(root) };
+        let disk = Arc::new(disk.map_err(failed)?);
+        let writing = match options.read_only {
+            true => None,
+            false => Some(Writing::open(&disk, &options)?),
+        };
+        let base = Base {
+            root: std::path::absolute(root).map_err(failed)?,
+            disk,
+            limits: options.limits,
+            clock: options.clock,
+            umask: umask(),
+            writing,
+        };
+        Ok(Self { shared: Arc::new(Shared { base: Arc::new(base), instance: instance(), fork: None }) })
+    }
+
+    /// The host filesystem that `files` is, if it is one.
+    pub fn of(files: &dyn Filesystem) -> Option<&Self> {
+        files.as_any().downcast_ref()
+    }
+
+    /// What became of changes that a process that died had left undecided when this was opened.
+    pub fn recovered(&self) -> Option<&Recovered> {
+        self.shared.base.writing.as_ref().map(|writing| &writing.recovered)
+    }
+
+    /// The directory that is the workspace.
+    pub fn root(&self) -> &Path {
+        &self.shared.base.root
+    }
+}
+
+impl Writing {
+    fn open(disk: &Arc<HostDisk>, options: &HostOptions) -> FsResult<Self> {
+        let state = Path::new(STATE);
+        let failed = |error: io::Error| io_error(&FsPath::root(), "opened", &error);
+        staged::make_dir(disk, state).map_err(failed)?;
+        match disk.create(&state.join(".gitignore"), b"*\n", 0o644) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            result => result.map_err(failed)?,
+        }
+        let journal = JournalOptions {
+            retention: options.retention,
+            settled_by: if options.verdict.is_some() { SettledBy::Store } else { SettledBy::Journal },
+            clock: Arc::clone(&options.clock),
+        };
+        let shared: Arc<dyn Disk> = Arc::clone(disk) as _;
+        let journal = Journal::new(shared, state, journal).map_err(|error| fork::journal_error(&error))?;
+        let stage = Stage::open(disk).map_err(failed)?;
+        let mut writing = Self {
+            stage,
+            journal: Arc::new(journal),
+            verdict: options.verdict.clone(),
+            recovered: Recovered::default(),
+            turn: Mutex::new(()),
+        };
+        let _lock = writing.lock(disk)?;
+        writing.recovered = writing.recover()?;
+        Ok(writing)
+    }
+}
+
+impl Base {
+    fn writing(&self) -> FsResult<&Writing> {
+        self.writing.as_ref().ok_or(FsError::ReadOnly)
+    }
+
+    fn now(&self) -> i128 {
+        self.clock.now().as_nanosecond()
+    }
+}
+
+impl Shared {
+    /// What it has changed.
+    fn layer(&self) -> Layer {
+        self.fork.as_ref().map_or_else(Layer::default, |fork| lock(&fork.state).layer.clone())
+    }
+}
+
+/// A number that tells workspaces and forks of this process apart.
+fn instance() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// What the system refused, in words for whoever asked.
+fn io_error(path: &FsPath, what: &str, error: &io::Error) -> FsError {
+    let message = match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            format!("it cannot be {what}: permission denied; this process has no right to it")
+        }
+        _ => format!("it cannot be {what}: {error}"),
+    };
+    FsError::Io { path: path.clone(), kind: error.kind(), message }
+}
+
+/// The bits that new files do not get. Asking the kernel for it would set it, so this reads what it says.
+fn umask() -> u32 {
+    const USUAL: u32 = 0o022;
+    let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return USUAL };
+    let found = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    found.and_then(|digits| u32::from_str_radix(digits.trim(), 8).ok()).unwrap_or(USUAL)
+}

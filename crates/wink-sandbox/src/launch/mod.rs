@@ -1,0 +1,455 @@
+//! Launching: the one way in which a process is started.
+//!
+//! A [`Launch`] says everything beforehand; [`Launch::run`] ends when no process of it is left: the command's own,
+//! what it left running, and what tried to get away. Dropping the future ends them as well, before the drop returns.
+
+mod descendants;
+mod output;
+mod supervise;
+
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsStr, OsString};
+use std::future::{Future, poll_fn};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::{Arc, mpsc};
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use wink::limits::{CancelToken, Clock};
+
+pub use output::Output;
+pub(crate) use supervise::{Control, Stop, Streams, Watched, aside, supervise};
+
+use crate::capabilities::Capabilities;
+use crate::cgroup::Cgroup;
+use crate::child::{Confine, IdMaps, Namespaces, Step};
+use crate::error::LaunchError;
+use crate::overlay::{OverlayDirs, OverlayKind, Workspace, c_path, c_text};
+
+/// Where programs are looked for unless an environment says otherwise.
+pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// It exited with this code.
+    Exited(i32),
+    /// This signal ended it.
+    Signalled(i32),
+    /// Its time was up.
+    TimedOut,
+    /// It was cancelled.
+    Cancelled,
+}
+
+impl Ended {
+    /// The exit code as shells have it: 128 and the signal, 124 for a timeout, 130 for a cancellation.
+    pub fn code(self) -> i32 {
+        match self {
+            Self::Exited(code) => code,
+            Self::Signalled(signal) => 128 + signal,
+            Self::TimedOut => 124,
+            Self::Cancelled => 130,
+        }
+    }
+}
+
+/// A command is over, and so is every process that it started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finished {
+    /// How.
+    pub ended: Ended,
+    /// What it wrote to its standard output.
+    pub stdout: Output,
+    /// What it wrote to its standard error.
+    pub stderr: Output,
+    /// How long it took.
+    pub duration: Duration,
+    /// Whether something of it was killed for want of memory.
+    pub memory_exhausted: bool,
+}
+
+/// What is run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// A program and its arguments, as they are.
+    Program {
+        /// A name that is looked for on the `PATH`, or a path.
+        program: OsString,
+        /// The arguments after it.
+        args: Vec<OsString>,
+    },
+    /// A text for `/bin/sh -c`.
+    Shell(String),
+}
+
+impl Command {
+    fn program(&self) -> &OsStr {
+        match self {
+            Self::Program { program, .. } => program,
+            Self::Shell(_) => OsStr::new("/bin/sh"),
+        }
+    }
+
+    pub(crate) fn words(&self) -> Vec<OsString> {
+        match self {
+            Self::Program { program, args } => std::iter::once(program).chain(args).cloned().collect(),
+            Self::Shell(text) => ["/bin/sh", "-c", text].into_iter().map(OsString::from).collect(),
+        }
+    }
+}
+
+/// How the processes of a command are kept together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tree {
+    /// A process namespace where there can be one.
+    Best,
+    /// No process namespace: the command has to know processes by the numbers that others know.
+    Reaper,
+}
+
+/// A command, with everything that is said about it before it runs. It has the rights of this program; of its
+/// environment it has what it is given.
+#[derive(Debug, Clone)]
+#[must_use = "nothing runs until it is run"]
+pub struct Launch {
+    command: Command,
+    workspace: Workspace,
+    cwd: String,
+    environment: BTreeMap<OsString, OsString>,
+    stdin: Option<Vec<u8>>,
+    time: Option<Duration>,
+    keep: usize,
+    cancel: Option<CancelToken>,
+    tree: Tree,
+}
+
+impl Launch {
+    /// A command that runs in a directory.
+    pub fn new(command: Command, workspace: impl Into<PathBuf>) -> Self {
+        let environment =
+            [("PATH", PATH), ("LANG", "C.UTF-8")].map(|(name, value)| (name.into(), value.into()));
+        Self {
+            command,
+            workspace: Workspace::Direct { root: workspace.into(), state_name: None },
+            cwd: String::new(),
+            environment: environment.into(),
+            stdin: None,
+            time: None,
+            keep: 1024 * 1024,
+            cancel: None,
+            tree: Tree::Best,
+        }
+    }
+
+    /// A program with its arguments.
+    pub fn program<A: Into<OsString>>(
+        program: impl Into<OsString>,
+        args: impl IntoIterator<Item = A>,
+        workspace: impl Into<PathBuf>,
+    ) -> Self {
+        let args = args.into_iter().map(Into::into).collect();
+        Self::new(Command::Program { program: program.into(), args }, workspace)
+    }
+
+    /// A text for the shell.
+    pub fn shell(text: impl Into<String>, workspace: impl Into<PathBuf>) -> Self {
+        Self::new(Command::Shell(text.into()), workspace)
+    }
+
+    /// Runs it on an overlay, mounted where the workspace is for its eyes only.
+    pub fn overlay(mut self, dirs: OverlayDirs) -> Self {
+        self.workspace = Workspace::Overlay(dirs);
+        self
+    }
+
+    /// The directory below the workspace that it begins in.
+    pub fn cwd(mut self, cwd: impl Into<String>) -> Self {
+        self.cwd = cwd.into();
+        self
+    }
+
+    /// A variable of its environment. Without more, that is a plain `PATH` and `LANG`.
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.environment.insert(name.into(), value.into());
+        self
+    }
+
+    /// Gives it a variable of this program, if there is one.
+    pub fn inherit(mut self, name: &str) -> Self {
+        if let Some(value) = std::env::var_os(name) {
+            self.environment.insert(name.into(), value);
+        }
+        self
+    }
+
+    /// Gives it the whole environment of this program, secrets included.
+    pub fn inherit_all(mut self) -> Self {
+        self.environment.extend(std::env::vars_os());
+        self
+    }
+
+    /// What it reads on its standard input; nothing otherwise.
+    pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.stdin = Some(bytes.into());
+        self
+    }
+
+    /// How long it may take.
+    pub fn time_limit(mut self, limit: Duration) -> Self {
+        self.time = Some(limit);
+        self
+    }
+
+    /// How many bytes of each stream are kept; the rest is read and counted.
+    pub fn keep_output(mut self, bytes: usize) -> Self {
+        self.keep = bytes;
+        self
+    }
+
+    /// Whose cancellation ends it.
+    pub fn cancelled_by(mut self, token: CancelToken) -> Self {
+        self.cancel = Some(token);
+        self
+    }
+
+    /// How its processes are kept together.
+    pub fn tree(mut self, tree: Tree) -> Self {
+        self.tree = tree;
+        self
+    }
+
+    /// Runs it to its end.
+    pub async fn run(self, clock: &Arc<dyn Clock>) -> Result<Finished, LaunchError> {
+        let limits = Until { time: self.time, cancel: self.cancel.clone() };
+        let streams = Streams { stdin: self.stdin.clone(), keep: self.keep };
+        run(self.prepare()?, streams, limits, clock).await
+    }
+
+    /// Runs it to its end on this thread, without a limit on its time.
+    pub(crate) fn run_here(self) -> Result<(), LaunchError> {
+        let streams = Streams { stdin: self.stdin.clone(), keep: self.keep };
+        let control =
+            Control::new().map_err(|source| LaunchError::Surroundings { what: "making an event", source })?;
+        supervise(self.prepare()?, streams, &control).map(drop)
+    }
+
+    fn prepare(self) -> Result<Prepared, LaunchError> {
+        let able = Capabilities::detect();
+        let kind = match &self.workspace {
+            Workspace::Direct { .. } => None,
+            Workspace::Overlay(dirs) => Some(able.can_mount(dirs)?),
+        };
+        let user = kind == Some(OverlayKind::User);
+        // Without an overlay a plain user's command keeps all its rights, those of setuid programs too: no user namespace.
+        let pid = self.tree == Tree::Best && if user { able.user_namespaces } else { able.pid_namespaces };
+        let namespaces = Namespaces { user, mount: pid || kind.is_some(), pid, rest: false };
+        let root = self.workspace.root().to_owned();
+        let mut steps = Vec::new();
+        if namespaces.mount {
+            steps.push(Step::Private);
+        }
+        if kind.is_some() {
+            steps.extend(self.workspace.open()?);
+            steps.extend(self.workspace.mount(&text(&root)?)?);
+        }
+        if pid {
+            steps.push(proc_at("/proc")?);
+        }
+        Prepared::new(&self.command, &self.environment, &self.cwd, &root).map(|prepared| Prepared {
+            namespaces,
+            ids: user.then(own_ids),
+            steps,
+            ..prepared
+        })
+    }
+}
+
+/// A fresh `/proc`, of the process namespace. Init is not in it: its arguments are those of this program.
+pub(crate) fn proc_at(at: &str) -> Result<Step, LaunchError> {
+    use rustix::mount::MountFlags;
+    Ok(Step::Mount {
+        kind: c"proc".to_owned(),
+        at: c_text("a path", at)?,
+        flags: MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC,
+        data: c"hidepid=4".to_owned(),
+    })
+}
+
+/// In a user namespace everybody is who they were.
+pub(crate) fn own_ids() -> IdMaps {
+    let map = |id: u32| CString::new(format!("{id} {id} 1")).unwrap_or_default();
+    IdMaps { uid: map(rustix::process::geteuid().as_raw()), gid: map(rustix::process::getegid().as_raw()) }
+}
+
+pub(crate) fn text(path: &Path) -> Result<String, LaunchError> {
+    path.to_str().map(str::to_owned).ok_or_else(|| LaunchError::NoOverlay {
+        workspace: path.to_owned(),
+        reason: "its path is not UTF-8".to_owned(),
+    })
+}
+
+/// A command with everything but its streams.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) namespaces: Namespaces,
+    pub(crate) ids: Option<IdMaps>,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) cgroup: Option<Cgroup>,
+    pub(crate) workspace: CString,
+    pub(crate) cwd: CString,
+    pub(crate) programs: Vec<CString>,
+    pub(crate) arguments: Vec<CString>,
+    pub(crate) environment: Vec<CString>,
+    pub(crate) confine: Option<Confine>,
+    pub(crate) shown_program: String,
+    pub(crate) shown_cwd: String,
+}
+
+impl Prepared {
+    /// The command as this program could run it itself; `workspace` is where the command sees it.
+    pub(crate) fn new(
+        command: &Command,
+        environment: &BTreeMap<OsString, OsString>,
+        cwd: &str,
+        workspace: &Path,
+    ) -> Result<Self, LaunchError> {
+        let words = command.words();
+        let arguments = words.iter().map(|word| c_os("an argument", word)).collect::<Result<_, _>>()?;
+        let pair = |(name, value): (&OsString, &OsString)| {
+            let mut pair = name.clone();
+            pair.push("=");
+            pair.push(value);
+            c_os("the environment", &pair)
+        };
+        let path = environment.get(OsStr::new("PATH")).cloned().unwrap_or_else(|| PATH.into());
+        Ok(Self {
+            namespaces: Namespaces::default(),
+            ids: None,
+            steps: Vec::new(),
+            cgroup: None,
+            workspace: c_path(workspace)?,
+            cwd: c_text("the working directory", cwd)?,
+            programs: candidates(command.program(), &path)?,
+            arguments,
+            environment: environment.iter().map(pair).collect::<Result<_, _>>()?,
+            confine: None,
+            shown_program: command.program().to_string_lossy().into_owned(),
+            shown_cwd: cwd.to_owned(),
+        })
+    }
+}
+
+fn c_os(what: &'static str, text: &OsStr) -> Result<CString, LaunchError> {
+    CString::new(text.as_bytes()).map_err(|_| LaunchError::Zero { what })
+}
+
+/// Where a program may be: a name on the path, anything with a slash in it where it says.
+fn candidates(program: &OsStr, path: &OsStr) -> Result<Vec<CString>, LaunchError> {
+    if program.is_empty() || program.as_bytes().contains(&b'/') {
+        return Ok(vec![c_os("the program", program)?]);
+    }
+    // An empty part would be the working directory, which is the model's.
+    let parts = path.as_bytes().split(|byte| *byte == b':').filter(|part| part.starts_with(b"/"));
+    parts
+        .map(|part| c_os("the program", Path::new(OsStr::from_bytes(part)).join(program).as_os_str()))
+        .collect()
+}
+
+/// When a command is ended, if it does not end by itself.
+#[derive(Debug, Default)]
+pub(crate) struct Until {
+    pub(crate) time: Option<Duration>,
+    pub(crate) cancel: Option<CancelToken>,
+}
+
+/// A command that runs on its thread. Going before it is over ends it.
+struct Running {
+    control: Arc<Control>,
+    /// Ends when the thread does.
+    alive: mpsc::Receiver<()>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.control.stop(Stop::Cancelled);
+        // Whoever lets go relies on the processes being gone. They are killed, which takes milliseconds, so that this
+        // waits also on a thread that should not; one that the kernel cannot kill is left to the watching thread.
+        let _ = self.alive.recv_timeout(Duration::from_secs(5));
+    }
+}
+
+pub(crate) async fn run(
+    prepared: Prepared,
+    streams: Streams,
+    until: Until,
+    clock: &Arc<dyn Clock>,
+) -> Result<Finished, LaunchError> {
+    let thread = |source| LaunchError::Surroundings { what: "making the thread that watches it", source };
+    let began = clock.monotonic();
+    let control = Control::new().map_err(thread)?;
+    let (ended, watched) = oneshot::channel();
+    let (living, alive) = mpsc::channel();
+    let watching = Arc::clone(&control);
+    std::thread::Builder::new()
+        .name("wink-command".to_owned())
+        .spawn(move || {
+            let _living: mpsc::Sender<()> = living;
+            let watched = supervise(prepared, streams, &watching);
+            wink::testing::steps::reach("sandbox.command-over");
+            let _ = ended.send(watched);
+        })
+        .map_err(thread)?;
+    let running = Running { control: Arc::clone(&control), alive };
+
+    let mut watched = pin!(watched);
+    let mut timer = until.time.map(|limit| clock.sleep_until(began.saturating_add(limit)));
+    let mut cancelled = pin!(async {
+        match &until.cancel {
+            Some(token) => token.cancelled().await,
+            None => std::future::pending().await,
+        }
+    });
+    let watched = poll_fn(|cx| {
+        if let Poll::Ready(watched) = watched.as_mut().poll(cx) {
+            return Poll::Ready(watched);
+        }
+        if timer.as_mut().is_some_and(|timer| timer.as_mut().poll(cx).is_ready()) {
+            timer = None;
+            control.stop(Stop::TimedOut);
+        }
+        // A second reason changes nothing.
+        if cancelled.as_mut().poll(cx).is_ready() {
+            control.stop(Stop::Cancelled);
+        }
+        watched.as_mut().poll(cx)
+    })
+    .await
+    .map_err(|_| LaunchError::Lost("the thread that watched it is gone".to_owned()))??;
+    drop(running);
+    finished(watched, clock.monotonic().saturating_sub(began))
+}
+
+fn finished(watched: Watched, duration: Duration) -> Result<Finished, LaunchError> {
+    let ended = match (watched.status, watched.stopped) {
+        (Some(status), _) => ended(status),
+        (None, Some(Stop::TimedOut)) => Ended::TimedOut,
+        (None, Some(Stop::Cancelled)) => Ended::Cancelled,
+        (None, None) => {
+            return Err(LaunchError::Lost("somebody else killed the process that kept it".to_owned()));
+        }
+    };
+    let Watched { stdout, stderr, memory_exhausted, .. } = watched;
+    Ok(Finished { ended, stdout, stderr, duration, memory_exhausted })
+}
+
+/// What `wait` said, in words.
+fn ended(status: i32) -> Ended {
+    match status & 0x7f {
+        0 => Ended::Exited((status >> 8) & 0xff),
+        signal => Ended::Signalled(signal),
+    }
+}

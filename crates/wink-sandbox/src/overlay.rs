@@ -1,0 +1,122 @@
+//! The workspace as a command sees it: the directory itself, or an overlay over it.
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::mount::MountFlags;
+
+use crate::child::{Step, slot_path};
+use crate::error::LaunchError;
+
+/// The directories of an overlay. What a command changes is in `upper` afterwards, and nowhere else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OverlayDirs {
+    /// The workspace.
+    pub lower: PathBuf,
+    /// What is changed; on the filesystem of `work`.
+    pub upper: PathBuf,
+    /// The kernel's own; empty.
+    pub work: PathBuf,
+    /// The directory in the workspace that commands never see.
+    pub state_name: &'static str,
+    /// Whether what was removed, replaced and moved is marked in `user.overlay.*`, as it must be without privileges. Else
+    /// it is in `trusted.overlay.*`, and a directory can be moved without copying it.
+    pub user_xattr: bool,
+}
+
+/// Who mounts an overlay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OverlayKind {
+    /// The superuser, with marks of either kind.
+    Trusted,
+    /// Anybody, in a user namespace, with [`OverlayDirs::user_xattr`].
+    User,
+}
+
+/// What is mounted where the workspace is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Workspace {
+    /// The directory itself: what a command does to it is done.
+    Direct {
+        /// The directory.
+        root: PathBuf,
+        /// The directory in it that commands never see, if there is one.
+        state_name: Option<String>,
+    },
+    /// An overlay over the directory.
+    Overlay(OverlayDirs),
+}
+
+impl Workspace {
+    /// The directory.
+    pub fn root(&self) -> &Path {
+        match self {
+            Self::Direct { root, .. } => root,
+            Self::Overlay(dirs) => &dirs.lower,
+        }
+    }
+
+    fn state_name(&self) -> Option<&str> {
+        match self {
+            Self::Direct { state_name, .. } => state_name.as_deref(),
+            Self::Overlay(dirs) => Some(dirs.state_name),
+        }
+    }
+
+    /// The steps that open it. They come before anything is mounted, so that nothing can be mounted over it; slots
+    /// 0 to 2 are theirs.
+    pub(crate) fn open(&self) -> Result<Vec<Step>, LaunchError> {
+        let open = |path: &Path, slot| Ok::<_, LaunchError>(Step::Open { path: c_path(path)?, slot });
+        match self {
+            Self::Direct { root, .. } => Ok(vec![open(root, 0)?]),
+            Self::Overlay(dirs) => {
+                Ok(vec![open(&dirs.lower, 0)?, open(&dirs.upper, 1)?, open(&dirs.work, 2)?])
+            }
+        }
+    }
+
+    /// The steps that mount it at `at`.
+    pub(crate) fn mount(&self, at: &str) -> Result<Vec<Step>, LaunchError> {
+        let mut steps = Vec::new();
+        match self {
+            Self::Direct { .. } => {
+                steps.push(Step::Bind {
+                    slot: 0,
+                    at: c_text("the workspace", at)?,
+                    read_only: false,
+                    devices: false,
+                });
+            }
+            Self::Overlay(dirs) => steps.push(Step::Mount {
+                kind: c"overlay".to_owned(),
+                at: c_text("the workspace", at)?,
+                flags: MountFlags::NOSUID | MountFlags::NODEV,
+                data: options(dirs.user_xattr)?,
+            }),
+        }
+        if let Some(name) = self.state_name() {
+            let masked = format!("{at}/{name}");
+            steps.push(Step::Mask {
+                at: c_text("the workspace", &masked)?,
+                data: c"mode=555,size=4k".to_owned(),
+            });
+        }
+        Ok(steps)
+    }
+}
+
+/// The layers are named by descriptors: no path is too long, has a comma in it, or leads elsewhere meanwhile.
+fn options(user_xattr: bool) -> Result<CString, LaunchError> {
+    let (lower, upper, work) = (slot_path(0), slot_path(1), slot_path(2));
+    let marks = if user_xattr { "userxattr" } else { "redirect_dir=on,metacopy=off" };
+    c_text("the overlay", &format!("lowerdir={lower},upperdir={upper},workdir={work},{marks}"))
+}
+
+pub(crate) fn c_text(what: &'static str, text: &str) -> Result<CString, LaunchError> {
+    CString::new(text).map_err(|_| LaunchError::Zero { what })
+}
+
+pub(crate) fn c_path(path: &Path) -> Result<CString, LaunchError> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| LaunchError::Zero { what: "a path" })
+}

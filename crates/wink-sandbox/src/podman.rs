@@ -1,0 +1,399 @@
+//! A sandbox of podman: each command in a container of its own, which is really gone afterwards.
+//!
+//! Podman is a program like any other here: it is launched, and with it ends everything that it started (conmon, the
+//! runtime, the container's processes). What is left then is podman's own note of the container, which is removed by name.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use wink::BoxFuture;
+use wink::limits::Clock;
+
+use crate::capabilities::{Capabilities, Report, Scratch};
+use crate::cgroup::{Controller, Version};
+use crate::error::{LaunchError, SandboxError};
+use crate::launch::{Command, Ended, Finished, Launch, Tree};
+use crate::limits::Limits;
+use crate::overlay::Workspace;
+use crate::sandbox::{Job, Sandbox, WORKSPACE};
+
+const INSTALL: &str =
+    "install podman and runc (apt-get install podman runc), or use the sandbox of namespaces";
+
+/// What a container is made of. It has to have `/bin/sh`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Source {
+    Image(String),
+    Root(PathBuf),
+}
+
+/// The sandbox of podman.
+#[derive(Debug)]
+pub struct PodmanSandbox {
+    limits: Limits,
+    source: Source,
+    /// Holds its configuration, so that the machine's own does not matter.
+    settings: Arc<Scratch>,
+    versions: Vec<(&'static str, String)>,
+}
+
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+impl PodmanSandbox {
+    /// Containers of an image that is there; none is fetched.
+    pub async fn from_image(
+        image: impl Into<String>,
+        limits: Limits,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Self, SandboxError> {
+        Self::make(Source::Image(image.into()), limits, clock).await
+    }
+
+    /// Containers of a directory with a root in it, which stays as it is.
+    pub async fn from_root(
+        root: impl Into<PathBuf>,
+        limits: Limits,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Self, SandboxError> {
+        Self::make(Source::Root(root.into()), limits, clock).await
+    }
+
+    async fn make(source: Source, limits: Limits, clock: &Arc<dyn Clock>) -> Result<Self, SandboxError> {
+        limits.check()?;
+        check_cgroups(&limits)?;
+        let scratch =
+            |error: std::io::Error| SandboxError::Failed(format!("no temporary directory: {error}"));
+        let settings = Arc::new(Scratch::new(&std::env::temp_dir()).map_err(scratch)?);
+        let runc = version("runc", settings.path(), clock).await;
+        let text = configuration(&limits, runc.is_ok());
+        fs::write(settings.path().join("containers.conf"), text).map_err(scratch)?;
+        fs::write(settings.path().join("seccomp.json"), profile()?).map_err(scratch)?;
+        let missing = |error: LaunchError| SandboxError::Missing {
+            part: "podman",
+            reason: error.to_string(),
+            advice: INSTALL,
+        };
+        let podman = version("podman", settings.path(), clock).await.map_err(missing)?;
+        let mut versions = vec![("podman", podman)];
+        versions.extend(runc.ok().map(|version| ("runc", version)));
+        let sandbox = Self { limits, source, settings, versions };
+        sandbox.remove_forgotten(clock).await?;
+        sandbox.try_once(clock).await?;
+        Ok(sandbox)
+    }
+
+    fn podman<A: Into<OsString>>(&self, args: impl IntoIterator<Item = A>) -> Launch {
+        podman(self.settings.path(), args)
+    }
+
+    /// Containers of programs that died before they could remove them.
+    async fn remove_forgotten(&self, clock: &Arc<dyn Clock>) -> Result<(), SandboxError> {
+        let list = ["ps", "--all", "--filter", "name=^wink-", "--format", "{{.Names}}"];
+        let listed = self.podman(list).time_limit(Duration::from_secs(30)).run(clock).await?;
+        let (names, _) = listed.stdout.text(1_000_000);
+        for name in names.lines() {
+            let owner = name.strip_prefix("wink-").and_then(|name| name.split_once('-')).map(|(pid, _)| pid);
+            if owner.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+                self.podman(remove(name)).time_limit(Duration::from_secs(30)).run(clock).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A container, once: that it runs, and that its limits are what was asked for.
+    async fn try_once(&self, clock: &Arc<dyn Clock>) -> Result<(), SandboxError> {
+        let missing = |reason: String| SandboxError::Missing {
+            part: "way to run a container",
+            reason,
+            advice: "podman has to work with what the report says it was given; runc works where crun does not",
+        };
+        let scratch = Scratch::new(&std::env::temp_dir()).map_err(|error| missing(error.to_string()))?;
+        let look = "cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max 2>/dev/null; \
+                    echo ; cat /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max 2>/dev/null";
+        let root = scratch.path().to_owned();
+        let job = Job::new(Command::Shell(look.to_owned()), Workspace::Direct { root, state_name: None });
+        let finished = self.run(job, clock).await.map_err(|error| missing(error.to_string()))?;
+        let (said, _) = finished.stdout.text(1000);
+        let (memory, processes) = said.split_once("\n\n").or(said.split_once('\n')).unwrap_or_default();
+        let asked = [
+            ("memory", memory, self.limits.memory.map(|bytes| (bytes / 4096 * 4096).to_string())),
+            ("processes", processes, self.limits.processes.map(|most| most.to_string())),
+        ];
+        for (limit, found, asked) in asked {
+            if let Some(asked) = asked
+                && found.trim() != asked
+            {
+                return Err(SandboxError::Unenforceable {
+                    limit,
+                    reason: format!("a container asked for {asked} had {:?}", found.trim()),
+                    advice: "set this limit to None, or run with cgroups that podman can use",
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn arguments(&self, name: &str, job: &Job) -> Result<Vec<OsString>, SandboxError> {
+        let mut args: Vec<OsString> = Vec::new();
+        let mut add = |words: &[&str]| args.extend(words.iter().map(OsString::from));
+        add(&["run", "--rm", "--name", name, "--network", "none", "--pull", "never", "--log-driver", "none"]);
+        add(&["--read-only", "--read-only-tmpfs=false", "--cap-drop", "all"]);
+        add(&["--security-opt", "no-new-privileges", "--ipc", "private", "--hostname", "sandbox"]);
+        let seccomp = self.settings.path().join("seccomp.json");
+        add(&["--security-opt", &format!("seccomp={}", utf8(&seccomp)?)]);
+        add(&["--tmpfs", &format!("/tmp:size={},mode=1777,notmpcopyup", self.limits.temporary)]);
+        // A second watch, for the case that this program dies.
+        add(&["--timeout", &(job.time(&self.limits).as_secs() + 10).to_string()]);
+        if let Some(memory) = self.limits.memory {
+            let memory = memory.to_string();
+            add(&["--memory", &memory, "--memory-swap", &memory]);
+        }
+        if let Some(cpu) = self.limits.cpu {
+            add(&["--cpus", &cpu.to_string()]);
+        }
+        add(&["--pids-limit", &self.limits.processes.map_or(-1, i64::from).to_string()]);
+        if let Some(file) = self.limits.file {
+            add(&["--ulimit", &format!("fsize={file}:{file}")]);
+        }
+        if rustix::process::geteuid().is_root() {
+            let owner = fs::metadata(job.workspace.root())
+                .map_err(|source| LaunchError::Surroundings { what: "looking at the workspace", source })?;
+            add(&["--user", &format!("{}:{}", owner.uid(), owner.gid())]);
+        }
+        add(&["--env", "HOME=/tmp", "--env", "LANG=C.UTF-8"]);
+        for (name, value) in &job.env {
+            add(&["--env", &format!("{name}={value}")]);
+        }
+        if job.stdin.is_some() {
+            add(&["--interactive"]);
+        }
+        for word in mounts(&job.workspace)? {
+            add(&[&word]);
+        }
+        add(&["--workdir", WORKSPACE]);
+        match &self.source {
+            Source::Image(image) => add(&["--entrypoint", "/bin/sh", image]),
+            Source::Root(root) => {
+                let root = utf8(root)?;
+                add(&["--entrypoint", "/bin/sh", "--rootfs", root]);
+            }
+        }
+        add(&["-c", FIRST, "sh", &job.cwd]);
+        args.extend(job.command.words());
+        Ok(args)
+    }
+}
+
+/// Podman's own, with nothing of this program's environment but where its home is.
+fn podman<A: Into<OsString>>(settings: &Path, args: impl IntoIterator<Item = A>) -> Launch {
+    Launch::program("podman", args, "/")
+        .inherit("HOME")
+        .inherit("XDG_RUNTIME_DIR")
+        .env("CONTAINERS_CONF", settings.join("containers.conf"))
+        // It knows processes by their numbers.
+        .tree(Tree::Reaper)
+}
+
+fn remove(name: &str) -> [&str; 6] {
+    ["rm", "--force", "--time", "0", "--ignore", name]
+}
+
+async fn version(program: &str, settings: &Path, clock: &Arc<dyn Clock>) -> Result<String, LaunchError> {
+    let launch = Launch::program(program, ["--version"], settings).inherit("HOME");
+    let said = launch.time_limit(Duration::from_secs(30)).run(clock).await?;
+    Ok(said.stdout.text(200).0.lines().next().unwrap_or_default().to_owned())
+}
+
+fn configuration(limits: &Limits, runc: bool) -> String {
+    let open = limits.open_files;
+    let runtime = if runc { "runtime = \"runc\"\n" } else { "" };
+    // Nobody here can raise limits, so they are named; the default would.
+    format!(
+        "[containers]\ndefault_ulimits = [\"nofile={open}:{open}\", \"nproc=4096:4096\", \"core=0:0\"]\n\
+         [engine]\n{runtime}cgroup_manager = \"cgroupfs\"\nevents_logger = \"none\"\n"
+    )
+}
+
+/// What podman allows by itself is meant for containers in containers.
+fn profile() -> Result<String, SandboxError> {
+    let places = ["/etc/containers/seccomp.json", "/usr/share/containers/seccomp.json"];
+    let found = places.iter().find_map(|place| fs::read_to_string(place).ok());
+    let parsed = found.and_then(|text| wink::serde_json::from_str(&text).ok());
+    let profile = parsed.and_then(crate::seccomp::stricter).ok_or_else(|| SandboxError::Missing {
+        part: "seccomp profile of podman",
+        reason: format!("there is none that can be read at {}", places.join(" or ")),
+        advice: "install the one that comes with podman (containers-common)",
+    })?;
+    Ok(profile.to_string())
+}
+
+/// Without the superuser, podman leaves limits out where there is only the first version of cgroups.
+fn check_cgroups(limits: &Limits) -> Result<(), SandboxError> {
+    let able = Capabilities::detect();
+    let asked = [
+        (limits.memory.is_some(), "memory", Controller::Memory),
+        (limits.cpu.is_some(), "cpu", Controller::Cpu),
+        (limits.processes.is_some(), "processes", Controller::Pids),
+    ];
+    for (asked, limit, controller) in asked {
+        let works =
+            rustix::process::geteuid().is_root() || able.cgroups.version(controller) == Some(Version::Two);
+        if asked && !works {
+            return Err(SandboxError::Unenforceable {
+                limit,
+                reason: "podman without the superuser needs cgroups of version 2".to_owned(),
+                advice: "run as the superuser, or set this limit to None",
+            });
+        }
+    }
+    Ok(())
+}
+
+fn mounts(workspace: &Workspace) -> Result<Vec<String>, SandboxError> {
+    let (volume, state_name) = match workspace {
+        Workspace::Direct { root, state_name } => {
+            (format!("{}:{WORKSPACE}:rw", volume_path(root)?), state_name.as_deref())
+        }
+        Workspace::Overlay(dirs) => {
+            // It marks things its own way.
+            if dirs.user_xattr == rustix::process::geteuid().is_root() {
+                let reason =
+                    "podman marks changes in trusted.overlay.* as the superuser, in user.overlay.* otherwise";
+                return Err(LaunchError::NoOverlay {
+                    workspace: dirs.lower.clone(),
+                    reason: reason.to_owned(),
+                }
+                .into());
+            }
+            let (lower, upper, work) =
+                (volume_path(&dirs.lower)?, volume_path(&dirs.upper)?, volume_path(&dirs.work)?);
+            let volume = format!("{lower}:{WORKSPACE}:O,upperdir={upper},workdir={work}");
+            (volume, Some(dirs.state_name))
+        }
+    };
+    let mut words = vec!["--volume".to_owned(), volume];
+    if let Some(name) = state_name
+        && workspace.root().join(name).is_dir()
+    {
+        // Podman would copy into it what it hides.
+        words.extend(["--tmpfs".to_owned(), format!("{WORKSPACE}/{name}:ro,size=4k,mode=555,notmpcopyup")]);
+    }
+    Ok(words)
+}
+
+fn utf8(path: &Path) -> Result<&str, SandboxError> {
+    path.to_str().ok_or_else(|| SandboxError::Failed(format!("{path:?} is not UTF-8, which podman needs")))
+}
+
+/// Podman takes these apart at colons and commas, without a way to escape them.
+fn volume_path(path: &Path) -> Result<&str, SandboxError> {
+    let text = utf8(path)?;
+    if text.contains([':', ',', '\\']) {
+        let reason = format!("podman cannot mount {path:?}: there is a colon, comma or backslash in it");
+        return Err(SandboxError::Failed(reason));
+    }
+    Ok(text)
+}
+
+/// A container's first process, which no signal of its own ends: the command is its child. Podman would make a working
+/// directory that is not there, and follow links out of the workspace, so that is done here.
+const FIRST: &str = "\
+if test -n \"$1\"; then cd -- \"$1\" 2>/dev/null || { echo 'Error: cwd: No such directory' >&2; exit 126; }; fi
+case \"$(pwd -P)\" in /workspace|/workspace/*) ;; *) echo 'Error: cwd: It leads out of the workspace' >&2; exit 126;; esac
+shift; \"$@\"; exit $?";
+
+/// A container's name, until podman has forgotten it.
+struct Named {
+    name: String,
+    settings: Arc<Scratch>,
+    there: bool,
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if !self.there {
+            return;
+        }
+        // Its processes are gone already, with podman's own. What is left is a note and a mount; whoever throws the layer
+        // away next relies on that being gone as well.
+        let launch = podman(self.settings.path(), remove(&self.name));
+        let (living, alive) = mpsc::channel::<()>();
+        let removing = std::thread::Builder::new().name("wink-podman".to_owned()).spawn(move || {
+            let _living = living;
+            if let Err(error) = launch.run_here() {
+                tracing::warn!(%error, "a container could not be removed; the next sandbox of podman will try");
+            }
+        });
+        if removing.is_ok() {
+            let _ = alive.recv_timeout(Duration::from_secs(10));
+        }
+    }
+}
+
+impl Sandbox for PodmanSandbox {
+    fn name(&self) -> &'static str {
+        "podman"
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn report(&self) -> Report {
+        let mut report = Capabilities::detect().report();
+        for (what, version) in &self.versions {
+            report.add(
+                what,
+                version,
+                "asked it, and ran a container whose limits were looked at from inside",
+            );
+        }
+        report
+    }
+
+    fn run<'a>(
+        &'a self,
+        job: Job,
+        clock: &'a Arc<dyn Clock>,
+    ) -> BoxFuture<'a, Result<Finished, SandboxError>> {
+        Box::pin(async move {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("wink-{}-{number}", std::process::id());
+            let args = self.arguments(&name, &job)?;
+            let cwd = job.cwd.clone();
+            let time = job.time(&self.limits);
+            let mut launch = self.podman(args).time_limit(time).keep_output(self.limits.output_bytes());
+            if let Some(stdin) = job.stdin {
+                launch = launch.stdin(stdin);
+            }
+            if let Some(token) = job.cancel {
+                launch = launch.cancelled_by(token);
+            }
+            let mut named = Named { name, settings: Arc::clone(&self.settings), there: true };
+            let finished = launch.run(clock).await?;
+            let removed =
+                self.podman(remove(&named.name)).time_limit(Duration::from_secs(30)).run(clock).await?;
+            named.there = removed.ended != Ended::Exited(0);
+            drop(named);
+            wink::testing::steps::reach("sandbox.container-removed");
+            own_failure(&finished, cwd)?;
+            Ok(finished)
+        })
+    }
+}
+
+/// When podman itself fails it says so with 125 to 127 and a line of its own.
+fn own_failure(finished: &Finished, cwd: String) -> Result<(), SandboxError> {
+    let Ended::Exited(125..=127) = finished.ended else { return Ok(()) };
+    let (said, _) = finished.stderr.text(2000);
+    let Some(reason) = said.lines().find_map(|line| line.strip_prefix("Error: ")) else { return Ok(()) };
+    Err(match reason.strip_prefix("cwd: ") {
+        Some(reason) => LaunchError::Cwd { cwd, source: std::io::Error::other(reason) }.into(),
+        None => SandboxError::Failed(format!("podman: {reason}")),
+    })
+}

@@ -1,0 +1,204 @@
+//! The tool `shell_execute`, and the sections that bring it.
+
+mod layer;
+mod params;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wink::filesystem::Filesystem;
+use wink::prompt::Section;
+use wink::tool::{Annotations, Handler, IntoToolResult, Tool, ToolContext, ToolError, ToolResult};
+
+use crate::error::{LaunchError, SandboxError};
+use crate::launch::{Command, Ended, Finished};
+use crate::namespace::NamespaceSandbox;
+use crate::podman::PodmanSandbox;
+use crate::sandbox::{Job, Sandbox};
+
+pub use layer::{LayerError, NoLayers, WorkspaceLayer, WorkspaceLayers};
+pub use params::{Executed, ShellExecute};
+
+/// `shell_execute` in the sandbox of namespaces.
+#[derive(Clone)]
+#[must_use = "a suite does nothing until its section is in a prompt"]
+pub struct SandboxSection(Suite);
+
+/// `shell_execute` in the sandbox of podman.
+#[derive(Clone)]
+#[must_use = "a suite does nothing until its section is in a prompt"]
+pub struct PodmanSandboxSection(Suite);
+
+impl SandboxSection {
+    /// The suite in this sandbox.
+    pub fn new(sandbox: NamespaceSandbox) -> Self {
+        Self(Suite::new(Arc::new(sandbox)))
+    }
+
+    /// Where commands get their view of the workspace from.
+    pub fn layers(mut self, layers: Arc<dyn WorkspaceLayers>) -> Self {
+        self.0.layers = layers;
+        self
+    }
+
+    /// The section, under key `shell`.
+    pub fn section(self) -> Section {
+        self.0.section()
+    }
+}
+
+impl PodmanSandboxSection {
+    /// The suite in this sandbox.
+    pub fn new(sandbox: PodmanSandbox) -> Self {
+        Self(Suite::new(Arc::new(sandbox)))
+    }
+
+    /// Where commands get their view of the workspace from.
+    pub fn layers(mut self, layers: Arc<dyn WorkspaceLayers>) -> Self {
+        self.0.layers = layers;
+        self
+    }
+
+    /// The section, under key `shell`.
+    pub fn section(self) -> Section {
+        self.0.section()
+    }
+}
+
+impl From<SandboxSection> for Section {
+    fn from(suite: SandboxSection) -> Self {
+        suite.section()
+    }
+}
+
+impl From<PodmanSandboxSection> for Section {
+    fn from(suite: PodmanSandboxSection) -> Self {
+        suite.section()
+    }
+}
+
+#[derive(Clone)]
+struct Suite {
+    sandbox: Arc<dyn Sandbox>,
+    layers: Arc<dyn WorkspaceLayers>,
+}
+
+impl Suite {
+    fn new(sandbox: Arc<dyn Sandbox>) -> Self {
+        Self { sandbox, layers: Arc::new(NoLayers) }
+    }
+
+    fn section(self) -> Section {
+        Section::markdown("shell", "Shell").body(BODY).tool(shell_execute(self.sandbox, self.layers))
+    }
+}
+
+/// The tool alone, in any sandbox.
+pub fn shell_execute(
+    sandbox: Arc<dyn Sandbox>,
+    layers: Arc<dyn WorkspaceLayers>,
+) -> Tool<ShellExecute, Executed> {
+    // The command has its own limit; this one is for everything around it.
+    let timeout = sandbox.limits().time.saturating_add(Duration::from_secs(60));
+    Tool::new(
+        "shell_execute",
+        "Run a program in the workspace, without network.",
+        Executor { sandbox, layers },
+    )
+    .annotations(Annotations { read_only: false, destructive: true, idempotent: false, open_world: false })
+    .timeout(timeout)
+    .rendered()
+}
+
+struct Executor {
+    sandbox: Arc<dyn Sandbox>,
+    layers: Arc<dyn WorkspaceLayers>,
+}
+
+impl Handler<ToolContext, ShellExecute, Executed> for Executor {
+    fn call<'a>(
+        &'a self,
+        params: ShellExecute,
+        cx: &'a mut ToolContext,
+    ) -> impl Future<Output: IntoToolResult<Value = Executed>> + Send + 'a {
+        self.execute(params, cx)
+    }
+}
+
+impl Executor {
+    async fn execute(
+        &self,
+        params: ShellExecute,
+        cx: &ToolContext,
+    ) -> Result<ToolResult<Executed>, ToolError> {
+        let limits = self.sandbox.limits();
+        params.check(limits)?;
+        let files = cx.resource::<dyn Filesystem>().await?;
+        let layer = self.layers.layer(&files).await?;
+        wink::testing::steps::reach("sandbox.layer-made");
+        let (time, cwd) = (params.time(), params.plain_cwd());
+        let undo_on_failure = params.undo_on_failure;
+        let mut words = params.command.into_iter();
+        let program = words.next().unwrap_or_default().into();
+        let job = Job {
+            command: Command::Program { program, args: words.map(Into::into).collect() },
+            workspace: layer.workspace(),
+            cwd,
+            env: params.env,
+            stdin: params.stdin.map(String::into_bytes),
+            time,
+            cancel: None,
+        };
+        let allowed = job.time(limits);
+        let finished = self.sandbox.run(job, cx.clock()).await.map_err(told)?;
+        let executed = Executed::of(&finished, limits);
+        if let Some(failure) = failure(&finished, allowed, undo_on_failure) {
+            // The layer is forgotten, and the call rolled back.
+            return Ok(ToolResult::failed(executed, failure));
+        }
+        layer.finish().await?;
+        wink::testing::steps::reach("sandbox.layer-read");
+        Ok(ToolResult::value(executed))
+    }
+}
+
+/// What makes a command that ran a failed call.
+fn failure(finished: &Finished, allowed: Duration, undo_on_failure: bool) -> Option<String> {
+    match finished.ended {
+        Ended::TimedOut => Some(format!(
+            "The command was stopped after {} seconds, with everything that it had started. What it changed is undone.",
+            allowed.as_secs_f64()
+        )),
+        Ended::Cancelled => Some("The command was cancelled. What it changed is undone.".to_owned()),
+        Ended::Exited(0) => None,
+        Ended::Exited(_) | Ended::Signalled(_) => undo_on_failure.then(|| {
+            format!("The command exited with {}. What it changed is undone.", finished.ended.code())
+        }),
+    }
+}
+
+/// What the model is told: what it can mend itself, and no more than that of the rest.
+fn told(error: SandboxError) -> ToolError {
+    let text = match &error {
+        SandboxError::Launch(
+            LaunchError::Program { .. } | LaunchError::Cwd { .. } | LaunchError::Zero { .. },
+        ) => {
+            return ToolError::from(error);
+        }
+        _ => {
+            "the command could not be run: the sandbox failed; trying again may help, another command will not"
+        }
+    };
+    ToolError::from(error).tell(text)
+}
+
+const BODY: &str = "\
+`shell_execute` runs a program in a sandbox. The workspace is its working directory; nothing else of the machine can be \
+changed, and there is no network.
+
+- `command` is the program and its arguments, without a shell: `[\"ls\", \"-l\"]`. For pipes and the like run a shell: \
+`[\"sh\", \"-c\", \"ls | wc -l\"]`.
+- Any exit code is an answer; look at it. What the command changed in the workspace stays, unless you set \
+`undo_on_failure` and it exits with anything but 0.
+- A command that takes too long is stopped, with everything that it started, and what it changed is undone. Nothing goes \
+on running in the background.";

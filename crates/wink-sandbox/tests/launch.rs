@@ -1,0 +1,271 @@
+//! Launching: streams, limits, and that nothing is left of a command.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use wink::limits::{CancelToken, Clock, SystemClock};
+use wink_sandbox::{Capabilities, Ended, Finished, Launch, LaunchError, OverlayDirs, OverlayKind, Tree};
+
+fn clock() -> Arc<dyn Clock> {
+    Arc::new(SystemClock)
+}
+
+const TREES: [Tree; 2] = [Tree::Best, Tree::Reaper];
+
+async fn run(launch: Launch) -> Finished {
+    launch.run(&clock()).await.unwrap()
+}
+
+fn out(finished: &Finished) -> String {
+    finished.stdout.text(1_000_000).0
+}
+
+/// Whether a process has this text among its arguments. Each test has its own text.
+fn is_running(mark: &str) -> bool {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let command_lines = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    command_lines.map(|line| String::from_utf8_lossy(&line).into_owned()).any(|line| line.contains(mark))
+}
+
+fn zombies() -> Vec<String> {
+    let own = std::process::id().to_string();
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let stats = processes.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
+    stats
+        .filter(|stat| {
+            let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+            fields[0] == "Z" && fields[1] == own
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn it_runs_and_says_how_it_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    for tree in TREES {
+        let shell = |text: &str| Launch::shell(text, dir.path()).tree(tree);
+        let finished = run(shell("echo out; echo err >&2; exit 7")).await;
+        assert_eq!(finished.ended, Ended::Exited(7));
+        assert_eq!((out(&finished), finished.stderr.text(100).0), ("out\n".to_owned(), "err\n".to_owned()));
+        assert_eq!(run(shell("kill -TERM $$")).await.ended, Ended::Signalled(15));
+        assert_eq!(run(shell("kill -KILL $$")).await.ended.code(), 137);
+        let finished = run(Launch::program("printf", ["%s|", "a b", "$HOME"], dir.path()).tree(tree)).await;
+        assert_eq!(out(&finished), "a b|$HOME|");
+    }
+    assert_eq!(zombies(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn it_begins_where_it_was_told_to() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(dir.path().join("a/b")).unwrap();
+    std::os::unix::fs::symlink("/etc", dir.path().join("out")).unwrap();
+    std::os::unix::fs::symlink("a", dir.path().join("in")).unwrap();
+    let here = dir.path().canonicalize().unwrap();
+    let pwd = |cwd: &str| Launch::program("pwd", ["-P"], &here).cwd(cwd);
+    assert_eq!(out(&run(pwd("")).await), format!("{}\n", here.display()));
+    assert_eq!(out(&run(pwd("a/b")).await), format!("{}/a/b\n", here.display()));
+    assert_eq!(out(&run(pwd("in/b")).await), format!("{}/a/b\n", here.display()));
+    for outside in ["..", "/etc", "out", "a/../..", "missing"] {
+        let error = pwd(outside).run(&clock()).await.unwrap_err();
+        assert!(matches!(&error, LaunchError::Cwd { cwd, .. } if cwd == outside), "{outside}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn it_is_given_an_environment_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let finished = run(Launch::program("env", [""; 0], dir.path()).env("ONE", "1 = one")).await;
+    let mut lines: Vec<_> = out(&finished).lines().map(str::to_owned).collect();
+    lines.sort();
+    let path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    assert_eq!(lines, ["LANG=C.UTF-8", "ONE=1 = one", path]);
+    let inherited = run(Launch::shell("echo $CARGO_PKG_NAME", dir.path()).inherit("CARGO_PKG_NAME")).await;
+    assert_eq!(out(&inherited), "wink-sandbox\n");
+    let all = run(Launch::shell("echo $CARGO_PKG_NAME", dir.path()).inherit_all()).await;
+    assert_eq!(out(&all), "wink-sandbox\n");
+}
+
+#[tokio::test]
+async fn it_reads_what_it_is_given() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(out(&run(Launch::shell("wc -c", dir.path())).await).trim(), "0");
+    let large = vec![b'x'; 1_000_000];
+    assert_eq!(out(&run(Launch::shell("wc -c", dir.path()).stdin(large.clone())).await).trim(), "1000000");
+    // Whoever does not read it does not have to.
+    assert_eq!(run(Launch::shell("exit 3", dir.path()).stdin(large)).await.ended, Ended::Exited(3));
+}
+
+#[tokio::test]
+async fn what_it_says_is_bounded() {
+    let dir = tempfile::tempdir().unwrap();
+    let flood = "head -c 3000000 /dev/zero | tr '\\0' o; head -c 2000000 /dev/zero | tr '\\0' e >&2";
+    let finished = run(Launch::shell(flood, dir.path()).keep_output(1000)).await;
+    assert_eq!((finished.stdout.bytes().len(), finished.stdout.total()), (1000, 3_000_000));
+    assert_eq!((finished.stderr.bytes().len(), finished.stderr.total()), (1000, 2_000_000));
+    assert_eq!(finished.ended, Ended::Exited(0));
+}
+
+#[tokio::test]
+async fn what_cannot_be_run_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    for tree in TREES {
+        let missing = Launch::program("no-such-program", [""; 0], dir.path()).tree(tree).run(&clock()).await;
+        assert!(
+            matches!(&missing, Err(LaunchError::Program { program, .. }) if program == "no-such-program")
+        );
+        let directory = Launch::program("/etc", [""; 0], dir.path()).tree(tree).run(&clock()).await;
+        assert!(matches!(directory, Err(LaunchError::Program { .. })));
+        let zero = Launch::program("true", ["a\0b"], dir.path()).tree(tree).run(&clock()).await;
+        assert!(matches!(zero, Err(LaunchError::Zero { .. })));
+    }
+}
+
+// case 176
+#[tokio::test]
+async fn nothing_is_left_after_a_timeout() {
+    let dir = tempfile::tempdir().unwrap();
+    for tree in TREES {
+        let mark = format!("wink-timeout-{tree:?}-{}", std::process::id());
+        let text = escaping(&mark);
+        let finished =
+            run(Launch::shell(text, dir.path()).tree(tree).time_limit(Duration::from_millis(700))).await;
+        assert_eq!((finished.ended, finished.ended.code()), (Ended::TimedOut, 124));
+        assert_eq!(out(&finished), "ready\n");
+        assert!(!is_running(&mark), "{tree:?}");
+    }
+    assert_eq!(zombies(), Vec::<String>::new());
+}
+
+/// A child, one in the background, one with a session of its own, and one that was forked twice.
+fn escaping(mark: &str) -> String {
+    let sleep = format!("sh -c 'sleep 1000; : {mark}'");
+    format!(
+        "{sleep} & setsid {sleep} & (setsid {sleep} </dev/null >/dev/null 2>&1 &) ; nohup {sleep} >/dev/null 2>&1 & echo ready; trap '' TERM HUP INT; {sleep}"
+    )
+}
+
+#[tokio::test]
+async fn nothing_outlives_the_command() {
+    let dir = tempfile::tempdir().unwrap();
+    for tree in TREES {
+        let mark = format!("wink-outlives-{tree:?}-{}", std::process::id());
+        // It has the streams open, and would hold them for a long time.
+        let text = format!(
+            "(setsid sh -c 'sleep 1000; : {mark}' &) ; sh -c 'sleep 1000; : {mark}' & echo done; exit 5"
+        );
+        let finished = run(Launch::shell(text, dir.path()).tree(tree)).await;
+        assert_eq!((finished.ended, out(&finished)), (Ended::Exited(5), "done\n".to_owned()));
+        assert!(!is_running(&mark), "{tree:?}");
+    }
+}
+
+#[tokio::test]
+async fn it_can_be_cancelled() {
+    let dir = tempfile::tempdir().unwrap();
+    for tree in TREES {
+        let mark = format!("wink-cancelled-{tree:?}-{}", std::process::id());
+        let token = CancelToken::new();
+        let flag = dir.path().join(format!("{tree:?}"));
+        let text = format!("touch {}; {}", flag.display(), escaping(&mark));
+        let launch = Launch::shell(text, dir.path()).tree(tree).cancelled_by(token.clone());
+        let running = tokio::spawn(async move { launch.run(&clock()).await });
+        appears(&flag).await;
+        token.cancel();
+        assert_eq!(running.await.unwrap().unwrap().ended, Ended::Cancelled);
+        assert!(!is_running(&mark), "{tree:?}");
+    }
+}
+
+#[tokio::test]
+async fn dropping_it_ends_it() {
+    let dir = tempfile::tempdir().unwrap();
+    for tree in TREES {
+        let mark = format!("wink-dropped-{tree:?}-{}", std::process::id());
+        let flag = dir.path().join(format!("{tree:?}"));
+        let text = format!("touch {}; {}", flag.display(), escaping(&mark));
+        let launch = Launch::shell(text, dir.path()).tree(tree);
+        let running = tokio::spawn(async move { launch.run(&clock()).await });
+        appears(&flag).await;
+        assert!(is_running(&mark));
+        running.abort();
+        assert!(running.await.unwrap_err().is_cancelled());
+        assert!(!is_running(&mark), "{tree:?}");
+    }
+    assert_eq!(zombies(), Vec::<String>::new());
+}
+
+async fn appears(path: &Path) {
+    while !path.exists() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[test]
+fn it_needs_no_runtime_with_anything_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let finished = runtime.block_on(run(Launch::shell("echo hi", dir.path())));
+    assert_eq!(out(&finished), "hi\n");
+}
+
+fn layers(root: &Path, lower: &Path) -> OverlayDirs {
+    let dir = |name: &str| {
+        let dir = root.join(name);
+        std::fs::create_dir_all(&dir).unwrap();
+        dir
+    };
+    let user_xattr = Capabilities::detect().overlay == Some(OverlayKind::User);
+    let (upper, work) = (dir("upper"), dir("work"));
+    OverlayDirs { lower: lower.to_owned(), upper, work, state_name: ".wink", user_xattr }
+}
+
+#[tokio::test]
+async fn on_an_overlay_the_workspace_is_not_touched() {
+    if Capabilities::detect().overlay.is_none() {
+        // Said by the stage `sandbox`, which runs where it must work.
+        return;
+    }
+    // A path that no list of options could hold as it is.
+    let dir = tempfile::Builder::new().prefix("a,b:c\\d ").tempdir().unwrap();
+    let workspace = dir.path().join("work space");
+    std::fs::create_dir_all(workspace.join(".wink/layers/1")).unwrap();
+    std::fs::create_dir_all(workspace.join("dir")).unwrap();
+    std::fs::write(workspace.join("kept"), "old").unwrap();
+    std::fs::write(workspace.join("gone"), "old").unwrap();
+    std::fs::write(workspace.join(".wink/secret"), "state").unwrap();
+    let dirs = layers(&workspace.join(".wink/layers/1"), &workspace);
+    for tree in TREES {
+        let text = "set -e; pwd; ls -A .wink; cat kept; echo new > kept; rm -f gone; mkdir -p made; touch made/file; \
+                    ! touch .wink/x 2>/dev/null; mv .wink elsewhere 2>/dev/null || echo stays";
+        let launch = Launch::shell(text, &workspace).overlay(dirs.clone()).tree(tree);
+        let finished = run(launch).await;
+        let second = if tree == Tree::Best { "old" } else { "new\n" };
+        let expected = format!("{}\n{second}stays\n", workspace.display());
+        assert_eq!(
+            (finished.ended, out(&finished)),
+            (Ended::Exited(0), expected),
+            "{}",
+            finished.stderr.text(999).0
+        );
+    }
+    assert_eq!(std::fs::read_to_string(workspace.join("kept")).unwrap(), "old");
+    assert!(workspace.join("gone").exists() && !workspace.join("made").exists());
+    assert_eq!(std::fs::read_to_string(dirs.upper.join("kept")).unwrap(), "new\n");
+    assert!(dirs.upper.join("made/file").exists());
+    let root = rustix_is_root();
+    let kind = Capabilities::detect().overlay.unwrap();
+    assert_eq!(kind, if root { OverlayKind::Trusted } else { OverlayKind::User });
+    if root {
+        let renamed = Launch::shell("mv dir moved", &workspace).overlay(dirs.clone());
+        assert_eq!(run(renamed).await.ended, Ended::Exited(0));
+    }
+}
+
+fn rustix_is_root() -> bool {
+    std::fs::read_to_string("/proc/self/status").unwrap().contains("\nUid:\t0\t0")
+}

@@ -1,0 +1,194 @@
+//! Every sandbox, held to its contract. Run by `./test sandbox`, which says where a root directory with busybox is.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use wink::BoxFuture;
+use wink::filesystem::{Filesystem, MemoryFilesystem};
+use wink::limits::{Clock, SystemClock};
+use wink::prelude::*;
+use wink::resource::Binding;
+use wink::serde_json::{Value, json};
+use wink_sandbox::testing::sandbox_contract;
+use wink_sandbox::tool::{LayerError, WorkspaceLayer, WorkspaceLayers};
+use wink_sandbox::{
+    Capabilities, Executed, Limits, NamespaceSandbox, OverlayDirs, OverlayKind, PodmanSandbox,
+    PodmanSandboxSection, SandboxSection, Workspace,
+};
+
+fn clock() -> Arc<dyn Clock> {
+    Arc::new(SystemClock)
+}
+
+fn root() -> PathBuf {
+    std::env::var_os("WINK_SANDBOX_ROOT")
+        .expect("WINK_SANDBOX_ROOT is not set; scripts/sandbox-parts makes such a directory")
+        .into()
+}
+
+fn is_superuser() -> bool {
+    std::fs::read_to_string("/proc/self/status").unwrap().contains("\nUid:\t0\t0")
+}
+
+#[test]
+fn this_machine_can_do_what_the_others_rely_on() {
+    let able = Capabilities::detect();
+    println!("{}", able.report());
+    let expected = if is_superuser() { OverlayKind::Trusted } else { OverlayKind::User };
+    assert_eq!(able.overlay, Some(expected), "{}", able.why_no_overlay);
+    assert!(able.user_namespaces && able.seccomp && able.landlock.is_some());
+    assert_eq!(able.pid_namespaces, is_superuser());
+}
+
+// case 176
+#[tokio::test]
+async fn namespaces_with_the_programs_of_the_machine() {
+    let refused = sandbox_contract(async |limits| NamespaceSandbox::new(limits), clock()).await;
+    expect_refusals(refused);
+}
+
+// case 176
+#[tokio::test]
+async fn namespaces_with_another_root() {
+    let refused = sandbox_contract(async |limits| NamespaceSandbox::with_root(root(), limits), clock()).await;
+    expect_refusals(refused);
+}
+
+/// The superuser can have everything here; anybody else has no cgroup.
+fn expect_refusals(refused: Vec<&str>) {
+    let expected: &[&str] = if is_superuser() { &[] } else { &["memory", "cpu"] };
+    assert_eq!(refused, expected);
+}
+
+// case 176
+#[tokio::test]
+async fn podman() {
+    if !is_superuser() {
+        return;
+    }
+    let make = async |limits: Limits| PodmanSandbox::from_root(root(), limits, &clock()).await;
+    assert_eq!(sandbox_contract(make, clock()).await, [""; 0]);
+    let left =
+        std::process::Command::new("podman").args(["ps", "-a", "--format", "{{.Names}}"]).output().unwrap();
+    let own = format!("wink-{}-", std::process::id());
+    assert!(!String::from_utf8_lossy(&left.stdout).contains(&own), "a container was left: {left:?}");
+}
+
+/// Layers over a directory; taking one over copies the files at its top.
+struct Directory(PathBuf);
+
+struct Layer {
+    root: PathBuf,
+    dirs: tempfile::TempDir,
+}
+
+impl WorkspaceLayers for Directory {
+    fn layer<'a>(
+        &'a self,
+        _: &'a Arc<dyn Filesystem>,
+    ) -> BoxFuture<'a, Result<Box<dyn WorkspaceLayer>, LayerError>> {
+        let dirs = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dirs.path().join("upper")).unwrap();
+        std::fs::create_dir(dirs.path().join("work")).unwrap();
+        let layer: Box<dyn WorkspaceLayer> = Box::new(Layer { root: self.0.clone(), dirs });
+        Box::pin(std::future::ready(Ok(layer)))
+    }
+}
+
+impl WorkspaceLayer for Layer {
+    fn workspace(&self) -> Workspace {
+        Workspace::Overlay(OverlayDirs {
+            lower: self.root.clone(),
+            upper: self.dirs.path().join("upper"),
+            work: self.dirs.path().join("work"),
+            state_name: ".wink",
+            user_xattr: !is_superuser(),
+        })
+    }
+
+    fn finish(self: Box<Self>) -> BoxFuture<'static, Result<(), LayerError>> {
+        for entry in std::fs::read_dir(self.dirs.path().join("upper")).unwrap().flatten() {
+            std::fs::copy(entry.path(), self.root.join(entry.file_name())).unwrap();
+        }
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+fn limits() -> Limits {
+    // What anybody can have.
+    let none = Limits { memory: None, cpu: None, processes: None, ..Limits::default() };
+    if is_superuser() { Limits::default() } else { none }
+}
+
+// cases 176, 177, 178
+#[tokio::test]
+async fn the_tool_in_namespaces() {
+    check_tool(|layers| {
+        SandboxSection::new(NamespaceSandbox::new(limits()).unwrap()).layers(layers).section()
+    })
+    .await;
+}
+
+// cases 176, 177, 178
+#[tokio::test]
+async fn the_tool_in_podman() {
+    if !is_superuser() {
+        return;
+    }
+    let sandbox = PodmanSandbox::from_root(root(), limits(), &clock()).await.unwrap();
+    check_tool(|layers| PodmanSandboxSection::new(sandbox).layers(layers).section()).await;
+}
+
+async fn check_tool(section: impl FnOnce(Arc<dyn WorkspaceLayers>) -> Section) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "old").unwrap();
+    let section = section(Arc::new(Directory(dir.path().to_owned())));
+    let section = section.resource(Binding::filesystem(Arc::new(MemoryFilesystem::new())));
+    let prompt = PromptTemplate::builder("tests", "shell").section(section).build().unwrap().prompt();
+    let executor = Executor::open(&prompt, &Session::new()).await.unwrap();
+    let call = async |arguments: Value| {
+        let outcome = executor.call(ToolCall::new("call", "shell_execute", arguments.to_string())).await;
+        let executed: Executed = outcome.value().unwrap_or_else(|| panic!("{}", outcome.text()));
+        (outcome.is_success(), executed)
+    };
+    let sh = |text: &str| json!(["sh", "-c", text]);
+
+    // Any exit code is an answer, and what was done stays.
+    let (success, executed) = call(
+        json!({ "command": sh("echo new > file; echo $A; cat; exit 3"), "env": { "A": "a" }, "stdin": "in" }),
+    )
+    .await;
+    assert!(success);
+    assert_eq!((executed.exit_code, executed.stdout.as_str(), executed.timed_out), (3, "a\nin", false));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "new\n");
+
+    // Unless it is to be undone.
+    let undone = json!({ "command": sh("echo newer > file; exit 4"), "undo_on_failure": true });
+    let (success, executed) = call(undone).await;
+    assert_eq!((success, executed.exit_code), (false, 4));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "new\n");
+    let kept = json!({ "command": sh("echo newer > file"), "undo_on_failure": true });
+    assert!(call(kept).await.0);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "newer\n");
+
+    // A timeout is a failure, undone, and nothing goes on.
+    let mark = format!("shell-execute-{}", dir.path().file_name().unwrap().to_str().unwrap());
+    let text = format!("echo newest > file; (setsid sh -c 'sleep 1000; : {mark}' &); sleep 1000");
+    let (success, executed) = call(json!({ "command": sh(&text), "timeout": 1 })).await;
+    assert_eq!((success, executed.exit_code, executed.timed_out), (false, 124, true));
+    assert!(executed.duration_ms >= 1000);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "newer\n");
+    let running = std::process::Command::new("pgrep").args(["-f", &mark]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&running.stdout), "");
+
+    // Output is cut by characters.
+    let (success, executed) = call(json!({ "command": sh("head -c 32768 /dev/zero | tr '\\0' o") })).await;
+    assert_eq!((success, executed.stdout.chars().count(), executed.truncated), (true, 32_768, false));
+    let (success, executed) = call(json!({ "command": sh("head -c 32769 /dev/zero | tr '\\0' o") })).await;
+    let marked = executed.stdout.ends_with("\n[cut: this is the beginning of 32769 bytes]");
+    assert_eq!((success, executed.truncated, marked), (true, true, true));
+}

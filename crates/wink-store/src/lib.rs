@@ -1,0 +1,40 @@
+//! The durable store of [Wink](wink): sessions, ledger and marks of journals in one SQLite database, which several
+//! processes may have open at a time.
+//!
+//! ```
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! use std::sync::Arc;
+//! use wink::session::Session;
+//! use wink_store::{SqliteStore, StoreOptions};
+//!
+//! # let place = tempfile::tempdir()?;
+//! # let place = place.path();
+//! let store = Arc::new(SqliteStore::open(place, StoreOptions::default())?);
+//! let session = Session::builder().store(store).id("work").open().await?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # }).unwrap();
+//! ```
+//!
+//! What a call leaves is one SQLite transaction, on disk before anybody is told (WAL, `synchronous=FULL`). One thread
+//! writes; what is asked of it at the same time shares a commit. Beside the database are `owners/`, with a locked file
+//! for each store that is open, by which it is known whether whoever made a claim still lives, and `sessions/`, with
+//! the locks by which processes take turns on a session. Locks die with their process, so nothing there has to be cleaned up
+//! by hand, and nothing there may be.
+
+mod ground;
+mod ledger;
+mod maintain;
+mod options;
+mod owners;
+mod read;
+mod records;
+mod schema;
+mod store;
+mod turns;
+mod workspace;
+mod writer;
+
+pub use maintain::{CheckReport, Pruned};
+pub use options::{Retention, StoreOptions};
+pub use store::{SqliteStore, Verdict};
+pub use workspace::{Workspace, WorkspaceError, WorkspaceOptions};

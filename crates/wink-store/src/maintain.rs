@@ -1,0 +1,90 @@
+//! Looking after the database: whether it is sound, and what need not be kept.
+
+use jiff::{SignedDuration, Timestamp};
+use rusqlite::Connection;
+use wink::store::{CallMark, LedgerRow, Rows, StoreError};
+
+use crate::ledger::{self, moment};
+use crate::options::Retention;
+use crate::owners::Owners;
+use crate::schema::failed;
+
+/// What a look through the database found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CheckReport {
+    /// What is wrong, in words; nothing, if it is sound.
+    pub problems: Vec<String>,
+}
+
+impl CheckReport {
+    /// Whether nothing is wrong.
+    pub fn is_sound(&self) -> bool {
+        self.problems.is_empty()
+    }
+}
+
+/// What was removed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// Marks of journals.
+    pub journals: usize,
+    /// Recorded effects that no longer count.
+    pub effects: usize,
+}
+
+/// Looks through everything.
+pub(crate) fn check(conn: &Connection) -> Result<CheckReport, StoreError> {
+    let mut problems = pages(conn, "integrity_check").map_err(failed("check"))?;
+    let mut read =
+        |what: &str, sql: &str, sound: &dyn Fn(&str) -> Result<(), String>| -> rusqlite::Result<()> {
+            let mut select = conn.prepare(sql)?;
+            let mut rows = select.query([])?;
+            while let Some(row) = rows.next()? {
+                let (name, text): (String, String) = (row.get(0)?, row.get(1)?);
+                if let Err(reason) = sound(&text) {
+                    problems.push(format!("{what} {name}: {reason}"));
+                }
+            }
+            Ok(())
+        };
+    let row =
+        |text: &str| serde_json::from_str::<LedgerRow>(text).map(drop).map_err(|error| error.to_string());
+    let mark =
+        |text: &str| serde_json::from_str::<CallMark>(text).map(drop).map_err(|error| error.to_string());
+    let nobody = |_: &str| Err("it belongs to no session".to_owned());
+    let looked = read("effect", "SELECT key, row FROM ledger", &row)
+        .and_then(|()| read("call", "SELECT invocation, mark FROM calls", &mark))
+        .and_then(|()| {
+            let strays = "SELECT id, stream FROM records WHERE (id >> 40) NOT IN (SELECT id FROM sessions)";
+            let strays = strays.replace("SELECT id,", "SELECT CAST(id AS TEXT),");
+            read("record", &strays, &nobody)
+        });
+    looked.map_err(failed("check"))?;
+    Ok(CheckReport { problems })
+}
+
+/// What SQLite finds wrong with its pages.
+pub(crate) fn pages(conn: &Connection, pragma: &str) -> rusqlite::Result<Vec<String>> {
+    let found: Vec<String> = conn
+        .prepare(&format!("PRAGMA {pragma}"))?
+        .query_map([], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    Ok(found.into_iter().filter(|line| line != "ok").collect())
+}
+
+pub(crate) fn prune(
+    conn: &Connection,
+    owners: &Owners,
+    keep: Retention,
+    now: Timestamp,
+) -> Result<Pruned, StoreError> {
+    let before = |age| {
+        let age = SignedDuration::try_from(age).unwrap_or(SignedDuration::MAX);
+        now.checked_sub(age).unwrap_or(Timestamp::MIN)
+    };
+    let journals = conn
+        .execute("DELETE FROM journals WHERE at < ?1", [moment(before(keep.journals))])
+        .map_err(failed("prune"))?;
+    let effects = ledger::remove(conn, owners, &Rows::ExpiredAt(before(keep.expired)))?.len();
+    Ok(Pruned { journals, effects })
+}

@@ -1,0 +1,145 @@
+//! Reading, on a connection and a thread of its own: nobody who reads waits for the disk of whoever writes.
+
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+
+use jiff::Timestamp;
+use rusqlite::{Connection, params, params_from_iter};
+use tokio::sync::oneshot;
+use wink::BoxFuture;
+use wink::session::SessionId;
+use wink::store::{CallMark, History, HistoryQuery, NumberedRecord, Record, StoreError, StoredSession};
+
+use crate::owners::Owners;
+use crate::records::{self, MOST, call_bytes, call_of, number_of, row_of};
+use crate::schema::failed;
+
+type Read = Box<dyn FnOnce(&Connection) + Send>;
+
+/// Hands questions to the thread that reads.
+pub(crate) struct Reader {
+    queue: Option<Sender<Read>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Reader {
+    pub(crate) fn start(conn: Connection) -> std::io::Result<Self> {
+        let (queue, reads) = channel::<Read>();
+        let body = move || reads.iter().for_each(|read| read(&conn));
+        let thread = std::thread::Builder::new().name("wink-store-read".into()).spawn(body)?;
+        Ok(Self { queue: Some(queue), thread: Some(thread) })
+    }
+
+    pub(crate) fn ask<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        read: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, StoreError>> {
+        let (reply, answer) = oneshot::channel();
+        if let Some(queue) = &self.queue {
+            let _ = queue.send(Box::new(move |conn| drop(reply.send(read(conn)))));
+        }
+        let gone = move |_| StoreError::failed(doing, "the thread that reads has ended");
+        Box::pin(async move { answer.await.map_err(gone)? })
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        drop(self.queue.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A session's records after `since`, and its calls whose process died.
+pub(crate) fn load(
+    conn: &Connection,
+    owners: &Owners,
+    session: &SessionId,
+    since: u64,
+) -> Result<StoredSession, StoreError> {
+    // First who is dead, then what they left: what they wrote last is there by then.
+    let dead = dead_owners(conn, owners, session).map_err(failed("load"))?;
+    let read = || -> rusqlite::Result<_> {
+        let _one_moment = conn.unchecked_transaction()?;
+        let Some(id) = records::find(conn, session)? else {
+            return Ok((StoredSession::default(), Vec::new()));
+        };
+        let records = conn
+            .prepare_cached("SELECT stream, bytes, call FROM records WHERE id > ?1 AND id <= ?2 ORDER BY id")?
+            .query_map([row_of(id, since), row_of(id, MOST)], |row| {
+                let call: Option<Vec<u8>> = row.get(2)?;
+                let call = call.as_deref().and_then(call_of);
+                Ok(Record { stream: row.get(0)?, bytes: row.get(1)?, call })
+            })?
+            .collect::<rusqlite::Result<Vec<_>>>()?;
+        let mut marks = Vec::new();
+        if !dead.is_empty() {
+            let mut select =
+                conn.prepare_cached("SELECT mark, owner FROM calls WHERE session = ?1 ORDER BY id")?;
+            let mut rows = select.query([id])?;
+            while let Some(row) = rows.next()? {
+                let (mark, owner): (String, String) = (row.get(0)?, row.get(1)?);
+                if dead.contains(&owner) {
+                    marks.push(mark);
+                }
+            }
+        }
+        let sequence = records::sequence(conn, id)?;
+        Ok((StoredSession { records, unfinished: Vec::new(), sequence }, marks))
+    };
+    let (mut stored, marks) = read().map_err(failed("load"))?;
+    let broken = |error: serde_json::Error| StoreError::failed("read the mark of a call", error.to_string());
+    let marks: Result<Vec<CallMark>, _> = marks.iter().map(|mark| serde_json::from_str(mark)).collect();
+    stored.unfinished = marks.map_err(broken)?;
+    Ok(stored)
+}
+
+fn dead_owners(conn: &Connection, owners: &Owners, session: &SessionId) -> rusqlite::Result<Vec<String>> {
+    let all = conn
+        .prepare_cached(
+            "SELECT DISTINCT owner FROM calls WHERE session = (SELECT id FROM sessions WHERE name = ?1)",
+        )?
+        .query_map([session.as_str()], |row| row.get(0))?
+        .collect::<rusqlite::Result<Vec<String>>>()?;
+    Ok(all.into_iter().filter(|owner| owners.is_dead(owner)).collect())
+}
+
+pub(crate) fn history(
+    conn: &Connection,
+    session: &SessionId,
+    query: &HistoryQuery,
+) -> rusqlite::Result<History> {
+    let _one_moment = conn.unchecked_transaction()?;
+    let Some(id) = records::find(conn, session)? else { return Ok(History::default()) };
+    let compacted: i64 =
+        conn.query_row("SELECT compacted FROM sessions WHERE id = ?1", params![id], |row| row.get(0))?;
+    let (after, upto) = (query.after.unwrap_or(0), query.upto.unwrap_or(MOST));
+    let mut sql = "SELECT id, at, call, stream, bytes FROM records WHERE id > ? AND id <= ?".to_owned();
+    let mut values: Vec<rusqlite::types::Value> = vec![row_of(id, after).into(), row_of(id, upto).into()];
+    if let Some(stream) = &query.stream {
+        sql.push_str(" AND stream = ?");
+        values.push(stream.clone().into());
+    }
+    if let Some(call) = query.call.and_then(call_bytes) {
+        sql.push_str(" AND call = ?");
+        values.push(call.into());
+    }
+    sql.push_str(" ORDER BY id");
+    let records = conn
+        .prepare_cached(&sql)?
+        .query_map(params_from_iter(values), |row| {
+            let at: i64 = row.get(1)?;
+            let call: Option<Vec<u8>> = row.get(2)?;
+            let call = call.as_deref().and_then(call_of);
+            Ok(NumberedRecord {
+                sequence: number_of(row.get(0)?),
+                at: Timestamp::from_nanosecond(at.into()).ok(),
+                record: Record { stream: row.get(3)?, bytes: row.get(4)?, call },
+            })
+        })?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    Ok(History { records, compacted: u64::try_from(compacted).unwrap_or_default() })
+}

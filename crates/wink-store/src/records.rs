@@ -1,0 +1,154 @@
+//! Sessions as they are written: batches, marks of calls, and what replaces old records.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use wink::session::{InvocationId, SessionId};
+use wink::store::{Batch, CallMark, Record, StoreError};
+
+use crate::ledger;
+use crate::owners::Owners;
+use crate::schema::failed;
+
+/// How many bits of a row's number are the record's own.
+const NUMBER_BITS: u32 = 40;
+/// More records than any session has.
+pub(crate) const MOST: u64 = (1 << NUMBER_BITS) - 1;
+
+/// The row of a session's record.
+pub(crate) fn row_of(session: i64, number: u64) -> i64 {
+    (session << NUMBER_BITS) | i64::try_from(number.min(MOST)).unwrap_or(i64::MAX)
+}
+
+/// The number of the record in a row.
+pub(crate) fn number_of(row: i64) -> u64 {
+    u64::try_from(row).unwrap_or_default() & MOST
+}
+
+pub(crate) fn find(conn: &Connection, session: &SessionId) -> rusqlite::Result<Option<i64>> {
+    conn.prepare_cached("SELECT id FROM sessions WHERE name = ?1")?
+        .query_row([session.as_str()], |row| row.get(0))
+        .optional()
+}
+
+/// The number of a session's last record.
+pub(crate) fn sequence(conn: &Connection, session: i64) -> rusqlite::Result<u64> {
+    let last: Option<i64> = conn
+        .prepare_cached("SELECT max(id) FROM records WHERE id BETWEEN ?1 AND ?2")?
+        .query_row([row_of(session, 0), row_of(session, MOST)], |row| row.get(0))?;
+    Ok(last.map_or(0, number_of))
+}
+
+fn find_or_make(conn: &Connection, session: &SessionId) -> rusqlite::Result<i64> {
+    if let Some(id) = find(conn, session)? {
+        return Ok(id);
+    }
+    conn.prepare_cached("INSERT INTO sessions (name) VALUES (?1)")?.execute([session.as_str()])?;
+    Ok(conn.last_insert_rowid())
+}
+
+/// A call's id as it is kept with its records.
+pub(crate) fn call_bytes(call: InvocationId) -> Option<Vec<u8>> {
+    uuid::Uuid::parse_str(&call.to_string()).ok().map(|id| id.as_bytes().to_vec())
+}
+
+/// Reads what [`call_bytes`] made.
+pub(crate) fn call_of(bytes: &[u8]) -> Option<InvocationId> {
+    InvocationId::parse(&uuid::Uuid::from_slice(bytes).ok()?.to_string())
+}
+
+pub(crate) fn begin(
+    conn: &Connection,
+    owners: &Owners,
+    session: &SessionId,
+    mark: &CallMark,
+) -> Result<(), StoreError> {
+    let text = serde_json::to_string(mark).map_err(|error| StoreError::failed("begin", error.to_string()))?;
+    let write = || -> rusqlite::Result<()> {
+        let id = find_or_make(conn, session)?;
+        conn.prepare_cached("INSERT INTO calls (session, invocation, owner, mark) VALUES (?1, ?2, ?3, ?4)")?
+            .execute(params![id, mark.invocation.to_string(), owners.me(), text])?;
+        Ok(())
+    };
+    write().map_err(failed("begin"))
+}
+
+/// Everything of a batch, inside the savepoint of its request: an error takes back all of it.
+pub(crate) fn commit(
+    conn: &Connection,
+    owners: &Owners,
+    session: &SessionId,
+    batch: &Batch,
+    at: i64,
+) -> Result<(), StoreError> {
+    let failed = failed("commit");
+    let id = find_or_make(conn, session).map_err(&failed)?;
+    let found = sequence(conn, id).map_err(&failed)?;
+    if let Some(expected) = batch.expects.filter(|expected| *expected != found) {
+        return Err(StoreError::moved(expected, found));
+    }
+    if let Some(change) = &batch.ledger
+        && !ledger::replace(conn, owners, change)?
+    {
+        return Err(change.refused());
+    }
+    let end = found + batch.records.len() as u64;
+    if end > MOST {
+        return Err(StoreError::failed(
+            "commit",
+            format!("the session has {found} records, and takes no more"),
+        ));
+    }
+    let write = || -> rusqlite::Result<()> {
+        let mut insert = conn.prepare_cached(
+            "INSERT INTO records (id, at, call, stream, bytes) VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?;
+        for (number, record) in (found + 1..).zip(&batch.records) {
+            let call = record.call.and_then(call_bytes);
+            insert.execute(params![row_of(id, number), at, call, record.stream, record.bytes])?;
+        }
+        let invocation = batch.ends.map(|call| call.to_string());
+        if let Some(ends) = &invocation {
+            conn.prepare_cached("DELETE FROM calls WHERE session = ?1 AND invocation = ?2")?
+                .execute(params![id, ends])?;
+        }
+        for journal in &batch.journals {
+            conn.prepare_cached(
+                "INSERT INTO journals (id, session, invocation, sequence, at) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?
+            .execute(params![journal.to_string(), id, invocation, row_of(0, end), at])?;
+        }
+        Ok(())
+    };
+    write().map_err(failed)
+}
+
+/// Puts one record in the place of all that a stream has up to some point.
+pub(crate) fn compact(
+    conn: &Connection,
+    session: &SessionId,
+    upto: u64,
+    whole: &[Record],
+) -> rusqlite::Result<u64> {
+    let Some(id) = find(conn, session)? else { return Ok(0) };
+    let (first, last) = (row_of(id, 0), row_of(id, upto));
+    let (mut gone, mut compacted) = (0, 0);
+    for record in whole {
+        let place: Option<i64> = conn
+            .prepare_cached("SELECT max(id) FROM records WHERE id BETWEEN ?1 AND ?2 AND stream = ?3")?
+            .query_row(params![first, last, record.stream], |row| row.get(0))?;
+        let Some(place) = place else { continue };
+        let call = record.call.and_then(call_bytes);
+        conn.prepare_cached("UPDATE records SET bytes = ?2, call = ?3 WHERE id = ?1")?.execute(params![
+            place,
+            record.bytes,
+            call
+        ])?;
+        let removed = conn
+            .prepare_cached("DELETE FROM records WHERE id >= ?1 AND id < ?2 AND stream = ?3")?
+            .execute(params![first, place, record.stream])?;
+        gone += removed as u64;
+        compacted = compacted.max(number_of(place));
+    }
+    conn.prepare_cached("UPDATE sessions SET compacted = max(compacted, ?2) WHERE id = ?1")?
+        .execute(params![id, i64::try_from(compacted).unwrap_or(i64::MAX)])?;
+    Ok(gone)
+}

@@ -1,0 +1,266 @@
+//! The store itself: what is asked of it goes to the thread that writes or to the one that reads.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::Timestamp;
+use rusqlite::{OptionalExtension, Transaction, TransactionBehavior};
+use wink::BoxFuture;
+use wink::session::SessionId;
+use wink::store::{
+    Batch, CallMark, Claimed, Durability, History, HistoryQuery, JournalId, LedgerChange, LedgerRow, Record,
+    Rows, Store, StoreError, StoreTurn, StoredSession,
+};
+
+use crate::ground;
+use crate::ledger::{self, moment};
+use crate::maintain::{self, CheckReport, Pruned};
+use crate::options::StoreOptions;
+use crate::owners::{Owner, Owners};
+use crate::read::{self, Reader};
+use crate::records;
+use crate::schema::{self, failed};
+use crate::turns::Turns;
+use crate::writer::{Kind, Writer};
+
+/// Says at once whether a journal's changes became true.
+pub type Verdict = Arc<dyn Fn(&JournalId) -> Result<bool, StoreError> + Send + Sync>;
+
+/// Sessions, ledger and marks of journals in an SQLite database, which several processes may have open.
+pub struct SqliteStore {
+    // In the order in which they are to go: nobody takes the owner for dead before everything is written.
+    writer: Writer,
+    reader: Reader,
+    turns: Turns,
+    owners: Owners,
+    _owner: Owner,
+    path: PathBuf,
+    options: StoreOptions,
+    warnings: Vec<String>,
+}
+
+impl SqliteStore {
+    /// Opens the database at `path`, or `wink.db` in it if it is a folder; it is made if it is not there. Claims whose process
+    /// died are in doubt from here on.
+    ///
+    /// # Errors
+    /// When the place cannot be written, or when what is there was written by a newer version or by something else; then
+    /// it is left as it is.
+    pub fn open(path: impl AsRef<Path>, options: StoreOptions) -> Result<Self, StoreError> {
+        let failed_to_open = |error: std::io::Error| StoreError::failed("open", error.to_string());
+        let path = path.as_ref();
+        let path = if path.is_dir() { path.join("wink.db") } else { path.to_owned() };
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let dir = match path.parent() {
+            Some(dir) if !dir.as_os_str().is_empty() => dir,
+            Some(_) | None => Path::new("."),
+        };
+        let owners_dir = dir.join("owners");
+        std::fs::create_dir_all(&owners_dir).map_err(failed_to_open)?;
+        // One at a time: tables are made, and dead owners buried, once.
+        let opening = File::options()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(owners_dir.join("new-store"))
+            .map_err(failed_to_open)?;
+        opening.lock().map_err(failed_to_open)?;
+
+        let conn = schema::open(&path, &options)?;
+        if options.check {
+            let problems = maintain::pages(&conn, "quick_check").map_err(failed("open"))?;
+            if !problems.is_empty() {
+                return Err(StoreError::failed("open", format!("it is damaged: {}", problems.join("; "))));
+            }
+        }
+        let owner = Owner::new(&owners_dir).map_err(failed_to_open)?;
+        let owners = owner.owners();
+        let burying =
+            Transaction::new_unchecked(&conn, TransactionBehavior::Immediate).map_err(failed("open"))?;
+        ledger::bury(&burying, &owners)?;
+        burying.commit().map_err(failed("open"))?;
+        owners.clear().map_err(failed_to_open)?;
+
+        let reader = Reader::start(schema::open_to_read(&path, &options)?).map_err(failed_to_open)?;
+        let writer = Writer::start(conn).map_err(failed_to_open)?;
+        let turns =
+            Turns::new(dir.join("sessions"), Arc::clone(&options.clock), name).map_err(failed_to_open)?;
+        let warnings: Vec<String> = ground::doubts(dir).into_iter().collect();
+        for warning in &warnings {
+            tracing::warn!(warning, "the store is open, and not on safe ground");
+        }
+        Ok(Self { writer, reader, turns, owners, _owner: owner, path, options, warnings })
+    }
+
+    /// The database's file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is doubtful about the place where the database is.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Says whether a journal's changes became true, without waiting for anybody who writes.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub fn verdict(&self) -> Result<Verdict, StoreError> {
+        let conn = Mutex::new(schema::open_to_read(&self.path, &self.options)?);
+        Ok(Arc::new(move |journal| {
+            let conn = conn.lock().unwrap_or_else(PoisonError::into_inner);
+            let find = || -> rusqlite::Result<Option<i64>> {
+                conn.prepare_cached("SELECT 1 FROM journals WHERE id = ?1")?
+                    .query_row([journal.to_string()], |row| row.get(0))
+                    .optional()
+            };
+            Ok(find().map_err(failed("look up a journal"))?.is_some())
+        }))
+    }
+
+    /// Looks through everything, and says what is wrong with it.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn check(&self) -> Result<CheckReport, StoreError> {
+        self.reader.ask("check", maintain::check).await
+    }
+
+    /// Removes what the [retention](crate::Retention) of this store does not keep.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub async fn prune(&self) -> Result<Pruned, StoreError> {
+        let (owners, keep, now) = (self.owners.clone(), self.options.retention, self.options.clock.now());
+        self.writer.ask(Kind::Other, move |conn| maintain::prune(conn, &owners, keep, now)).await
+    }
+
+    /// The sessions that there are, by name.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub async fn sessions(&self) -> Result<Vec<SessionId>, StoreError> {
+        let list = |conn: &rusqlite::Connection| {
+            let names = || -> rusqlite::Result<Vec<String>> {
+                conn.prepare_cached("SELECT name FROM sessions ORDER BY name")?
+                    .query_map([], |row| row.get(0))?
+                    .collect()
+            };
+            Ok(names().map_err(failed("list sessions"))?.into_iter().map(SessionId::from).collect())
+        };
+        self.reader.ask("list sessions", list).await
+    }
+
+    fn load_after<'a>(
+        &'a self,
+        session: &SessionId,
+        since: u64,
+    ) -> BoxFuture<'a, Result<StoredSession, StoreError>> {
+        let (owners, session) = (self.owners.clone(), session.clone());
+        self.reader.ask("load", move |conn| read::load(conn, &owners, &session, since))
+    }
+
+    /// What the moment is called in the database.
+    fn now(&self) -> i64 {
+        moment(self.options.clock.now())
+    }
+}
+
+impl Store for SqliteStore {
+    fn durability(&self) -> Durability {
+        Durability::Restart
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn load<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<StoredSession, StoreError>> {
+        self.load_after(session, 0)
+    }
+
+    fn load_since<'a>(
+        &'a self,
+        session: &'a SessionId,
+        since: u64,
+    ) -> BoxFuture<'a, Result<StoredSession, StoreError>> {
+        self.load_after(session, since)
+    }
+
+    fn turn<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<StoreTurn, StoreError>> {
+        Box::pin(self.turns.take(session))
+    }
+
+    fn history<'a>(
+        &'a self,
+        session: &'a SessionId,
+        query: HistoryQuery,
+    ) -> BoxFuture<'a, Result<History, StoreError>> {
+        let session = session.clone();
+        let doing = "look into the history";
+        self.reader.ask(doing, move |conn| read::history(conn, &session, &query).map_err(failed(doing)))
+    }
+
+    fn compact<'a>(
+        &'a self,
+        session: &'a SessionId,
+        upto: u64,
+        whole: Vec<Record>,
+    ) -> BoxFuture<'a, Result<u64, StoreError>> {
+        let session = session.clone();
+        self.writer.ask(Kind::Other, move |conn| {
+            records::compact(conn, &session, upto, &whole).map_err(failed("compact a session"))
+        })
+    }
+
+    fn begin<'a>(&'a self, session: &'a SessionId, mark: CallMark) -> BoxFuture<'a, Result<(), StoreError>> {
+        let (owners, session) = (self.owners.clone(), session.clone());
+        self.writer.ask(Kind::Begin, move |conn| records::begin(conn, &owners, &session, &mark))
+    }
+
+    fn commit<'a>(&'a self, session: &'a SessionId, batch: Batch) -> BoxFuture<'a, Result<(), StoreError>> {
+        let (owners, session, at) = (self.owners.clone(), session.clone(), self.now());
+        self.writer.ask(Kind::Commit, move |conn| records::commit(conn, &owners, &session, &batch, at))
+    }
+
+    fn claim<'a>(&'a self, row: LedgerRow, now: Timestamp) -> BoxFuture<'a, Result<Claimed, StoreError>> {
+        let owners = self.owners.clone();
+        self.writer.ask(Kind::Claim, move |conn| ledger::claim(conn, &owners, &row, now))
+    }
+
+    fn replace<'a>(&'a self, change: LedgerChange) -> BoxFuture<'a, Result<bool, StoreError>> {
+        let owners = self.owners.clone();
+        self.writer.ask(Kind::Claim, move |conn| ledger::replace(conn, &owners, &change))
+    }
+
+    fn rows<'a>(&'a self, which: Rows) -> BoxFuture<'a, Result<Vec<LedgerRow>, StoreError>> {
+        Box::pin(async move {
+            loop {
+                let (owners, asked) = (self.owners.clone(), which.clone());
+                let found = self.reader.ask("list rows", move |conn| ledger::rows(conn, &owners, &asked));
+                let (rows, dead) = found.await?;
+                if !dead {
+                    return Ok(rows);
+                }
+                let owners = self.owners.clone();
+                self.writer.ask(Kind::Other, move |conn| ledger::bury(conn, &owners)).await?;
+            }
+        })
+    }
+
+    fn remove<'a>(&'a self, which: Rows) -> BoxFuture<'a, Result<Vec<LedgerRow>, StoreError>> {
+        let owners = self.owners.clone();
+        self.writer.ask(Kind::Other, move |conn| {
+            ledger::bury(conn, &owners)?;
+            ledger::remove(conn, &owners, &which)
+        })
+    }
+}
+
+impl std::fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SqliteStore").field("path", &self.path).finish_non_exhaustive()
+    }
+}

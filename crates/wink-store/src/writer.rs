@@ -1,0 +1,292 @@
+//! The one thread that writes. What is asked of it at the same time shares one commit, each in a savepoint of its own.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use rusqlite::{Connection, ErrorCode};
+use tokio::sync::oneshot;
+use wink::BoxFuture;
+use wink::store::StoreError;
+use wink::testing::steps::reach;
+
+use crate::schema::failed;
+
+/// How many requests share a commit at most.
+const MOST_AT_ONCE: usize = 256;
+/// How often it is tried to make sure that a commit which failed stays away.
+const FENCES: usize = 3;
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The mark of a call in flight: it has to survive the process and not the machine, so nobody waits for the disk.
+    Begin,
+    Claim,
+    Commit,
+    Other,
+}
+
+impl Kind {
+    fn doing(self) -> &'static str {
+        match self {
+            Self::Begin => "begin",
+            Self::Claim => "claim",
+            Self::Commit => "commit",
+            Self::Other => "write",
+        }
+    }
+
+    fn written(self) -> Option<&'static str> {
+        match self {
+            Self::Begin => Some("store.begin-written"),
+            Self::Claim => Some("store.claim-written"),
+            Self::Commit => Some("store.committed"),
+            Self::Other => None,
+        }
+    }
+}
+
+/// Hands requests to the thread that writes.
+pub(crate) struct Writer {
+    queue: Option<Sender<Box<dyn Request>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    pub(crate) fn start(conn: Connection) -> std::io::Result<Self> {
+        let (queue, requests) = channel();
+        let body = move || Writing { conn, sync: Safety::Machine, unfenced: None }.run(&requests);
+        let thread = std::thread::Builder::new().name("wink-store".into()).spawn(body)?;
+        Ok(Self { queue: Some(queue), thread: Some(thread) })
+    }
+
+    /// Has `work` done in a transaction, from now on whoever stops waiting. It may be done again from the start, when a
+    /// transaction that it shared with others is lost.
+    pub(crate) fn ask<T: Send + 'static>(
+        &self,
+        kind: Kind,
+        work: impl FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, StoreError>> {
+        let (reply, answer) = oneshot::channel();
+        let task = Task { kind, work, value: None, reply };
+        if let Some(queue) = &self.queue {
+            // Without a thread nobody has the other end of the answer, which says so below.
+            let _ = queue.send(Box::new(task));
+        }
+        let gone = move |_| StoreError::failed(kind.doing(), "the thread that writes has ended");
+        Box::pin(async move { answer.await.map_err(gone)? })
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        drop(self.queue.take());
+        if let Some(thread) = self.thread.take() {
+            // What was asked for is written before the store is gone.
+            let _ = thread.join();
+        }
+    }
+}
+
+trait Request: Send {
+    fn kind(&self) -> Kind;
+    fn work(&mut self, conn: &Connection) -> Result<(), StoreError>;
+    fn answer(self: Box<Self>, done: Result<(), StoreError>);
+}
+
+struct Task<T, F> {
+    kind: Kind,
+    work: F,
+    value: Option<T>,
+    reply: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<T: Send, F: FnMut(&Connection) -> Result<T, StoreError> + Send> Request for Task<T, F> {
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    fn work(&mut self, conn: &Connection) -> Result<(), StoreError> {
+        self.value = Some((self.work)(conn)?);
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, done: Result<(), StoreError>) {
+        let Self { kind, value, reply, .. } = *self;
+        let lost = || StoreError::failed(kind.doing(), "the answer was lost");
+        // Nobody may be waiting any more.
+        let _ = reply.send(done.and_then(|()| value.ok_or_else(lost)));
+    }
+}
+
+/// How safe a commit is when it returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Safety {
+    /// From the death of the process.
+    Process,
+    /// From that of the machine.
+    Machine,
+}
+
+struct Writing {
+    conn: Connection,
+    sync: Safety,
+    /// Why it is not sure yet that a commit which failed stays away.
+    unfenced: Option<String>,
+}
+
+/// Why a transaction came to nothing.
+enum Lost {
+    /// Nothing of it was written.
+    Clean(StoreError),
+    /// Something of it may come back when the machine starts again.
+    Unclear(StoreError),
+}
+
+impl Writing {
+    fn run(mut self, requests: &Receiver<Box<dyn Request>>) {
+        while let Ok(first) = requests.recv() {
+            let mut group = vec![first];
+            group.extend(requests.try_iter().take(MOST_AT_ONCE - 1));
+            self.serve(group);
+        }
+        // What others read from the log is theirs to clean up; the last one who leaves does.
+        if let Err((_, error)) = self.conn.close() {
+            tracing::warn!(%error, "the database could not be closed");
+        }
+    }
+
+    fn serve(&mut self, mut group: Vec<Box<dyn Request>>) {
+        match self.together(&mut group) {
+            Ok(done) => {
+                for (request, done) in group.into_iter().zip(done) {
+                    if let (Some(step), Ok(())) = (request.kind().written(), &done) {
+                        reach(step);
+                    }
+                    request.answer(done);
+                }
+            }
+            Err(error) if group.len() == 1 => {
+                group.into_iter().for_each(|one| one.answer(Err(error.clone())))
+            }
+            // One that cannot be written must not take the others with it.
+            Err(_) => group.into_iter().for_each(|one| self.serve(vec![one])),
+        }
+    }
+
+    /// One transaction for all of them. The error is that of the transaction: then nothing of any is true.
+    fn together(
+        &mut self,
+        group: &mut [Box<dyn Request>],
+    ) -> Result<Vec<Result<(), StoreError>>, StoreError> {
+        self.fence()?;
+        match self.transact(group) {
+            Ok(done) => Ok(done),
+            Err(Lost::Clean(error)) => Err(error),
+            Err(Lost::Unclear(error)) => {
+                self.unfenced = Some(error.to_string());
+                // Retried with the next request, if need be: until then nothing else is written.
+                for _ in 0..FENCES {
+                    if self.fence().is_ok() {
+                        break;
+                    }
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn transact(&mut self, group: &mut [Box<dyn Request>]) -> Result<Vec<Result<(), StoreError>>, Lost> {
+        let doing = group.first().map_or("write", |first| first.kind().doing());
+        let sync = match group.iter().all(|request| request.kind() == Kind::Begin) {
+            true => Safety::Process,
+            false => Safety::Machine,
+        };
+        self.set_sync(sync).map_err(failed(doing)).map_err(Lost::Clean)?;
+        let clean = |error| Lost::Clean(failed(doing)(error));
+        self.conn.execute_batch("BEGIN IMMEDIATE").map_err(clean)?;
+        let mut done = Vec::with_capacity(group.len());
+        for request in group.iter_mut() {
+            match self.one(request.as_mut()) {
+                Ok(one) => done.push(one),
+                Err(error) => {
+                    self.roll_back();
+                    return Err(Lost::Clean(error));
+                }
+            }
+        }
+        let commits = |(request, done): (&Box<dyn Request>, &Result<(), StoreError>)| {
+            request.kind() == Kind::Commit && done.is_ok()
+        };
+        if group.iter().zip(&done).any(commits) {
+            reach("store.before-commit");
+        }
+        match self.conn.execute_batch("COMMIT") {
+            Ok(()) => Ok(done),
+            Err(error) => {
+                self.roll_back();
+                // The log may have all of it, and only not have been brought to disk for certain.
+                let unclear = error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure);
+                let error = failed(doing)(error);
+                Err(if unclear { Lost::Unclear(error) } else { Lost::Clean(error) })
+            }
+        }
+    }
+
+    /// One request in its own savepoint. The outer error says that the whole transaction is gone.
+    fn one(&self, request: &mut dyn Request) -> Result<Result<(), StoreError>, StoreError> {
+        let failed = failed(request.kind().doing());
+        self.conn.execute_batch("SAVEPOINT one").map_err(&failed)?;
+        let done = request.work(&self.conn);
+        match &done {
+            Ok(()) => self.conn.execute_batch("RELEASE one").map_err(failed)?,
+            // SQLite gives a transaction up by itself when the disk fails, and the savepoint with it.
+            Err(error) if self.conn.is_autocommit() => return Err(error.clone()),
+            Err(_) => self.conn.execute_batch("ROLLBACK TO one; RELEASE one").map_err(failed)?,
+        }
+        Ok(done)
+    }
+
+    fn roll_back(&self) {
+        if !self.conn.is_autocommit()
+            && let Err(error) = self.conn.execute_batch("ROLLBACK")
+        {
+            tracing::error!(%error, "a transaction could not be rolled back");
+        }
+    }
+
+    /// A commit that failed while it was brought to disk is in the log, where it would be found after a crash. The next one
+    /// is written over it, and then it is gone for good.
+    fn fence(&mut self) -> Result<(), StoreError> {
+        let Some(reason) = self.unfenced.clone() else { return Ok(()) };
+        let fenced = self.set_sync(Safety::Machine).and_then(|()| {
+            self.conn.execute_batch(
+                "BEGIN IMMEDIATE; UPDATE meta SET value = value + 1 WHERE key = 'fence'; COMMIT",
+            )
+        });
+        match fenced {
+            Ok(()) => {
+                self.unfenced = None;
+                Ok(())
+            }
+            Err(error) => {
+                self.roll_back();
+                let text =
+                    format!("{error}; nothing is written until an earlier failure is cleared up: {reason}");
+                Err(StoreError::failed("write", text))
+            }
+        }
+    }
+
+    fn set_sync(&mut self, sync: Safety) -> rusqlite::Result<()> {
+        if self.sync != sync {
+            let level = match sync {
+                Safety::Process => "NORMAL",
+                Safety::Machine => "FULL",
+            };
+            self.conn.pragma_update(None, "synchronous", level)?;
+            self.sync = sync;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,260 @@
+//! From an upper directory back to a layer.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::CommandLayer;
+use super::xattr::Mark;
+use crate::filesystem::host::disk::{Disk, Entry};
+use crate::filesystem::host::io_error;
+use crate::filesystem::host::layer::{Dir, Expected, Layer, Link, Node};
+use crate::filesystem::host::name::to_shown;
+use crate::filesystem::host::view::{Spot, View, is_state, made_version};
+use crate::filesystem::{EntryKind, FsError, FsResult};
+
+/// What could not be read back.
+enum Failed {
+    At(PathBuf, io::Error),
+    Special(PathBuf),
+}
+
+impl CommandLayer {
+    pub(super) fn read_back(&self) -> FsResult<Layer> {
+        let root = Arc::clone(&Layer::default().root);
+        let mut reading = Reading {
+            command: self,
+            // What the fork had changed before is expected as it was then.
+            layer: Layer { root, records: self.layer.records.clone() },
+            gone: Vec::new(),
+            conflicts: BTreeSet::new(),
+        };
+        let root = reading.dir(Path::new(""), Some(Path::new("")), Dir::over(Arc::from(Path::new(""))));
+        let root = root.and_then(|root| reading.record_gone().map(|()| root)).map_err(|failed| match failed {
+            Failed::At(path, error) => io_error(&to_shown(&path), "taken over from the command", &error),
+            Failed::Special(path) => FsError::Io {
+                path: to_shown(&path),
+                kind: io::ErrorKind::InvalidInput,
+                message: "the command left a pipe, socket or device here, which a workspace cannot keep; have it removed"
+                    .to_owned(),
+            },
+        })?;
+        if !reading.conflicts.is_empty() {
+            let mut paths: Vec<_> = reading.conflicts.iter().map(|path| to_shown(path)).collect();
+            paths.sort_unstable();
+            return Err(FsError::Conflict { paths });
+        }
+        Ok(Layer { root: Arc::new(root), records: reading.layer.records })
+    }
+}
+
+struct Reading<'a> {
+    command: &'a CommandLayer,
+    layer: Layer,
+    /// Places where what is in the workspace was removed or replaced.
+    gone: Vec<PathBuf>,
+    conflicts: BTreeSet<PathBuf>,
+}
+
+impl Reading<'_> {
+    /// What the upper directory has at `at`, over `source`.
+    fn dir(&mut self, at: &Path, source: Option<&Path>, mut dir: Dir) -> Result<Dir, Failed> {
+        let disk = &self.command.fork.base.disk;
+        let failed = |error| Failed::At(at.to_owned(), error);
+        for (name, kind) in disk.read_dir(&self.command.inside(at)).map_err(failed)? {
+            if at.as_os_str().is_empty() && is_state(&name) {
+                continue;
+            }
+            let below = source.map(|source| source.join(&name));
+            if let Some(node) = self.entry(&at.join(&name), &name, kind, below, source)? {
+                dir.changed.insert(Arc::from(&*name), node);
+            }
+        }
+        Ok(dir)
+    }
+
+    fn entry(
+        &mut self,
+        at: &Path,
+        name: &OsStr,
+        kind: EntryKind,
+        below: Option<PathBuf>,
+        parent: Option<&Path>,
+    ) -> Result<Option<Node>, Failed> {
+        let disk = Arc::clone(&self.command.fork.base.disk);
+        let failed = |error| Failed::At(at.to_owned(), error);
+        let there = match &below {
+            Some(place) if !(parent == Some(Path::new("")) && is_state(name)) => disk.look(place).map_err(failed)?,
+            _ => None,
+        };
+        match kind {
+            EntryKind::Other if self.is_device_whiteout(at).map_err(failed)? => {
+                Ok(self.gone_at(below, there.as_ref()))
+            }
+            EntryKind::Other => Err(Failed::Special(at.to_owned())),
+            EntryKind::Directory => self.directory(at, below, there.as_ref(), parent),
+            EntryKind::Symlink => {
+                let target = disk.read_link(&self.command.inside(at)).map_err(failed)?;
+                if let (Some(place), Some(EntryKind::Symlink)) = (&below, there.as_ref().map(|entry| entry.kind))
+                    && disk.read_link(place).map_err(failed)? == target
+                {
+                    return Ok(None);
+                }
+                let entry = self.upper(at).map_err(failed)?;
+                self.replaced(below, there.as_ref());
+                let version = made_version(entry.meta.modified);
+                Ok(Some(Node::Link(Arc::new(Link { target, meta: entry.meta, version }))))
+            }
+            EntryKind::File => self.file(at, below, there.as_ref()).map_err(failed),
+        }
+    }
+
+    fn file(&mut self, at: &Path, below: Option<PathBuf>, there: Option<&Entry>) -> io::Result<Option<Node>> {
+        let CommandLayer { fork, xattrs, made, .. } = self.command;
+        let disk = &fork.base.disk;
+        let entry = self.upper(at)?;
+        if entry.len == 0 && xattrs.get(&self.command.absolute(at), Mark::Whiteout)?.is_some() {
+            return Ok(self.gone_at(below, there));
+        }
+        if xattrs.get(&self.command.absolute(at), Mark::Metacopy)?.is_some() {
+            return Err(io::Error::other("its contents were not copied; mount with metacopy=off"));
+        }
+        if let Some((version, node)) = made.get(at)
+            && *version == entry.version()
+        {
+            self.replaced(below, there);
+            return Ok(Some(node.clone()));
+        }
+        // Opening a file for writing copies it, even if nothing is written then.
+        if let (Some(place), Some(there)) = (&below, there)
+            && there.kind == EntryKind::File
+            && (there.len, there.meta) == (entry.len, entry.meta)
+            && disk.read(place)? == disk.read(&self.command.inside(at))?
+        {
+            return Ok(None);
+        }
+        self.replaced(below, there);
+        let stage = &fork.base.writing.as_ref().ok_or(io::ErrorKind::ReadOnlyFilesystem)?.stage;
+        Ok(Some(Node::File(stage.adopt(&self.command.inside(at))?)))
+    }
+
+    fn directory(
+        &mut self,
+        at: &Path,
+        below: Option<PathBuf>,
+        there: Option<&Entry>,
+        parent: Option<&Path>,
+    ) -> Result<Option<Node>, Failed> {
+        let failed = |error| Failed::At(at.to_owned(), error);
+        let xattrs = self.command.xattrs;
+        let path = self.command.absolute(at);
+        let entry = self.upper(at).map_err(failed)?;
+        if let Some(target) = xattrs.get(&path, Mark::Redirect).map_err(failed)? {
+            let target = Path::new(OsStr::from_bytes(&target));
+            // A whole path, or another name in the same directory.
+            let source = match (target.strip_prefix("/"), parent) {
+                (Ok(source), _) => source.to_owned(),
+                (Err(_), Some(parent)) => parent.join(target),
+                (Err(_), None) => return Err(failed(io::Error::other("it leads to an unknown directory"))),
+            };
+            let found = self.command.fork.base.disk.look(&source).map_err(failed)?;
+            if let Some(found) = found.filter(|found| found.kind == EntryKind::Directory) {
+                if below.as_ref() != Some(&source) {
+                    self.replaced(below, there);
+                }
+                self.layer.record(&source, Expected::movable(&found));
+                let dir = self.over(at, &source, &entry, &found)?;
+                return Ok(Some(Node::Dir(Arc::new(dir))));
+            }
+        }
+        let is_opaque = xattrs.get(&path, Mark::Opaque).map_err(failed)?.as_deref() == Some(b"y");
+        match (below, there) {
+            (Some(place), Some(found)) if found.kind == EntryKind::Directory && !is_opaque => {
+                let dir = self.over(at, &place, &entry, found)?;
+                // Only looked into, or with nothing left of what was done there.
+                let is_same = dir.changed.is_empty() && dir.meta.is_none();
+                Ok((!is_same).then(|| Node::Dir(Arc::new(dir))))
+            }
+            (below, there) => {
+                self.replaced(below, there);
+                let dir = self.dir(at, None, Dir::new(entry.meta))?;
+                Ok(Some(Node::Dir(Arc::new(dir))))
+            }
+        }
+    }
+
+    /// A directory through which `source` shows.
+    fn over(&mut self, at: &Path, source: &Path, entry: &Entry, found: &Entry) -> Result<Dir, Failed> {
+        let mut dir = self.dir(at, Some(source), Dir::over(Arc::from(source)))?;
+        if entry.meta.mode != found.meta.mode {
+            dir.meta = Some(entry.meta);
+        }
+        Ok(dir)
+    }
+
+    fn gone_at(&mut self, below: Option<PathBuf>, there: Option<&Entry>) -> Option<Node> {
+        there?;
+        self.gone.push(below?);
+        Some(Node::Gone)
+    }
+
+    /// Something is in the place of what the workspace has.
+    fn replaced(&mut self, below: Option<PathBuf>, there: Option<&Entry>) {
+        let Some(place) = below else { return };
+        match there {
+            Some(_) => self.gone.push(place),
+            None => self.layer.record(&place, Expected::Absent),
+        }
+    }
+
+    /// Records what was removed and replaced. Last, when it is known what was only moved.
+    fn record_gone(&mut self) -> Result<(), Failed> {
+        let gone = std::mem::take(&mut self.gone);
+        let disk = Arc::clone(&self.command.fork.base.disk);
+        let nothing = Layer::default();
+        let view = View { disk: &disk, layer: &nothing };
+        for place in gone {
+            if self.layer.records.contains_key(&*place) {
+                continue;
+            }
+            let failed = |error| Failed::At(place.clone(), error);
+            if let Some(spot) = view.base(place.clone()).map_err(failed)? {
+                self.record(view, &spot).map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, view: View<'_>, spot: &Spot) -> io::Result<()> {
+        let Spot::Base(place, entry) = spot else { return Ok(()) };
+        if !self.layer.records.contains_key(&**place) {
+            if entry.changed >= self.command.began {
+                self.conflicts.insert(place.clone());
+            }
+            self.layer.record(place, Expected::exactly(Some(entry)));
+        }
+        if entry.kind == EntryKind::Directory {
+            for (_, child) in view.children(spot)? {
+                if let Some(child) = view.child_spot(child)? {
+                    self.record(view, &child)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn is_device_whiteout(&self, at: &Path) -> io::Result<bool> {
+        let found = std::fs::symlink_metadata(self.command.absolute(at))?;
+        let is_device = found.mode() & 0o170_000 == 0o020_000;
+        Ok(is_device && found.rdev() == 0)
+    }
+
+    fn upper(&self, at: &Path) -> io::Result<Entry> {
+        let found = self.command.fork.base.disk.look(&self.command.inside(at))?;
+        found.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}

@@ -1,0 +1,338 @@
+//! Forks and how they come back: a fork's layer becomes a plan, and the journal applies that.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use super::disk::Disk;
+use super::host_disk::HostDisk;
+use super::journal::{Applied, JournalError, KeptAside, Recovered};
+use super::lock::WorkspaceLock;
+use super::layer::{Layer, Prepared, differences, plan, rebase};
+use super::name::to_shown;
+use super::staged::Staged;
+use super::view::is_in_state;
+use super::{Base, Fork, ForkState, STATE, Shared, Writing, io_error};
+use crate::filesystem::{FileVersion, FsError, FsPath, FsResult, MergeReceipt};
+use crate::store::JournalId;
+use crate::support::lock::lock;
+
+/// How often a change of the workspace itself is tried again when somebody else was quicker.
+const TRIES: usize = 20;
+
+/// What a merge did.
+enum Merged {
+    /// There was nothing to do.
+    Nothing { instance: u64 },
+    /// Into a fork.
+    Nested { instance: u64, before: Layer, after: Layer, fork: Arc<Shared>, was: ForkState },
+    /// Into the workspace.
+    OnDisk(Box<OnDisk>),
+}
+
+struct OnDisk {
+    instance: u64,
+    held: Held,
+    settled: Settled,
+    /// What was merged, and what it had changed.
+    fork: Arc<Shared>,
+    layer: Layer,
+}
+
+/// What a plan that was applied leaves to be known.
+struct Settled {
+    staged: Vec<Arc<Staged>>,
+    versions: Vec<(FileVersion, FileVersion)>,
+    /// What was made for it and is in the workspace now, or back in the stage if it is taken back.
+    _prepared: Prepared,
+}
+
+/// What a change did, and the versions that its files have by now.
+pub(super) struct Changed<T> {
+    pub(super) done: T,
+    versions: Vec<(FileVersion, FileVersion)>,
+}
+
+impl<T> Changed<T> {
+    /// The version that what had `version` in the layer has now.
+    pub(super) fn now(&self, version: FileVersion) -> FileVersion {
+        self.versions.iter().find(|(before, _)| *before == version).map_or(version, |(_, now)| *now)
+    }
+}
+
+impl Shared {
+    /// Changes the fork, or the workspace itself by way of one.
+    pub(super) fn change<T>(
+        &self,
+        change: impl Fn(&Base, &mut Layer) -> FsResult<T>,
+    ) -> FsResult<Changed<T>> {
+        let writing = self.base.writing()?;
+        if let Some(fork) = &self.fork {
+            let mut state = lock(&fork.state);
+            let mut layer = state.layer.clone();
+            let done = change(&self.base, &mut layer)?;
+            state.layer = layer;
+            return Ok(Changed { done, versions: Vec::new() });
+        }
+        let _turn = lock(&writing.turn);
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let mut layer = Layer::default();
+            let done = change(&self.base, &mut layer)?;
+            match self.base.apply(&layer) {
+                Ok(None) => return Ok(Changed { done, versions: Vec::new() }),
+                Ok(Some((held, settled))) => {
+                    self.base.keep(held)?;
+                    // No store decides about this one.
+                    self.base.sync_kept()?;
+                    return Ok(Changed { done, versions: settled.versions });
+                }
+                Err(FsError::Conflict { .. }) if tries < TRIES => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    pub(super) fn fork(&self) -> Self {
+        let layer = self.layer();
+        let state = ForkState { start: layer.clone(), layer };
+        let fork = Fork { origin: self.instance, nested: self.fork.is_some(), state: Mutex::new(state) };
+        Self { base: Arc::clone(&self.base), instance: super::instance(), fork: Some(fork) }
+    }
+
+    pub(super) fn merge(&self, theirs: &Arc<Self>) -> FsResult<MergeReceipt> {
+        let foreign = FsError::Foreign { what: "fork" };
+        let Some(fork) = &theirs.fork else { return Err(foreign) };
+        if fork.origin != self.instance {
+            return Err(foreign);
+        }
+        // Nobody locks a fork while holding what it was made from.
+        let mut state = lock(&fork.state);
+        let instance = self.instance;
+        if Arc::ptr_eq(&state.layer.root, &state.start.root) {
+            return Ok(MergeReceipt::new(Merged::Nothing { instance }));
+        }
+        self.base.writing()?;
+        if let Some(own) = &self.fork {
+            let mut own = lock(&own.state);
+            let before = own.layer.clone();
+            own.layer = if Arc::ptr_eq(&before.root, &state.start.root) {
+                state.layer.clone()
+            } else {
+                rebase(&self.base.disk, &state.start, &state.layer, &before)
+                    .map_err(|error| io_error(&FsPath::root(), "merged", &error))?
+                    .map_err(|paths| FsError::Conflict { paths: sorted(paths) })?
+            };
+            let after = own.layer.clone();
+            let now = ForkState { layer: after.clone(), start: after.clone() };
+            let was = std::mem::replace(&mut *state, now);
+            let fork = Arc::clone(theirs);
+            return Ok(MergeReceipt::new(Merged::Nested { instance, before, after, fork, was }));
+        }
+        let Some((held, settled)) = self.base.apply(&state.layer)? else {
+            return Ok(MergeReceipt::new(Merged::Nothing { instance }));
+        };
+        // What it changed is what shows through now.
+        let layer = std::mem::take(&mut state.layer);
+        state.start = state.layer.clone();
+        let (journal, versions) = (held.applied.id, settled.versions.clone());
+        let merged = OnDisk { instance, held, settled, fork: Arc::clone(theirs), layer };
+        Ok(MergeReceipt::new(Merged::OnDisk(Box::new(merged))).on_disk(journal, versions))
+    }
+
+    pub(super) fn unmerge(&self, receipt: MergeReceipt) -> FsResult<()> {
+        match self.own(receipt)? {
+            Merged::Nothing { .. } => Ok(()),
+            Merged::Nested { before, after, fork, was, .. } => {
+                let Some(own) = &self.fork else { return Err(FsError::Foreign { what: "merge receipt" }) };
+                let mut own = lock(&own.state);
+                if !Arc::ptr_eq(&own.layer.root, &after.root) {
+                    return Err(FsError::Moved);
+                }
+                own.layer = before;
+                drop(own);
+                fork.came_back(was);
+                Ok(())
+            }
+            Merged::OnDisk(merged) => {
+                let OnDisk { held, settled, fork, mut layer, .. } = *merged;
+                self.base.roll_back(held, &settled)?;
+                layer.renew(|place| self.base.disk.look(place).ok().flatten());
+                fork.came_back(ForkState { layer, start: Layer::default() });
+                Ok(())
+            }
+        }
+    }
+
+    /// A merge of this fork was taken back: it has its changes again, unless it went on meanwhile.
+    fn came_back(&self, was: ForkState) {
+        let Some(fork) = &self.fork else { return };
+        let mut state = lock(&fork.state);
+        if Arc::ptr_eq(&state.layer.root, &state.start.root) {
+            *state = was;
+        }
+    }
+
+    pub(super) fn keep(&self, receipt: MergeReceipt) {
+        let kept = self.own(receipt).and_then(|merged| match merged {
+            Merged::OnDisk(merged) => self.base.keep(merged.held),
+            Merged::Nothing { .. } | Merged::Nested { .. } => Ok(()),
+        });
+        if let Err(error) = kept {
+            tracing::error!(%error, "a merge that stands could not be marked so; it will be when the store is asked");
+        }
+    }
+
+    pub(super) fn blocks(&self) -> bool {
+        self.fork.as_ref().is_some_and(|fork| {
+            let state = lock(&fork.state);
+            !fork.nested && !Arc::ptr_eq(&state.layer.root, &state.start.root)
+        })
+    }
+
+    pub(super) fn changes(&self) -> Vec<FsPath> {
+        let Some(fork) = &self.fork else { return Vec::new() };
+        let (start, layer) = {
+            let state = lock(&fork.state);
+            (state.start.clone(), state.layer.clone())
+        };
+        differences(&self.base.disk, &start, &layer).map(sorted).unwrap_or_else(|error| {
+            // Whoever asks must not take this for nothing.
+            tracing::warn!(%error, "what a fork changed could not be found out in full");
+            vec![FsPath::root()]
+        })
+    }
+
+    fn own(&self, receipt: MergeReceipt) -> FsResult<Merged> {
+        let merged: Option<Merged> = receipt.downcast();
+        merged.filter(|merged| merged.instance() == self.instance).ok_or(FsError::Foreign { what: "merge receipt" })
+    }
+}
+
+impl Merged {
+    fn instance(&self) -> u64 {
+        match self {
+            Self::Nothing { instance } | Self::Nested { instance, .. } => *instance,
+            Self::OnDisk(merged) => merged.instance,
+        }
+    }
+}
+
+/// Changes that are in the workspace, which nobody else may change before it is decided what becomes of them.
+struct Held {
+    applied: Applied,
+    lock: WorkspaceLock,
+}
+
+impl Writing {
+    /// Waits until nobody else changes the workspace.
+    pub(super) fn lock(&self, disk: &HostDisk) -> FsResult<WorkspaceLock> {
+        WorkspaceLock::acquire(disk, &Path::new(STATE).join("lock"))
+            .map_err(|error| io_error(&FsPath::root(), "locked", &error))
+    }
+
+    /// Settles what somebody who died left. Whoever holds the lock may do so.
+    pub(super) fn recover(&self) -> FsResult<Recovered> {
+        let verdict = self.verdict.as_deref().map(|verdict| verdict as _);
+        let recovered = self.journal.recover(verdict).map_err(|error| journal_error(&error))?;
+        report(&recovered.aside);
+        Ok(recovered)
+    }
+}
+
+impl Base {
+    /// Brings a layer into the workspace, which is held until that is kept or rolled back.
+    fn apply(&self, layer: &Layer) -> FsResult<Option<(Held, Settled)>> {
+        let writing = self.writing()?;
+        let failed = |error: io::Error| io_error(&FsPath::root(), "merged", &error);
+        let mut lock = writing.lock(&self.disk)?;
+        writing.recover()?;
+        let planned = plan(&self.disk, &writing.stage, layer)?;
+        if planned.plan.steps.is_empty() {
+            return Ok(None);
+        }
+        let id = JournalId::fresh();
+        lock.note(Some(id)).map_err(failed)?;
+        let applied = writing.journal.apply(id, &planned.plan, &planned.expected);
+        let applied = applied.map_err(|error| journal_error(&error))?;
+        let mut versions = Vec::with_capacity(planned.versions.len());
+        for (before, path) in &planned.versions {
+            if let Some(entry) = self.disk.look(path).map_err(failed)? {
+                versions.push((*before, entry.version()));
+            }
+        }
+        let now: HashMap<FileVersion, FileVersion> = versions.iter().copied().collect();
+        let mut staged = Vec::with_capacity(planned.staged.len());
+        for (file, path) in planned.staged {
+            file.merged(&path, now.get(&file.version()).copied().unwrap_or(file.version()));
+            staged.push(file);
+        }
+        Ok(Some((Held { applied, lock }, Settled { staged, versions, _prepared: planned.prepared })))
+    }
+
+    /// What was applied stands.
+    fn keep(&self, held: Held) -> FsResult<()> {
+        let Held { applied, mut lock } = held;
+        self.writing()?.journal.keep(applied.id).map_err(|error| journal_error(&error))?;
+        lock.note(None).map_err(|error| io_error(&FsPath::root(), "unlocked", &error))
+    }
+
+    /// Makes durable that a journal was kept, where nobody else knows.
+    fn sync_kept(&self) -> FsResult<()> {
+        if self.writing()?.verdict.is_none() {
+            // The journal did it.
+            return Ok(());
+        }
+        let shelf = Path::new(STATE).join("journal");
+        self.disk.sync_dir(&shelf).map_err(|error| io_error(&FsPath::root(), "synced", &error))
+    }
+
+    /// What was applied is taken back; what was staged is staged again.
+    fn roll_back(&self, held: Held, settled: &Settled) -> FsResult<()> {
+        let Held { applied, mut lock } = held;
+        // Rolling back removes what was put.
+        settled.staged.iter().for_each(|staged| staged.unmerge());
+        let aside = self.writing()?.journal.roll_back(applied.id).map_err(|error| journal_error(&error))?;
+        report(&aside);
+        lock.note(None).map_err(|error| io_error(&FsPath::root(), "unlocked", &error))
+    }
+}
+
+/// Says what was left as somebody else changed it.
+fn report(aside: &[KeptAside]) {
+    for KeptAside { path, aside } in aside {
+        tracing::warn!(
+            path = %path.display(),
+            before = aside.as_ref().map(|aside| tracing::field::display(aside.display())),
+            "changed by somebody else meanwhile, and left so"
+        );
+    }
+}
+
+/// What the journal says, in the words of filesystems.
+pub(super) fn journal_error(error: &JournalError) -> FsError {
+    let cause = match error {
+        JournalError::NotApplied { source, .. } => source,
+        error => error,
+    };
+    match (error, cause) {
+        (JournalError::Conflict { path, .. }, _) => FsError::Conflict { paths: vec![to_shown(path)] },
+        (_, JournalError::Io { doing, path, source }) if !is_in_state(path) => FsError::Io {
+            path: to_shown(path),
+            kind: source.kind(),
+            message: format!("cannot {doing} it: {source}; everything is as it was before"),
+        },
+        (_, JournalError::Io { source, .. }) => {
+            FsError::Io { path: FsPath::root(), kind: source.kind(), message: error.to_string() }
+        }
+        _ => FsError::Io { path: FsPath::root(), kind: io::ErrorKind::Other, message: error.to_string() },
+    }
+}
+
+fn sorted(paths: impl IntoIterator<Item = PathBuf>) -> Vec<FsPath> {
+    let mut paths: Vec<FsPath> = paths.into_iter().map(|path| to_shown(&path)).collect();
+    paths.sort_unstable();
+    paths
+}

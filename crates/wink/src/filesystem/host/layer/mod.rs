@@ -1,0 +1,242 @@
+//! What a fork changed: a persistent tree over the live workspace.
+//!
+//! A directory of the layer names its *source*, the directory of the workspace that shows through, and the entries
+//! that differ from it. Moving a directory moves its node (or makes one that names the source), so it costs the same
+//! however much is in it; copies share everything.
+//!
+//! Beside the tree the layer has *records*: what was in the workspace at each place that the fork took something from,
+//! removed or replaced, when it first did. Merging checks them, so nobody else's work is overwritten.
+
+mod diff;
+mod plan;
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use imbl::OrdMap;
+
+use super::disk::{Entry, Meta};
+use super::staged::Staged;
+use crate::filesystem::{EntryKind, FileVersion};
+
+pub(super) use diff::{differences, rebase};
+pub(super) use plan::{Prepared, plan};
+
+/// A state of a fork. Cloning does not copy.
+#[derive(Clone)]
+pub(super) struct Layer {
+    pub(super) root: Arc<Dir>,
+    pub(super) records: OrdMap<Arc<Path>, Expected>,
+}
+
+/// A directory with changes below it, or a new one.
+#[derive(Clone)]
+pub(super) struct Dir {
+    /// What shows through, in the workspace; nothing for a new directory.
+    pub(super) source: Option<Arc<Path>>,
+    /// The entries that differ from the source.
+    pub(super) changed: OrdMap<Arc<OsStr>, Node>,
+    /// Mode and time: of a new one, or if they were set.
+    pub(super) meta: Option<Meta>,
+}
+
+/// An entry that differs.
+#[derive(Clone)]
+pub(super) enum Node {
+    /// What the workspace has elsewhere, unchanged: it was moved here.
+    Moved(Arc<Path>),
+    Dir(Arc<Dir>),
+    File(Arc<Staged>),
+    Link(Arc<Link>),
+    /// The source has something here that the fork has not.
+    Gone,
+}
+
+/// A symbolic link that a fork made.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) target: PathBuf,
+    pub(super) meta: Meta,
+    pub(super) version: FileVersion,
+}
+
+/// What was in the workspace when the fork first changed the place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Expected {
+    Absent,
+    /// This very state.
+    Exactly(EntryKind, FileVersion),
+    /// This directory, whatever is in it: it was moved, and takes along what others do in it.
+    Directory {
+        dev: u64,
+        ino: u64,
+    },
+}
+
+impl Expected {
+    /// What is there now, and has to stay so.
+    pub(super) fn exactly(found: Option<&Entry>) -> Self {
+        found.map_or(Self::Absent, |entry| Self::Exactly(entry.kind, entry.version()))
+    }
+
+    /// What is there now, to be moved.
+    pub(super) fn movable(found: &Entry) -> Self {
+        match found.kind {
+            EntryKind::Directory => Self::Directory { dev: found.dev, ino: found.ino },
+            _ => Self::exactly(Some(found)),
+        }
+    }
+
+    /// Whether it is still so.
+    pub(super) fn holds(&self, found: Option<&Entry>) -> bool {
+        match (self, found) {
+            (Self::Directory { dev, ino }, Some(entry)) => {
+                entry.kind == EntryKind::Directory && (entry.dev, entry.ino) == (*dev, *ino)
+            }
+            (Self::Directory { .. }, None) => false,
+            _ => *self == Self::exactly(found),
+        }
+    }
+
+    pub(super) fn kind(&self) -> Option<EntryKind> {
+        match self {
+            Self::Absent => None,
+            Self::Exactly(kind, _) => Some(*kind),
+            Self::Directory { .. } => Some(EntryKind::Directory),
+        }
+    }
+}
+
+impl Node {
+    /// Whether both are the very same.
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Moved(one), Self::Moved(two)) => one == two,
+            (Self::Dir(one), Self::Dir(two)) => Arc::ptr_eq(one, two),
+            (Self::File(one), Self::File(two)) => Arc::ptr_eq(one, two),
+            (Self::Link(one), Self::Link(two)) => Arc::ptr_eq(one, two),
+            (Self::Gone, Self::Gone) => true,
+            _ => false,
+        }
+    }
+}
+
+impl Dir {
+    /// The directory `source` of the workspace, unchanged.
+    pub(super) fn over(source: Arc<Path>) -> Self {
+        Self { source: Some(source), changed: OrdMap::new(), meta: None }
+    }
+
+    /// A new directory.
+    pub(super) fn new(meta: Meta) -> Self {
+        Self { source: None, changed: OrdMap::new(), meta: Some(meta) }
+    }
+
+    /// The place in the workspace that shows through at `name`.
+    pub(super) fn below(&self, name: &OsStr) -> Option<PathBuf> {
+        self.source.as_ref().map(|source| source.join(name))
+    }
+}
+
+impl Default for Layer {
+    fn default() -> Self {
+        Self { root: Arc::new(Dir::over(Arc::from(Path::new("")))), records: OrdMap::new() }
+    }
+}
+
+impl Layer {
+    /// Whether nothing was changed.
+    pub(super) fn is_empty(&self) -> bool {
+        self.root.changed.is_empty()
+    }
+
+    /// Notes what was at a place of the workspace, unless that was noted before.
+    pub(super) fn record(&mut self, place: &Path, expected: Expected) {
+        match self.records.get(place) {
+            None => _ = self.records.insert(Arc::from(place), expected),
+            // It is the stricter promise.
+            Some(Expected::Directory { .. }) if matches!(expected, Expected::Exactly(..)) => {
+                self.records.insert(Arc::from(place), expected);
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Brings the records up to date after a merge was taken back: what went and came back has other inode times, and
+    /// nothing else.
+    pub(super) fn renew(&mut self, look: impl Fn(&Path) -> Option<Entry>) {
+        let contents = |version: &FileVersion| version.parts().split_last().map(|(_, rest)| rest.to_vec());
+        for (place, expected) in self.records.clone() {
+            if let Expected::Exactly(kind, version) = expected
+                && let Some(entry) = look(&place)
+                && entry.kind == kind
+                && contents(&entry.version()) == contents(&version)
+            {
+                self.records.insert(place, Expected::Exactly(kind, entry.version()));
+            }
+        }
+    }
+
+    /// The node at a path, if the path was changed itself: not if something above it was moved or replaced.
+    pub(super) fn node(&self, path: &Path) -> Option<&Node> {
+        let mut dir = &self.root;
+        let mut names = path.iter().peekable();
+        while let Some(name) = names.next() {
+            match (dir.changed.get(name)?, names.peek()) {
+                (node, None) => return Some(node),
+                (Node::Dir(child), Some(_)) => dir = child,
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    /// Puts a node at a path whose parents are directories in the fork.
+    pub(super) fn put(&mut self, path: &Path, node: Node) {
+        if let Some((dir, name)) = self.parent_mut(path) {
+            dir.changed.insert(Arc::from(name), node);
+        }
+    }
+
+    /// Forgets what the fork has at a path, so that the source shows through again.
+    pub(super) fn forget(&mut self, path: &Path) {
+        if let Some((dir, name)) = self.parent_mut(path) {
+            dir.changed.remove(name);
+        }
+    }
+
+    /// Takes away what is at a path; `is_below` says whether the source has something there.
+    pub(super) fn remove(&mut self, path: &Path, is_below: bool) {
+        if is_below {
+            self.put(path, Node::Gone);
+        } else {
+            self.forget(path);
+        }
+    }
+
+    /// The directory at a path, to be changed.
+    pub(super) fn dir_mut(&mut self, path: &Path) -> Option<&mut Dir> {
+        let mut dir = Arc::make_mut(&mut self.root);
+        for name in path {
+            let below = dir.below(name);
+            let node = dir.changed.entry(Arc::from(name)).or_insert(Node::Gone);
+            let source = match node {
+                Node::Dir(_) => None,
+                Node::Moved(source) => Some(Arc::clone(source)),
+                _ => below.map(Arc::from),
+            };
+            if let Some(source) = source {
+                *node = Node::Dir(Arc::new(Dir::over(source)));
+            }
+            let Node::Dir(child) = node else { return None };
+            dir = Arc::make_mut(child);
+        }
+        Some(dir)
+    }
+
+    fn parent_mut<'p>(&mut self, path: &'p Path) -> Option<(&mut Dir, &'p OsStr)> {
+        let (parent, name) = (path.parent()?, path.file_name()?);
+        Some((self.dir_mut(parent)?, name))
+    }
+}

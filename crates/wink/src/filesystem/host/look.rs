@@ -1,0 +1,141 @@
+//! Reading: what a fork, or the workspace itself, shows.
+
+use std::io;
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+
+use super::disk::Disk;
+use super::layer::Layer;
+use super::name::{to_disk, to_shown};
+use super::resolve::{Found, Last, Resolved, resolve};
+use super::view::{Spot, View};
+use super::{Base, Shared, io_error};
+use crate::filesystem::text::read_window;
+use crate::filesystem::{
+    BytesRead, DirEntry, EntryKind, FileVersion, FsError, FsPath, FsResult, Metadata, ReadWindow, TextRead,
+};
+use crate::support::steps::reach;
+
+impl Base {
+    pub(super) fn view<'a>(&'a self, layer: &'a Layer) -> View<'a> {
+        View { disk: &self.disk, layer }
+    }
+
+    pub(super) fn resolve(&self, layer: &Layer, path: &FsPath, last: Last) -> FsResult<Resolved> {
+        resolve(self.view(layer), path, &to_disk(path)?, last)
+    }
+
+    /// What is at a path, links followed, and where that really is.
+    pub(super) fn find(&self, layer: &Layer, path: &FsPath) -> FsResult<(PathBuf, Spot)> {
+        match self.resolve(layer, path, Last::Followed)? {
+            Resolved { path, found: Found::There(spot) } => Ok((path, spot)),
+            Resolved { .. } => Err(FsError::NotFound { path: path.clone() }),
+        }
+    }
+
+    /// The directory at a path.
+    pub(super) fn find_dir(&self, layer: &Layer, path: &FsPath) -> FsResult<Spot> {
+        let (_, spot) = self.find(layer, path)?;
+        match spot.kind() {
+            EntryKind::Directory => Ok(spot),
+            _ => Err(FsError::NotDirectory { path: path.clone() }),
+        }
+    }
+
+    /// The contents of a file, and which state of it they are.
+    pub(super) fn content(&self, layer: &Layer, path: &FsPath) -> FsResult<Content> {
+        // Somebody may write while we read. Once more is enough for whoever replaces files whole.
+        for _ in 0..2 {
+            let (real, spot) = self.find(layer, path)?;
+            if let Some((bytes, version)) = self.try_content(path, &spot)? {
+                return Ok(Content { real, spot, bytes, version });
+            }
+        }
+        Err(FsError::Io {
+            path: path.clone(),
+            kind: io::ErrorKind::ResourceBusy,
+            message: "it changed while it was being read; read it again when it is at rest".to_owned(),
+        })
+    }
+
+    /// The contents of what was found; none if it changed meanwhile.
+    pub(super) fn try_content(&self, path: &FsPath, spot: &Spot) -> FsResult<Option<(Vec<u8>, FileVersion)>> {
+        let failed = |error: io::Error| io_error(path, "read", &error);
+        match spot {
+            Spot::File(staged) => Ok(Some((staged.read().map_err(failed)?, staged.version()))),
+            Spot::Base(place, before) if before.kind == EntryKind::File => {
+                let content = match self.disk.read(place) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                    content => content.map_err(failed)?,
+                };
+                reach("host.content-read");
+                let after = self.disk.look(place).map_err(failed)?;
+                let is_same = after.is_some_and(|after| after.version() == before.version());
+                Ok(is_same.then(|| (content, before.version())))
+            }
+            spot => Err(no_file(path, spot.kind())),
+        }
+    }
+}
+
+/// A file as it was read.
+pub(super) struct Content {
+    /// Its path without links.
+    pub(super) real: PathBuf,
+    pub(super) spot: Spot,
+    pub(super) bytes: Vec<u8>,
+    pub(super) version: FileVersion,
+}
+
+/// Why what is at `path` cannot be used as a file.
+pub(super) fn no_file(path: &FsPath, kind: EntryKind) -> FsError {
+    match kind {
+        EntryKind::Directory => FsError::IsDirectory { path: path.clone() },
+        _ => FsError::Io {
+            path: path.clone(),
+            kind: io::ErrorKind::InvalidInput,
+            message: "it is a pipe, socket or device; only files and directories can be used".to_owned(),
+        },
+    }
+}
+
+impl Shared {
+    pub(super) fn read(&self, path: &FsPath, window: ReadWindow) -> FsResult<TextRead> {
+        let Content { bytes, version, .. } = self.base.content(&self.layer(), path)?;
+        read_window(path, &bytes, version, window, &self.base.limits)
+    }
+
+    pub(super) fn read_bytes(&self, path: &FsPath) -> FsResult<BytesRead> {
+        let Content { bytes, version, .. } = self.base.content(&self.layer(), path)?;
+        Ok(BytesRead { bytes: bytes.into(), version })
+    }
+
+    pub(super) fn stat(&self, path: &FsPath) -> FsResult<Metadata> {
+        let layer = self.layer();
+        let (_, spot) = self.base.find(&layer, path)?;
+        let about = self.base.view(&layer).about(&spot);
+        let (meta, version) = about.map_err(|error| io_error(path, "looked at", &error))?;
+        let modified = Timestamp::from_nanosecond(meta.modified).unwrap_or(Timestamp::UNIX_EPOCH);
+        Ok(Metadata { kind: spot.kind(), len: spot.len(), version, mode: meta.mode, modified })
+    }
+
+    pub(super) fn list(&self, path: &FsPath) -> FsResult<Vec<DirEntry>> {
+        let layer = self.layer();
+        let (real, dir) = self.base.find(&layer, path)?;
+        if dir.kind() != EntryKind::Directory {
+            return Err(FsError::NotDirectory { path: path.clone() });
+        }
+        let view = self.base.view(&layer);
+        let failed = |error: io::Error| io_error(&to_shown(&real), "listed", &error);
+        let mut entries = Vec::new();
+        for (name, child) in view.children(&dir).map_err(failed)? {
+            if let Some(spot) = view.child_spot(child).map_err(failed)? {
+                let path = path.child(&super::name::shown(&name));
+                entries.push(DirEntry { path, kind: spot.kind(), len: spot.len() });
+            }
+        }
+        entries.sort_unstable_by(|one, two| one.path.cmp(&two.path));
+        Ok(entries)
+    }
+}

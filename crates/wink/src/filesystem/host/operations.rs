@@ -1,0 +1,155 @@
+//! The operations of the trait: each waits for a disk, so it is done where nobody else has to wait.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{HostFilesystem, Shared};
+use crate::BoxFuture;
+use crate::filesystem::{
+    BytesRead, DeleteMode, DirEntry, Edit, EditReceipt, Filesystem, FsError, FsLimits, FsPath, FsResult,
+    FsSnapshot, GrepOutcome, GrepQuery, MergeReceipt, Metadata, MkdirOptions, ReadWindow, TextRead,
+    WriteOptions, WriteReceipt,
+};
+
+impl HostFilesystem {
+    /// Does `work` on a thread that may wait; here if there is no runtime to provide one.
+    fn off<'a, T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Shared) -> FsResult<T> + Send + 'static,
+    ) -> BoxFuture<'a, FsResult<T>> {
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move {
+            let Ok(runtime) = tokio::runtime::Handle::try_current() else { return work(&shared) };
+            match runtime.spawn_blocking(move || work(&shared)).await {
+                Ok(done) => done,
+                Err(error) => match error.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    Err(_) => Err(FsError::Io {
+                        path: FsPath::root(),
+                        kind: std::io::ErrorKind::Interrupted,
+                        message: "the runtime is shutting down; nothing was done".to_owned(),
+                    }),
+                },
+            }
+        })
+    }
+}
+
+impl Filesystem for HostFilesystem {
+    fn limits(&self) -> &FsLimits {
+        &self.shared.base.limits
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.shared.base.writing.is_none()
+    }
+
+    fn read<'a>(&'a self, path: &'a FsPath, window: ReadWindow) -> BoxFuture<'a, FsResult<TextRead>> {
+        let path = path.clone();
+        self.off(move |shared| shared.read(&path, window))
+    }
+
+    fn read_bytes<'a>(&'a self, path: &'a FsPath) -> BoxFuture<'a, FsResult<BytesRead>> {
+        let path = path.clone();
+        self.off(move |shared| shared.read_bytes(&path))
+    }
+
+    fn write<'a>(
+        &'a self,
+        path: &'a FsPath,
+        content: &'a [u8],
+        options: WriteOptions,
+    ) -> BoxFuture<'a, FsResult<WriteReceipt>> {
+        let (path, content) = (path.clone(), content.to_vec());
+        self.off(move |shared| {
+            let changed = shared.change(|base, layer| base.write(layer, &path, &content, options))?;
+            Ok(WriteReceipt { version: changed.now(changed.done.version), ..changed.done })
+        })
+    }
+
+    fn edit<'a>(&'a self, path: &'a FsPath, edit: &'a Edit) -> BoxFuture<'a, FsResult<EditReceipt>> {
+        let (path, edit) = (path.clone(), edit.clone());
+        self.off(move |shared| {
+            let changed = shared.change(|base, layer| base.edit(layer, &path, &edit))?;
+            Ok(EditReceipt { version: changed.now(changed.done.version), ..changed.done })
+        })
+    }
+
+    fn delete<'a>(&'a self, path: &'a FsPath, mode: DeleteMode) -> BoxFuture<'a, FsResult<()>> {
+        let path = path.clone();
+        self.off(move |shared| Ok(shared.change(|base, layer| base.delete(layer, &path, mode))?.done))
+    }
+
+    fn mkdir<'a>(&'a self, path: &'a FsPath, options: MkdirOptions) -> BoxFuture<'a, FsResult<()>> {
+        let path = path.clone();
+        self.off(move |shared| Ok(shared.change(|base, layer| base.mkdir(layer, &path, options))?.done))
+    }
+
+    fn rename<'a>(&'a self, from: &'a FsPath, to: &'a FsPath) -> BoxFuture<'a, FsResult<()>> {
+        let (from, to) = (from.clone(), to.clone());
+        self.off(move |shared| Ok(shared.change(|base, layer| base.rename(layer, &from, &to))?.done))
+    }
+
+    fn stat<'a>(&'a self, path: &'a FsPath) -> BoxFuture<'a, FsResult<Metadata>> {
+        let path = path.clone();
+        self.off(move |shared| shared.stat(&path))
+    }
+
+    fn list<'a>(&'a self, dir: &'a FsPath) -> BoxFuture<'a, FsResult<Vec<DirEntry>>> {
+        let dir = dir.clone();
+        self.off(move |shared| shared.list(&dir))
+    }
+
+    fn glob<'a>(&'a self, base: &'a FsPath, pattern: &'a str) -> BoxFuture<'a, FsResult<Vec<DirEntry>>> {
+        let (base, pattern) = (base.clone(), pattern.to_owned());
+        self.off(move |shared| shared.glob(&base, &pattern))
+    }
+
+    fn grep<'a>(&'a self, base: &'a FsPath, query: &'a GrepQuery) -> BoxFuture<'a, FsResult<GrepOutcome>> {
+        let (base, query) = (base.clone(), query.clone());
+        self.off(move |shared| shared.grep(&base, &query))
+    }
+
+    fn fork(&self) -> FsResult<Arc<dyn Filesystem>> {
+        Ok(Arc::new(Self { shared: Arc::new(self.shared.fork()) }))
+    }
+
+    fn merge(&self, fork: &dyn Filesystem) -> FsResult<MergeReceipt> {
+        let fork = Self::of(fork).ok_or(FsError::Foreign { what: "fork" })?;
+        self.shared.merge(&fork.shared)
+    }
+
+    fn unmerge(&self, receipt: MergeReceipt) -> FsResult<()> {
+        self.shared.unmerge(receipt)
+    }
+
+    fn keep(&self, receipt: MergeReceipt) {
+        self.shared.keep(receipt);
+    }
+
+    fn blocks(&self) -> bool {
+        self.shared.blocks()
+    }
+
+    fn changes(&self) -> Vec<FsPath> {
+        self.shared.changes()
+    }
+
+    fn snapshot(&self) -> FsResult<FsSnapshot> {
+        self.shared.snapshot()
+    }
+
+    fn restore(&self, snapshot: &FsSnapshot) -> FsResult<()> {
+        self.shared.restore(snapshot)
+    }
+
+    fn decode_snapshot(&self, json: &Value) -> FsResult<FsSnapshot> {
+        self.shared.decode_snapshot(json)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

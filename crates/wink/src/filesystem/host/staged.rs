@@ -1,0 +1,216 @@
+//! Staged contents: what forks wrote, as files of their own, never changed once written and gone with the last fork
+//! that knows them.
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::disk::{Disk, Entry, Meta, Replace};
+use super::host_disk::HostDisk;
+use super::owner::Owner;
+use super::STATE;
+use crate::filesystem::{EntryKind, FileVersion};
+use crate::support::lock::lock;
+
+/// Where a process stages. Its directory goes with it, or, if it dies, when the workspace is next opened.
+pub(super) struct Stage {
+    disk: Arc<HostDisk>,
+    dir: PathBuf,
+    owner: Owner,
+    next: AtomicU64,
+}
+
+impl Stage {
+    /// Makes a place for this process, and clears those of dead ones.
+    pub(super) fn open(disk: &Arc<HostDisk>) -> io::Result<Arc<Self>> {
+        let stages = Path::new(STATE).join("stage");
+        let layers = Path::new(STATE).join("layers");
+        for dir in [&stages, &layers] {
+            make_dir(disk, dir)?;
+        }
+        let owner = Owner::new(disk)?;
+        owner.for_each_dead(|dead| {
+            remove_tree(&**disk, &stages.join(dead))?;
+            for (name, _) in disk.read_dir(&layers)? {
+                let theirs = name.to_str().and_then(|name| name.rsplit_once('-'));
+                if theirs.is_some_and(|(owner, _)| OsStr::new(owner) == dead) {
+                    remove_tree(&**disk, &layers.join(&name))?;
+                }
+            }
+            Ok(())
+        })?;
+        let dir = stages.join(owner.id());
+        make_dir(disk, &dir)?;
+        Ok(Arc::new(Self { disk: Arc::clone(disk), dir, owner, next: AtomicU64::new(0) }))
+    }
+
+    /// A path in it that was not used before.
+    pub(super) fn fresh(&self) -> PathBuf {
+        self.dir.join(self.number().to_string())
+    }
+
+    /// A directory for a command's layer, not made yet.
+    pub(super) fn fresh_layer(&self) -> PathBuf {
+        Path::new(STATE).join("layers").join(format!("{}-{}", self.owner.id().display(), self.number()))
+    }
+
+    /// Stages contents.
+    pub(super) fn write(self: &Arc<Self>, content: &[u8], mode: u32) -> io::Result<Arc<Staged>> {
+        let path = self.fresh();
+        self.disk.create(&path, content, mode)?;
+        self.staged(path)
+    }
+
+    /// Stages contents with a time of their own.
+    pub(super) fn write_with(self: &Arc<Self>, content: &[u8], meta: Meta) -> io::Result<Arc<Staged>> {
+        let path = self.fresh();
+        self.disk.create(&path, content, meta.mode)?;
+        self.disk.set_meta(&path, meta)?;
+        self.staged(path)
+    }
+
+    /// Stages a copy of a file, with its mode and time.
+    pub(super) fn copy(self: &Arc<Self>, from: &Path) -> io::Result<Arc<Staged>> {
+        let path = self.fresh();
+        self.disk.copy(from, &path)?;
+        self.staged(path)
+    }
+
+    /// Takes a file over that is somewhere else in the state directory.
+    pub(super) fn adopt(self: &Arc<Self>, from: &Path) -> io::Result<Arc<Staged>> {
+        let path = self.fresh();
+        self.disk.rename(from, &path, Replace::Refused)?;
+        self.staged(path)
+    }
+
+    fn staged(self: &Arc<Self>, path: PathBuf) -> io::Result<Arc<Staged>> {
+        let entry = self.disk.look(&path)?.ok_or(io::ErrorKind::NotFound)?;
+        let version = entry.version();
+        let place = Mutex::new(Place::Stage);
+        Ok(Arc::new(Staged { stage: Arc::clone(self), path, place, entry, version }))
+    }
+
+    fn number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if let Err(error) = remove_tree(&*self.disk, &self.dir) {
+            tracing::warn!(%error, "staged files could not be removed; the next to open the workspace will");
+        }
+    }
+}
+
+/// A file that a fork wrote.
+pub(super) struct Staged {
+    stage: Arc<Stage>,
+    path: PathBuf,
+    place: Mutex<Place>,
+    entry: Entry,
+    version: FileVersion,
+}
+
+/// Where a staged file is.
+enum Place {
+    /// Where it was staged.
+    Stage,
+    /// In the workspace: it was merged. Whoever still knows it finds it there as long as nobody changes it.
+    Merged(PathBuf, FileVersion),
+}
+
+impl Staged {
+    /// What was staged.
+    pub(super) fn entry(&self) -> &Entry {
+        &self.entry
+    }
+
+    /// The version that forks show.
+    pub(super) fn version(&self) -> FileVersion {
+        self.version
+    }
+
+    /// Where it was staged.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its contents.
+    pub(super) fn read(&self) -> io::Result<Vec<u8>> {
+        let merged = match &*lock(&self.place) {
+            Place::Stage => None,
+            Place::Merged(path, version) => Some((path.clone(), *version)),
+        };
+        let disk = &self.stage.disk;
+        let Some((path, version)) = merged else { return disk.read(&self.path) };
+        let is_same =
+            || disk.look(&path).is_ok_and(|entry| entry.is_some_and(|entry| entry.version() == version));
+        if is_same() {
+            let content = disk.read(&path)?;
+            if is_same() {
+                return Ok(content);
+            }
+        }
+        Err(io::Error::other("it was merged into the workspace and changed there since"))
+    }
+
+    /// One that can be moved into the workspace: itself, or a copy if that has happened before.
+    pub(super) fn ready(self: &Arc<Self>) -> io::Result<Arc<Self>> {
+        if matches!(*lock(&self.place), Place::Stage) {
+            return Ok(Arc::clone(self));
+        }
+        self.stage.write_with(&self.read()?, self.entry.meta)
+    }
+
+    /// Says that it was moved into the workspace.
+    pub(super) fn merged(&self, path: &Path, version: FileVersion) {
+        *lock(&self.place) = Place::Merged(path.to_owned(), version);
+    }
+
+    /// The merge is about to be taken back, which removes the file from the workspace: it gets its staged name again.
+    pub(super) fn unmerge(&self) {
+        let mut place = lock(&self.place);
+        let Place::Merged(path, version) = &*place else { return };
+        let disk = &self.stage.disk;
+        let is_same =
+            disk.look(path).is_ok_and(|found| found.is_some_and(|entry| entry.version() == *version));
+        if is_same && disk.link(path, &self.path).is_ok() {
+            *place = Place::Stage;
+        }
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        if matches!(*lock(&self.place), Place::Stage)
+            && let Err(error) = self.stage.disk.unlink(&self.path)
+        {
+            tracing::warn!(%error, path = %self.path.display(), "a staged file could not be removed");
+        }
+    }
+}
+
+/// Makes a directory of the state, unless it is there.
+pub(super) fn make_dir(disk: &HostDisk, path: &Path) -> io::Result<()> {
+    match disk.make_dir(path, 0o755) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        result => result,
+    }
+}
+
+/// Removes what is at `path`, if anything, with everything in it.
+pub(super) fn remove_tree(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    match disk.look(path)?.map(|entry| entry.kind) {
+        None => Ok(()),
+        Some(EntryKind::Directory) => {
+            for (name, _) in disk.read_dir(path)? {
+                remove_tree(disk, &path.join(name))?;
+            }
+            disk.remove_dir(path)
+        }
+        Some(_) => disk.unlink(path),
+    }
+}

@@ -1,0 +1,88 @@
+//! Making a long stored session short: old changes of a slice are replaced by what they come to.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::root::Root;
+use super::slice::{Change, Item, SliceDef, SliceKind};
+use super::{Session, record};
+use crate::store::{HistoryQuery, NumberedRecord, Record, StoreError};
+
+/// What [`Session::compact`] leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[must_use]
+pub struct Compaction {
+    /// The last record that is made part of a whole; all that are stored, if none is named. What the session was before
+    /// it cannot be found out any more.
+    pub upto: Option<u64>,
+    /// Which LOG events before that stay.
+    pub log: LogRetention,
+}
+
+/// Which LOG events are kept. What is left out is gone when the session is next opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LogRetention {
+    /// All: the log is kept for good.
+    #[default]
+    All,
+    /// The last so many of each slice.
+    Last(usize),
+    /// Those stored at this time or later, as far as the store knows when that was.
+    Since(Timestamp),
+}
+
+impl Session {
+    /// Has the store replace old records by what they come to, so that the session opens faster and takes less room. Nothing
+    /// that is true changes, except what LOG events `how` says need not be kept. Slices that this program has not
+    /// named, or cannot read, stay as they are. Returns how many records fewer there are.
+    pub async fn compact(&self, how: Compaction) -> Result<u64, StoreError> {
+        self.flush().await?;
+        let query = HistoryQuery { upto: how.upto, ..HistoryQuery::default() };
+        let history = self.core.store.history(&self.core.id, query).await?;
+        let Some(upto) = history.records.last().map(|last| last.sequence) else { return Ok(0) };
+        let mut streams: BTreeMap<String, Vec<NumberedRecord>> = BTreeMap::new();
+        let mut tables = Root::default();
+        let mut unreadable = false;
+        for one in history.records {
+            match record::apply_own(&mut tables, &one.record, 0) {
+                Ok(true) => {}
+                Ok(false) => streams.entry(one.record.stream.clone()).or_default().push(one),
+                Err(_) => unreadable = true,
+            }
+        }
+        let failed = |reason| StoreError::failed("compact a session", reason);
+        let mut whole =
+            if unreadable { Vec::new() } else { record::of_all_tables(&tables).map_err(failed)? };
+        let registry = self.registry();
+        for (name, records) in streams {
+            let def = registry.find_name(&name).and_then(|slot| registry.def(slot));
+            if let Some(def) = def.filter(|_| records.len() > 1) {
+                whole.extend(whole_of(def, &records, how.log));
+            }
+        }
+        self.core.store.compact(&self.core.id, upto, whole).await
+    }
+}
+
+/// The record that says what all of these come to; none if they have to stay.
+fn whole_of(def: &SliceDef, records: &[NumberedRecord], log: LogRetention) -> Option<Record> {
+    let plain: Vec<Record> = records.iter().map(|one| one.record.clone()).collect();
+    let cell = record::cell_of(def, &plain).ok()?;
+    let items: Vec<Item> = cell.items.iter().cloned().collect();
+    let kept = match (def.kind, log) {
+        (SliceKind::State, _) => items.len(),
+        (SliceKind::Log, LogRetention::All) => return None,
+        (SliceKind::Log, LogRetention::Last(count)) => count,
+        (SliceKind::Log, LogRetention::Since(time)) => {
+            // What came with them, since a LOG slice only grows.
+            let new = records.iter().filter(|one| one.at.is_none_or(|at| at >= time));
+            new.filter_map(|one| record::change_in(def, &one.record).ok()).map(|change| change.added()).sum()
+        }
+    };
+    if def.kind == SliceKind::Log && kept >= items.len() {
+        return None;
+    }
+    let items = items.into_iter().skip(cell.items.len().saturating_sub(kept)).collect();
+    record::of_change(def, &Change::Replace(items)).ok()
+}

@@ -1,0 +1,284 @@
+//! Commands on a fork of a directory: what they do in a real overlay mount becomes the fork's, or nothing does.
+//!
+//! Mounting takes root (or a user namespace); without the right to, these tests say so and pass.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests panic when they fail")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use wink::filesystem::host::{CommandLayer, HostFilesystem, HostOptions};
+use wink::filesystem::{Filesystem, FilesystemExt, FsErrorKind, FsPath};
+use wink::testing::filesystem_tree;
+
+struct Place {
+    dir: TempDir,
+    files: HostFilesystem,
+}
+
+/// A workspace with these files, unless nothing can be mounted here.
+fn place(seed: &[(&str, &str)]) -> Option<Place> {
+    let can = Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success());
+    if !can {
+        eprintln!("not tried: no mount namespace can be made here");
+        return None;
+    }
+    let dir = TempDir::new().unwrap();
+    for (path, text) in seed {
+        let path = dir.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let files = HostFilesystem::open(dir.path(), HostOptions::default()).unwrap();
+    Some(Place { dir, files })
+}
+
+fn host(fork: &Arc<dyn Filesystem>) -> &HostFilesystem {
+    HostFilesystem::of(&**fork).unwrap()
+}
+
+/// Runs a script in the workspace as the layer shows it.
+fn sh(layer: &CommandLayer, script: &str) -> String {
+    let dirs = layer.overlay();
+    let at = TempDir::new().unwrap();
+    let options = format!(
+        "{},metacopy=off,lowerdir={},upperdir={},workdir={}",
+        if dirs.user_xattr { "userxattr" } else { "redirect_dir=on" },
+        dirs.lower.display(),
+        dirs.upper.display(),
+        dirs.work.display()
+    );
+    let script = format!(
+        "mount -t overlay overlay -o {options} {at}; mount -t tmpfs tmpfs {at}/{state}; cd {at}; {script}",
+        at = at.path().display(),
+        state = dirs.state_name
+    );
+    let output = Command::new("unshare").args(["-m", "sh", "-ec", &script]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What is on disk, without the runtime's own state.
+fn on_disk(root: &Path) -> BTreeMap<String, Option<Vec<u8>>> {
+    let mut found = BTreeMap::new();
+    let mut dirs = vec![root.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir).unwrap().map(Result::unwrap) {
+            if entry.file_name() == ".wink" {
+                continue;
+            }
+            let name = entry.path().strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+            let kind = entry.file_type().unwrap();
+            if kind.is_dir() {
+                dirs.push(entry.path());
+            }
+            found.insert(name, kind.is_file().then(|| fs::read(entry.path()).unwrap()));
+        }
+    }
+    found
+}
+
+fn shown(tree: BTreeMap<FsPath, Option<Vec<u8>>>) -> BTreeMap<String, Option<Vec<u8>>> {
+    tree.into_iter().map(|(path, content)| (path.as_str().to_owned(), content)).collect()
+}
+
+const SEED: &[(&str, &str)] =
+    &[("a", "1"), ("d/b", "2"), ("d/c/e", "3"), ("d/c/f", "4"), ("g/h", "5"), (".gitignore", "ignored\n")];
+
+/// Runs a script on a fork, and checks that fork, workspace and what a plain run of the script leaves agree. Gives back
+/// what the fork changed.
+async fn same_as_plain(before: &[&str], script: &str) -> Option<Vec<String>> {
+    let there = place(SEED)?;
+    let plain = place(SEED)?;
+    let fork = there.files.fork().unwrap();
+    for change in before {
+        match *change {
+            "write" => _ = fork.write_text("d/new", "n").await.unwrap(),
+            "delete" => fork.delete_all("d/c").await.unwrap(),
+            "replace" => {
+                fork.delete_all("d/c").await.unwrap();
+                fork.write_text("d/c/other", "o").await.unwrap();
+            }
+            "move" => {
+                fork.rename_to("d", "moved").await.unwrap();
+                fork.write_text("moved/b", "in the moved one").await.unwrap();
+                fork.rename_to("a", "g/a").await.unwrap();
+            }
+            other => panic!("{other}"),
+        }
+    }
+    let untouched = on_disk(there.dir.path());
+    let layer = host(&fork).command_layer().unwrap();
+    let seen = sh(&layer, "find . -path ./.wink -prune -o -print | sort");
+    let mut expected: Vec<String> =
+        shown(filesystem_tree(&*fork).await).keys().map(|path| format!("./{path}")).collect();
+    expected.push(".".to_owned());
+    expected.sort();
+    assert_eq!(seen.lines().collect::<Vec<_>>(), expected, "the command sees the fork");
+    sh(&layer, script);
+    layer.finish().unwrap();
+    assert_eq!(on_disk(there.dir.path()), untouched, "nothing reaches the workspace before it is merged");
+    // The same, without a fork.
+    let copied = plain.files.fork().unwrap();
+    drop(copied);
+    for change in before {
+        match *change {
+            "write" => fs::write(plain.dir.path().join("d/new"), "n").unwrap(),
+            "delete" => fs::remove_dir_all(plain.dir.path().join("d/c")).unwrap(),
+            "replace" => {
+                fs::remove_dir_all(plain.dir.path().join("d/c")).unwrap();
+                fs::create_dir(plain.dir.path().join("d/c")).unwrap();
+                fs::write(plain.dir.path().join("d/c/other"), "o").unwrap();
+            }
+            _ => {
+                fs::rename(plain.dir.path().join("d"), plain.dir.path().join("moved")).unwrap();
+                fs::write(plain.dir.path().join("moved/b"), "in the moved one").unwrap();
+                fs::rename(plain.dir.path().join("a"), plain.dir.path().join("g/a")).unwrap();
+            }
+        }
+    }
+    let run = Command::new("sh").args(["-ec", script]).current_dir(plain.dir.path()).status().unwrap();
+    assert!(run.success());
+    let wanted = on_disk(plain.dir.path());
+    assert_eq!(shown(filesystem_tree(&*fork).await), wanted, "the fork has what the command did");
+    let changes = fork.changes().iter().map(FsPath::to_string).collect();
+    there.files.keep(there.files.merge(&*fork).unwrap());
+    assert_eq!(on_disk(there.dir.path()), wanted, "and so has the workspace");
+    assert_eq!(fs::read_dir(there.dir.path().join(".wink/layers")).unwrap().count(), 0);
+    Some(changes)
+}
+
+// case 92
+#[tokio::test]
+async fn what_a_command_does_becomes_the_forks() {
+    for (script, changes) in [
+        ("true", &[][..]),
+        ("cat a > /dev/null; ls d > /dev/null", &[]),
+        ("echo x > new; mkdir -p n/e/w; echo y > n/e/w/f", &["n", "n/e", "n/e/w", "n/e/w/f", "new"]),
+        ("echo more >> d/b; echo i > ignored", &["d/b", "ignored"]),
+        ("rm a; rm -r d/c", &["a", "d/c", "d/c/e", "d/c/f"]),
+        ("rm -r d; mkdir d; echo z > d/z", &["d/b", "d/c", "d/c/e", "d/c/f", "d/z"]),
+        ("rm -r d; echo file > d", &["d", "d/b", "d/c", "d/c/e", "d/c/f"]),
+        ("rm a; mkdir a; echo x > a/x", &["a", "a/x"]),
+        ("mv a z", &["a", "z"]),
+        ("mv d z", &["d", "d/b", "d/c", "d/c/e", "d/c/f", "z", "z/b", "z/c", "z/c/e", "z/c/f"]),
+        ("mv d z; echo q > z/q; rm z/b", &["d", "d/b", "d/c", "d/c/e", "d/c/f", "z", "z/c", "z/c/e", "z/c/f", "z/q"]),
+        ("mv d/c g/c; mv g d/g", &["d/c", "d/c/e", "d/c/f", "d/g", "d/g/c", "d/g/c/e", "d/g/c/f", "d/g/h", "g", "g/h"]),
+        ("mv d t; mv g d; mv t g", &["d/b", "d/c", "d/c/e", "d/c/f", "d/h", "g/b", "g/c", "g/c/e", "g/c/f", "g/h"]),
+        ("echo x > y; rm y", &[]),
+    ] {
+        let Some(found) = same_as_plain(&[], script).await else { return };
+        assert_eq!(found, changes, "{script}");
+    }
+}
+
+#[tokio::test]
+async fn a_command_goes_on_from_what_the_fork_had_changed() {
+    for before in ["write", "delete", "replace", "move"] {
+        for script in [
+            "true",
+            "echo x >> g/h",
+            "find . -path ./.wink -prune -o -type f -print | xargs rm",
+            "for f in $(find . -path ./.wink -prune -o -type f -print); do echo more >> $f; done",
+            "mkdir new; mv g new",
+            "for d in d moved; do if [ -d $d ]; then mv $d other; fi; done",
+        ] {
+            if same_as_plain(&[before], script).await.is_none() {
+                return;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn modes_times_links_and_names_come_along() {
+    let Some(there) = place(SEED) else { return };
+    symlink("d/b", there.dir.path().join("link")).unwrap();
+    let fork = there.files.fork().unwrap();
+    let layer = host(&fork).command_layer().unwrap();
+    sh(
+        &layer,
+        "chmod 755 a; touch -d 2001-02-03T04:05:06Z d/b; ln -s ../a g/to_a; ln -sf g/h link; \
+         echo one > one; ln one two; chmod 700 d/c; mkdir -m 750 m; printf x > \"$(printf 'caf\\351')\"",
+    );
+    layer.finish().unwrap();
+    there.files.keep(there.files.merge(&*fork).unwrap());
+    let root = there.dir.path();
+    let mode = |path: &str| fs::metadata(root.join(path)).unwrap().permissions().mode() & 0o7777;
+    assert_eq!((mode("a"), mode("d/c"), mode("m")), (0o755, 0o700, 0o750));
+    assert_eq!(fs::metadata(root.join("d/b")).unwrap().mtime(), 981_173_106);
+    assert_eq!(fs::read_link(root.join("g/to_a")).unwrap(), Path::new("../a"));
+    assert_eq!(fs::read_link(root.join("link")).unwrap(), Path::new("g/h"));
+    let ino = |path: &str| fs::metadata(root.join(path)).unwrap().ino();
+    assert_eq!(ino("one"), ino("two"), "two names of one file");
+    assert_eq!(there.files.read_text("caf\\xE9").await.unwrap(), "x");
+}
+
+#[tokio::test]
+async fn what_no_workspace_can_hold_fails_the_call() {
+    for script in ["mkfifo g/p", "mknod g/p c 1 3", "mknod g/p b 7 0"] {
+        let Some(there) = place(SEED) else { return };
+        let before = on_disk(there.dir.path());
+        let fork = there.files.fork().unwrap();
+        let layer = host(&fork).command_layer().unwrap();
+        sh(&layer, &format!("rm a; {script}"));
+        let error = layer.finish().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "'g/p': the command left a pipe, socket or device here, which a workspace cannot keep; have it removed"
+        );
+        assert!(fork.changes().is_empty(), "the fork is as it was");
+        assert_eq!(on_disk(there.dir.path()), before);
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_is_forgotten_leaves_nothing() {
+    let Some(there) = place(SEED) else { return };
+    let before = on_disk(there.dir.path());
+    let fork = there.files.fork().unwrap();
+    let layer = host(&fork).command_layer().unwrap();
+    sh(&layer, "rm -r d; echo x > ignored");
+    drop(layer);
+    assert!(fork.changes().is_empty());
+    assert_eq!(on_disk(there.dir.path()), before);
+    assert_eq!(fs::read_dir(there.dir.path().join(".wink/layers")).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn what_somebody_changes_while_a_command_runs_is_kept() {
+    let Some(there) = place(SEED) else { return };
+    let fork = there.files.fork().unwrap();
+    let layer = host(&fork).command_layer().unwrap();
+    fs::write(there.dir.path().join("d/b"), "theirs").unwrap();
+    sh(&layer, "echo ours > d/b");
+    let error = layer.finish().unwrap_err();
+    assert_eq!((error.kind(), error.to_string().contains("d/b")), (FsErrorKind::Conflict, true), "{error}");
+    // Later it is found when the fork is merged.
+    let layer = host(&fork).command_layer().unwrap();
+    sh(&layer, "echo ours > a");
+    layer.finish().unwrap();
+    fs::write(there.dir.path().join("a"), "theirs").unwrap();
+    assert_eq!(there.files.merge(&*fork).unwrap_err().kind(), FsErrorKind::Conflict);
+    assert_eq!(fs::read_to_string(there.dir.path().join("a")).unwrap(), "theirs");
+    assert_eq!(fs::read_to_string(there.dir.path().join("d/b")).unwrap(), "theirs");
+}
+
+#[tokio::test]
+async fn only_forks_that_are_left_alone_take_commands() {
+    let Some(there) = place(SEED) else { return };
+    assert_eq!(there.files.command_layer().err().unwrap().kind(), FsErrorKind::Unsupported);
+    let fork = there.files.fork().unwrap();
+    let layer = host(&fork).command_layer().unwrap();
+    sh(&layer, "echo x > new");
+    fork.write_text("other", "y").await.unwrap();
+    assert_eq!(layer.finish().unwrap_err().kind(), FsErrorKind::Io);
+    assert_eq!(fork.names("").await.unwrap(), [".gitignore", "a", "d/", "g/", "other"]);
+    assert!(!fs::metadata(there.dir.path().join(".wink")).unwrap().file_type().is_socket());
+}
