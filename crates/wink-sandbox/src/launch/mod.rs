@@ -27,7 +27,9 @@ use crate::capabilities::Capabilities;
 use crate::cgroup::Cgroup;
 use crate::child::{Confine, IdMaps, Namespaces, Step};
 use crate::error::LaunchError;
-use crate::overlay::{OverlayDirs, OverlayKind, Workspace, c_path, c_text};
+use wink::filesystem::host::OverlayDirs;
+
+use crate::overlay::{OverlayKind, Workspace, c_path, c_text};
 
 /// Where programs are looked for unless an environment says otherwise.
 pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

@@ -23,7 +23,9 @@ use crate::capabilities::{Capabilities, Scratch};
 use crate::error::SandboxError;
 use crate::launch::{Command, Ended, Finished};
 use crate::limits::Limits;
-use crate::overlay::{OverlayDirs, OverlayKind, Workspace};
+use wink::filesystem::host::OverlayDirs;
+
+use crate::overlay::{OverlayKind, Workspace};
 use crate::sandbox::{Job, Sandbox};
 
 /// Runs the whole contract on sandboxes that `make` makes, escape attempts included: each has to be stopped, or the

@@ -16,7 +16,7 @@ use crate::namespace::NamespaceSandbox;
 use crate::podman::PodmanSandbox;
 use crate::sandbox::{Job, Sandbox};
 
-pub use layer::{LayerError, NoLayers, WorkspaceLayer, WorkspaceLayers};
+pub use layer::{HostLayers, LayerError, WorkspaceLayer, WorkspaceLayers};
 pub use params::{Executed, ShellExecute};
 
 /// `shell_execute` in the sandbox of namespaces.
@@ -85,7 +85,7 @@ struct Suite {
 
 impl Suite {
     fn new(sandbox: Arc<dyn Sandbox>) -> Self {
-        Self { sandbox, layers: Arc::new(NoLayers) }
+        Self { sandbox, layers: Arc::new(HostLayers) }
     }
 
     fn section(self) -> Section {
