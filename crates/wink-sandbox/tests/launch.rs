@@ -26,9 +26,13 @@ fn out(finished: &Finished) -> String {
 
 /// Whether a process has this text among its arguments. Each test has its own text.
 fn is_running(mark: &str) -> bool {
+    count_running(mark) > 0
+}
+
+fn count_running(mark: &str) -> usize {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let command_lines = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
-    command_lines.map(|line| String::from_utf8_lossy(&line).into_owned()).any(|line| line.contains(mark))
+    command_lines.filter(|line| String::from_utf8_lossy(line).contains(mark)).count()
 }
 
 fn zombies() -> Vec<String> {
@@ -202,6 +206,37 @@ async fn dropping_it_ends_it() {
 async fn appears(path: &Path) {
     while !path.exists() {
         tokio::task::yield_now().await;
+    }
+}
+
+/// Runs a command until it is killed. A test only by its looks: the next one runs it in a process of its own.
+#[tokio::test]
+async fn a_program_that_will_die() {
+    let Ok(mark) = std::env::var("WINK_TEST_MARK") else { return };
+    let tree = if mark.contains("Best") { Tree::Best } else { Tree::Reaper };
+    run(Launch::shell(escaping(&mark), "/").tree(tree)).await;
+}
+
+#[test]
+fn nothing_outlives_the_program() {
+    for tree in TREES {
+        let mark = format!("wink-orphan-{tree:?}-{}", std::process::id());
+        let mut program = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "a_program_that_will_die"])
+            .env("WINK_TEST_MARK", &mark)
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        // Until all five are there; the first is the shell that starts them.
+        while count_running(&mark) < 6 {
+            std::thread::yield_now();
+        }
+        program.kill().unwrap();
+        program.wait().unwrap();
+        // The kernel tells them, in its own time. If it did not, this would go on for ever.
+        while is_running(&mark) {
+            std::thread::yield_now();
+        }
     }
 }
 
