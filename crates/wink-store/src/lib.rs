@@ -31,8 +31,10 @@ mod records;
 mod schema;
 mod store;
 mod turns;
+mod workspace;
 mod writer;
 
 pub use maintain::{CheckReport, Pruned};
 pub use options::{Retention, StoreOptions};
 pub use store::{SqliteStore, Verdict};
+pub use workspace::{Workspace, WorkspaceError, WorkspaceOptions};

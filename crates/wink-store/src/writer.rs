@@ -211,7 +211,7 @@ impl Writing {
                 Ok(one) => done.push(one),
                 Err(error) => {
                     self.roll_back();
-                    return Err(Lost::Clean(failed(doing)(error)));
+                    return Err(Lost::Clean(error));
                 }
             }
         }
@@ -233,14 +233,16 @@ impl Writing {
         }
     }
 
-    /// One request in its own savepoint. The outer error says that the transaction is gone.
-    fn one(&self, request: &mut dyn Request) -> rusqlite::Result<Result<(), StoreError>> {
-        self.conn.execute_batch("SAVEPOINT one")?;
+    /// One request in its own savepoint. The outer error says that the whole transaction is gone.
+    fn one(&self, request: &mut dyn Request) -> Result<Result<(), StoreError>, StoreError> {
+        let failed = failed(request.kind().doing());
+        self.conn.execute_batch("SAVEPOINT one").map_err(&failed)?;
         let done = request.work(&self.conn);
         match &done {
-            Ok(()) => self.conn.execute_batch("RELEASE one")?,
-            // SQLite gives the transaction up by itself when the disk fails; then there is no savepoint either.
-            Err(_) => self.conn.execute_batch("ROLLBACK TO one; RELEASE one")?,
+            Ok(()) => self.conn.execute_batch("RELEASE one").map_err(failed)?,
+            // SQLite gives a transaction up by itself when the disk fails, and the savepoint with it.
+            Err(error) if self.conn.is_autocommit() => return Err(error.clone()),
+            Err(_) => self.conn.execute_batch("ROLLBACK TO one; RELEASE one").map_err(failed)?,
         }
         Ok(done)
     }

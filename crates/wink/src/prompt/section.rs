@@ -78,6 +78,7 @@ pub struct Section {
     pub(crate) installs: Vec<Arc<Install>>,
     pub(crate) accepts_overrides: bool,
     pub(crate) shows_examples: bool,
+    pub(crate) invalid: Option<String>,
 }
 
 /// What a section does to a session before its prompt is used.
@@ -130,6 +131,7 @@ impl Section {
             installs: Vec::new(),
             accepts_overrides: true,
             shows_examples: kind == SectionKind::Markdown,
+            invalid: None,
         }
     }
 
@@ -289,6 +291,21 @@ impl Section {
     /// Leaves out the examples of the section's tools.
     pub fn without_examples(mut self) -> Self {
         self.shows_examples = false;
+        self
+    }
+
+    /// Says what is wrong with the section: for whoever makes sections, and could not make this one. Building a prompt
+    /// with it fails with this reason.
+    ///
+    /// ```
+    /// use wink::prompt::{PromptTemplate, Section};
+    ///
+    /// let section = Section::markdown("data", "Data").invalid("the table is empty; load it first");
+    /// let error = PromptTemplate::builder("docs", "demo").section(section).build().unwrap_err();
+    /// assert_eq!(error.to_string(), "section data: the table is empty; load it first");
+    /// ```
+    pub fn invalid(mut self, reason: impl Into<String>) -> Self {
+        self.invalid = self.invalid.or_else(|| Some(reason.into()));
         self
     }
 

@@ -64,6 +64,9 @@ impl Tree {
                     .to_owned(),
             ));
         }
+        if let Some(reason) = section.invalid {
+            return Err(fault(reason));
+        }
         let params = one_params_type(&section.params).map_err(fault)?;
         let defaults = section.defaults.transpose().map_err(fault)?;
         let body = compile("body", &section.body, params, &path)?;

@@ -413,7 +413,8 @@ async fn an_interrupted_call_gets_its_event_once() {
         Arc::new(ToolInvoked { ending: Ending::Failed, ..kept.session.interrupted(ended.clone()) });
     kept.store.fail(StoreOp::Commit, 1);
     let turn = kept.session.committing().await;
-    let closing = || Closing { event: Some(Arc::clone(&event)), ends: Some(ended.invocation), ..Closing::default() };
+    let closing =
+        || Closing { event: Some(Arc::clone(&event)), ends: Some(ended.invocation), ..Closing::default() };
     kept.session.close_failed(&turn, &Fork::default(), closing()).await.unwrap_err();
     drop(turn);
     kept.session.flush().await.unwrap();

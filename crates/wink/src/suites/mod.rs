@@ -5,8 +5,9 @@
 
 pub mod digest;
 pub mod files;
+mod plain;
 pub mod planning;
 
-pub use digest::{WorkspaceDigest, WorkspaceDigestSection};
-pub use files::{VfsConfig, VfsToolsSection};
+pub use digest::{RefreshError, Refreshed, WorkspaceDigest, WorkspaceDigestSection};
+pub use files::{HostMount, MountError, VfsConfig, VfsToolsSection};
 pub use planning::{Plan, PlanStatus, PlanStep, PlanningStrategy, PlanningToolsSection, StepStatus};

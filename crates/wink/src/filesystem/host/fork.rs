@@ -26,7 +26,7 @@ enum Merged {
     /// There was nothing to do.
     Nothing { instance: u64 },
     /// Into a fork.
-    Nested { instance: u64, before: Layer, after: Layer },
+    Nested { instance: u64, before: Layer, after: Layer, fork: Arc<Shared>, was: ForkState },
     /// Into the workspace.
     OnDisk(Box<OnDisk>),
 }
@@ -126,8 +126,10 @@ impl Shared {
                     .map_err(|paths| FsError::Conflict { paths: sorted(paths) })?
             };
             let after = own.layer.clone();
-            *state = ForkState { layer: after.clone(), start: after.clone() };
-            return Ok(MergeReceipt::new(Merged::Nested { instance, before, after }));
+            let now = ForkState { layer: after.clone(), start: after.clone() };
+            let was = std::mem::replace(&mut *state, now);
+            let fork = Arc::clone(theirs);
+            return Ok(MergeReceipt::new(Merged::Nested { instance, before, after, fork, was }));
         }
         let Some((held, settled)) = self.base.apply(&state.layer)? else {
             return Ok(MergeReceipt::new(Merged::Nothing { instance }));
@@ -143,27 +145,33 @@ impl Shared {
     pub(super) fn unmerge(&self, receipt: MergeReceipt) -> FsResult<()> {
         match self.own(receipt)? {
             Merged::Nothing { .. } => Ok(()),
-            Merged::Nested { before, after, .. } => {
+            Merged::Nested { before, after, fork, was, .. } => {
                 let Some(own) = &self.fork else { return Err(FsError::Foreign { what: "merge receipt" }) };
                 let mut own = lock(&own.state);
                 if !Arc::ptr_eq(&own.layer.root, &after.root) {
                     return Err(FsError::Moved);
                 }
                 own.layer = before;
+                drop(own);
+                fork.came_back(was);
                 Ok(())
             }
             Merged::OnDisk(merged) => {
                 let OnDisk { held, settled, fork, mut layer, .. } = *merged;
                 self.base.roll_back(held, &settled)?;
                 layer.renew(|place| self.base.disk.look(place).ok().flatten());
-                if let Some(fork) = &fork.fork {
-                    let mut state = lock(&fork.state);
-                    if Arc::ptr_eq(&state.layer.root, &state.start.root) {
-                        state.layer = layer;
-                    }
-                }
+                fork.came_back(ForkState { layer, start: Layer::default() });
                 Ok(())
             }
+        }
+    }
+
+    /// A merge of this fork was taken back: it has its changes again, unless it went on meanwhile.
+    fn came_back(&self, was: ForkState) {
+        let Some(fork) = &self.fork else { return };
+        let mut state = lock(&fork.state);
+        if Arc::ptr_eq(&state.layer.root, &state.start.root) {
+            *state = was;
         }
     }
 

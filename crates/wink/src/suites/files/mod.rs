@@ -8,10 +8,12 @@ mod change;
 mod error;
 mod found;
 mod look;
+mod mount;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::filesystem::{Filesystem, FsLimits, MemoryFilesystem};
+use crate::filesystem::{Filesystem, FsLimits};
 use crate::policy::ReadBeforeWritePolicy;
 use crate::prompt::Section;
 use crate::resource::Binding;
@@ -20,10 +22,18 @@ use crate::tool::Annotations;
 pub use change::{DeleteFile, EditFile, FileDeleted, FileEdited, FileWritten, WriteFile};
 pub use found::{FileWindow, GrepFound, GrepLine, Listed, Listing};
 pub use look::{Glob, Grep, ListDirectory, ReadFile};
+pub use mount::{HostMount, MountError, MountReport, Mounted, SkipReason, Skipped};
 
-/// What the tools are held to.
+/// What the workspace starts with, and what the tools are held to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VfsConfig {
+    /// A host directory that the workspace starts as a copy of: a mount at the root. Naming it allows it, and what is
+    /// below it, to be mounted.
+    pub root: Option<PathBuf>,
+    /// Host directories and files that are copied into the workspace.
+    pub mounts: Vec<HostMount>,
+    /// The host directories below which there may be mounts. Nothing else is ever read.
+    pub allowed_roots: Vec<PathBuf>,
     /// The limits of the in-memory filesystem that is used unless another is given.
     pub limits: FsLimits,
     /// How many bytes of lines one `read_file` returns at most; it goes on where it stopped when asked to.
@@ -39,6 +49,9 @@ pub struct VfsConfig {
 impl Default for VfsConfig {
     fn default() -> Self {
         Self {
+            root: None,
+            mounts: Vec::new(),
+            allowed_roots: Vec::new(),
             limits: FsLimits::DEFAULT,
             max_read_bytes: 48 * 1024,
             max_entries: 1000,
@@ -91,14 +104,31 @@ impl VfsToolsSection {
         self
     }
 
-    /// The section, under key `files`.
+    /// The section, under key `files`. Root and mounts of the config are read here and now; if that fails, so does the
+    /// building of the prompt, with the [`MountError`] as its reason ([`VfsConfig::mount`] returns it as it is).
     pub fn section(self) -> Section {
-        let files =
-            self.files.unwrap_or_else(|| Arc::new(MemoryFilesystem::new().with_limits(self.config.limits)));
+        let mounting = self.config.root.is_some() || !self.config.mounts.is_empty();
+        let (files, mounts): (Arc<dyn Filesystem>, _) = match self.files {
+            Some(_) if mounting => return invalid(&MountError::OtherWorkspace),
+            Some(files) => (files, Vec::new()),
+            None => match self.config.mount() {
+                Ok(mounted) => (Arc::new(mounted.files), mounted.mounts),
+                Err(error) => return invalid(&error),
+            },
+        };
         let read_before_write = self.config.read_before_write;
         let config = Arc::new(self.config);
-        let body = if read_before_write { format!("{BODY}\n\n{READ_FIRST}") } else { BODY.to_owned() };
-        let section = Section::markdown("files", "Files")
+        let mut body = BODY.to_owned();
+        if read_before_write {
+            body.push_str("\n\n");
+            body.push_str(READ_FIRST);
+        }
+        for mount in mounts {
+            body.push_str("\n\n");
+            // A dollar sign in a name is just that.
+            body.push_str(&mount.preview().replace('$', "$$"));
+        }
+        let section = section()
             .body(body)
             .resource(Binding::filesystem(files))
             .tool(look::read_file(&config))
@@ -122,6 +152,15 @@ impl std::fmt::Debug for VfsToolsSection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("VfsToolsSection").field("config", &self.config).finish_non_exhaustive()
     }
+}
+
+fn section() -> Section {
+    Section::markdown("files", "Files")
+}
+
+/// A section that no prompt can be built with.
+fn invalid(error: &MountError) -> Section {
+    section().invalid(error.to_string())
 }
 
 /// Nothing leaves the workspace.

@@ -9,8 +9,6 @@
 
 mod diff;
 mod plan;
-#[cfg(test)]
-mod tests;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,203 @@
+//! What the child is asked to do, and the endless stream of it: mostly sensible calls, some that must fail.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{Node, World};
+
+/// One thing for the child to do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "tool", content = "arguments", rename_all = "snake_case")]
+pub enum Call {
+    /// Writes a file, and notes it.
+    Write { path: String, content: String },
+    /// Replaces a text in a file.
+    Edit { path: String, old: String, new: String },
+    /// Deletes a file or a directory with all that is in it.
+    Delete { path: String },
+    /// Moves a file or directory.
+    Rename { from: String, to: String },
+    /// Makes a directory.
+    Mkdir { path: String },
+    /// Runs a shell script over the workspace: a few lines, each of which the model knows.
+    Command { lines: Vec<Line>, fail: bool },
+    /// Has an effect outside, once for each key, and leaves a receipt.
+    Charge { key: String },
+    /// Writes two files and a note, then fails.
+    Fail { path: String, other: String },
+    /// Notes something, and touches no file.
+    Note { text: String },
+    /// A transaction by hand with two inside it: the first is kept, the second rolled back.
+    Nested { path: String, kept: String, dropped: String },
+}
+
+/// A line of a script.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Line {
+    /// `printf %s CONTENT > PATH`, in place.
+    Put { path: String, content: String },
+    /// `rm -rf PATH`.
+    Remove { path: String },
+    /// `mv FROM TO`.
+    Move { from: String, to: String },
+    /// `mkdir -p PATH`.
+    MakeDir { path: String },
+    /// `ln -s TARGET PATH`.
+    Link { path: String, target: String },
+    /// `chmod MODE PATH`.
+    Mode { path: String, mode: u32 },
+}
+
+impl Line {
+    /// The shell's form of it. Paths and contents are of letters, digits, `/`, `.` and `-` only.
+    pub fn shell(&self) -> String {
+        match self {
+            Self::Put { path, content } => format!("printf %s '{content}' > '{path}'"),
+            Self::Remove { path } => format!("rm -rf '{path}'"),
+            Self::Move { from, to } => format!("mv '{from}' '{to}'"),
+            Self::MakeDir { path } => format!("mkdir -p '{path}'"),
+            Self::Link { path, target } => format!("ln -s '{target}' '{path}'"),
+            Self::Mode { path, mode } => format!("chmod {mode:o} '{path}'"),
+        }
+    }
+}
+
+/// Calls together, as one turn of a model: one alone, or a batch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Turn {
+    /// Each with an id that is used once.
+    pub calls: Vec<(String, Call)>,
+}
+
+/// Where random choices come from: the same from the same seed.
+#[derive(Debug, Clone)]
+pub struct Dice(u64);
+
+impl Dice {
+    /// Dice that fall the same way for the same seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed ^ 0x9e37_79b9_7f4a_7c15)
+    }
+
+    /// Any number.
+    pub fn any(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    }
+
+    /// A number below `end`.
+    pub fn below(&mut self, end: usize) -> usize {
+        (self.any() % end.max(1) as u64) as usize
+    }
+
+    /// One of them.
+    pub fn pick<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
+        all.get(self.below(all.len()))
+    }
+}
+
+/// Makes turns that fit the world as it is.
+pub struct Generator {
+    dice: Dice,
+    next: u64,
+}
+
+impl Generator {
+    /// The same turns for the same seed and the same worlds.
+    pub fn new(seed: u64) -> Self {
+        Self { dice: Dice::new(seed), next: 0 }
+    }
+
+    /// The next turn for `world`.
+    pub fn turn(&mut self, world: &World) -> Turn {
+        let mut calls = Vec::new();
+        let mut world = world.clone();
+        let several = self.dice.below(8) == 0;
+        for _ in 0..if several { 3 } else { 1 } {
+            let call = self.call(&world);
+            // Transactions by hand are not calls, and so not part of a batch.
+            if several && matches!(call, Call::Nested { .. }) {
+                continue;
+            }
+            self.next += 1;
+            world.apply(&call);
+            calls.push((format!("c{}", self.next), call));
+        }
+        match calls.is_empty() {
+            true => self.turn(&world),
+            false => Turn { calls },
+        }
+    }
+
+    fn call(&mut self, world: &World) -> Call {
+        let files = world.files();
+        match self.dice.below(14) {
+            0 | 1 => Call::Write { path: self.path(), content: self.content() },
+            2 => match self.dice.pick(&files).cloned() {
+                Some(path) => {
+                    let old = world.content(&path).and_then(|text| text.get(..8)).unwrap_or("none").to_owned();
+                    Call::Edit { path, old, new: self.content() }
+                }
+                None => Call::Write { path: self.path(), content: self.content() },
+            },
+            3 => Call::Delete { path: self.any_path(world) },
+            4 => Call::Rename { from: self.movable(world), to: self.path() },
+            5 => Call::Mkdir { path: self.path() },
+            6..=8 => {
+                let lines = (0..1 + self.dice.below(4)).map(|_| self.line(world)).collect();
+                Call::Command { lines, fail: self.dice.below(3) == 0 }
+            }
+            // Few keys, so that some come again.
+            9 | 10 => Call::Charge { key: format!("k{}", world.next_key() + self.dice.below(2)) },
+            11 => Call::Fail { path: self.path(), other: self.any_path(world) },
+            12 => Call::Note { text: self.content() },
+            _ => Call::Nested { path: self.path(), kept: self.content(), dropped: self.content() },
+        }
+    }
+
+    fn line(&mut self, world: &World) -> Line {
+        match self.dice.below(8) {
+            0..=2 => Line::Put { path: self.path(), content: self.content() },
+            3 => Line::Remove { path: self.any_path(world) },
+            4 => Line::Move { from: self.movable(world), to: self.path() },
+            5 => Line::MakeDir { path: self.path() },
+            6 => Line::Link { path: format!("{}.l", self.path()), target: "nowhere".to_owned() },
+            _ => Line::Mode { path: self.any_path(world), mode: [0o600, 0o644, 0o755][self.dice.below(3)] },
+        }
+    }
+
+    /// A place in a small tree, so that calls meet.
+    fn path(&mut self) -> String {
+        let depth = 1 + self.dice.below(3);
+        let segments: Vec<_> = (0..depth).map(|_| ["a", "b", "c", "d"][self.dice.below(4)]).collect();
+        format!("{}.{}", segments.join("/"), if self.dice.below(3) == 0 { "d" } else { "t" })
+    }
+
+    /// A place where something is, if there is something.
+    fn any_path(&mut self, world: &World) -> String {
+        let all: Vec<&String> = world.tree.keys().collect();
+        match self.dice.pick(&all) {
+            Some(path) => (*path).clone(),
+            None => self.path(),
+        }
+    }
+
+    /// A place where something other than a link is: links keep their names, by which they are told from files.
+    fn movable(&mut self, world: &World) -> String {
+        let path = self.any_path(world);
+        if path.ends_with(".l") { self.path() } else { path }
+    }
+
+    fn content(&mut self) -> String {
+        let parts = 1 + self.dice.below(40);
+        (0..parts).map(|_| format!("{:08x}-", self.dice.any() as u32)).collect()
+    }
+}
+
+/// For a world's files.
+pub fn is_file(node: &Node) -> bool {
+    matches!(node, Node::File { .. })
+}

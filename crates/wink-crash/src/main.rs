@@ -1,0 +1,182 @@
+//! The crash kit: real calls in a child process that is killed at every named step and at random moments, and what is
+//! found when everything is opened again.
+//!
+//! ```text
+//! cargo run --release -p wink-crash -- --kills 5000 --json
+//! cargo run --release -p wink-crash -- --kills 200 --plant early-commit    # a bug that it must find
+//! ```
+//!
+//! The parent has a model of what each call does ([`model`]) and reads the tree with the standard library ([`look`]):
+//! nothing it judges by is shared with what it judges. Effects outside are counted by a third process ([`effects`]).
+//! The journal's own writes are tried on a disk that loses what was not synced ([`disk`]).
+//!
+//! Exit codes: 0 nothing was found, 1 something was, 2 usage, 4 the kit itself did not work.
+
+mod calls;
+mod disk;
+mod drive;
+mod effects;
+mod judge;
+mod look;
+mod model;
+mod plants;
+mod protocol;
+mod report;
+mod world;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+use report::Report;
+
+#[derive(Parser)]
+#[command(about = "Kills a process that runs calls, again and again, and looks what is left", version)]
+struct Options {
+    /// How many children to kill inside a call.
+    #[arg(long, default_value_t = 500)]
+    kills: u64,
+    /// One object on one line instead of text.
+    #[arg(long)]
+    json: bool,
+    /// Another run.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// A bug to plant. The kit has to find it.
+    #[arg(long)]
+    plant: Option<Plant>,
+    /// Where workspaces are made; a temporary directory unless given.
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    #[command(subcommand)]
+    mode: Option<Mode>,
+}
+
+/// What the kit's own processes are started with.
+#[derive(Subcommand)]
+enum Mode {
+    /// Do what is asked on standard input, in a workspace.
+    #[command(hide = true)]
+    Work {
+        dir: PathBuf,
+        socket: PathBuf,
+        #[arg(long)]
+        die_at: Option<String>,
+        #[arg(long, default_value_t = 1)]
+        nth: usize,
+        #[arg(long)]
+        plant: Option<Plant>,
+    },
+    /// Count effects.
+    #[command(hide = true)]
+    Count { socket: PathBuf },
+}
+
+/// A bug that is built in on purpose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Plant {
+    /// The disk is told to sync, and does not.
+    MissingSync,
+    /// The store commits before the files are in place.
+    EarlyCommit,
+    /// The claim on a key is not written before the handler runs.
+    LostClaim,
+}
+
+impl Plant {
+    /// As on the command line.
+    pub fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let done = match &options.mode {
+        Some(Mode::Work { dir, socket, die_at, nth, plant }) => {
+            return match world::work(dir, socket, die_at.as_deref().map(|step| (step, *nth)), *plant) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    eprintln!("wink-crash: the child failed: {error}");
+                    ExitCode::from(4)
+                }
+            };
+        }
+        Some(Mode::Count { socket }) => effects::count(socket).map(|()| None),
+        None => everything(&options).map(Some),
+    };
+    match done {
+        Ok(None) => ExitCode::SUCCESS,
+        Ok(Some(report)) => {
+            tell(&report, options.json);
+            if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) }
+        }
+        Err(error) => {
+            eprintln!("wink-crash: {error}");
+            ExitCode::from(4)
+        }
+    }
+}
+
+fn everything(options: &Options) -> std::io::Result<Report> {
+    let started = Instant::now();
+    let own = options.dir.is_none();
+    let dir = match &options.dir {
+        Some(dir) => dir.clone(),
+        None => std::env::temp_dir().join(format!("wink-crash-{}", std::process::id())),
+    };
+    std::fs::create_dir_all(&dir)?;
+    let mut report = Report { seed: options.seed, ..Report::default() };
+    disk::run(options.kills, options.seed, options.plant, &mut report);
+    // A disk that does not sync is not seen by killing a process: the system still has everything.
+    if options.plant != Some(Plant::MissingSync) {
+        drive::run(options.kills, options.seed, options.plant, &dir, &mut report)?;
+    }
+    if own {
+        std::fs::remove_dir_all(&dir)?;
+    }
+    let missed = std::mem::take(&mut report.never_reached);
+    // A handful of kills cannot reach every step.
+    if report.kills > 20 * wink::testing::steps::ALL.len() as u64 && options.plant.is_none() {
+        for step in &missed {
+            report.find("step", format!("no child could be killed at {step}"));
+        }
+    }
+    report.never_reached = missed;
+    report.seconds = started.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+fn tell(report: &Report, json: bool) {
+    if json {
+        match serde_json::to_string(report) {
+            Ok(line) => println!("{line}"),
+            Err(error) => eprintln!("wink-crash: the report cannot be written: {error}"),
+        }
+        return;
+    }
+    println!(
+        "{} kills ({} at {} named steps, {} at random), {} calls, {} answered, {} crashes of the model disk, {:.0} s",
+        report.kills,
+        report.kills - report.random,
+        report.steps.len(),
+        report.random,
+        report.calls,
+        report.answered,
+        report.disk_crashes,
+        report.seconds,
+    );
+    println!("commands captured by: {}", report.capture);
+    if !report.never_reached.is_empty() {
+        println!("never reached: {}", report.never_reached.join(", "));
+    }
+    match report.findings.len() {
+        0 => println!("nothing found"),
+        many => {
+            println!("{many} findings:");
+            report.found.iter().for_each(|finding| println!("  {finding}"));
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! What the workspace, the session and the effects are after each call, worked out without the runtime.
+
+use std::collections::BTreeMap;
+
+use crate::calls::{Call, Line, is_file};
+
+/// Something in the tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Node {
+    /// A file.
+    File { content: String, mode: u32 },
+    /// A directory.
+    Dir,
+    /// A symbolic link.
+    Link { target: String },
+}
+
+/// Everything that a call may change.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct World {
+    /// By path.
+    pub tree: BTreeMap<String, Node>,
+    /// The slice of notes, in order.
+    pub notes: Vec<String>,
+    /// Keys whose effect is known to have happened and is recorded.
+    pub charged: Vec<String>,
+}
+
+impl World {
+    /// Does what the call does, if it succeeds; says whether it does.
+    pub fn apply(&mut self, call: &Call) -> bool {
+        let mut next = self.clone();
+        let done = next.run(call);
+        if done {
+            *self = next;
+        }
+        done
+    }
+
+    /// The files, by path.
+    pub fn files(&self) -> Vec<String> {
+        self.tree.iter().filter(|(_, node)| is_file(node)).map(|(path, _)| path.clone()).collect()
+    }
+
+    /// What is in a file.
+    pub fn content(&self, path: &str) -> Option<&str> {
+        match self.tree.get(path) {
+            Some(Node::File { content, .. }) => Some(content),
+            Some(Node::Dir | Node::Link { .. }) | None => None,
+        }
+    }
+
+    /// The number of the key that may be charged next.
+    pub fn next_key(&self) -> usize {
+        self.charged.len()
+    }
+
+    fn run(&mut self, call: &Call) -> bool {
+        match call {
+            Call::Write { path, content } => {
+                self.note(&format!("wrote {path}"));
+                self.write(path, content)
+            }
+            Call::Edit { path, old, new } => self.edit(path, old, new),
+            Call::Delete { path } => self.tree.contains_key(path) && self.remove(path),
+            Call::Rename { from, to } => !self.tree.contains_key(to) && self.has_parent(to) && self.rename(from, to),
+            Call::Mkdir { path } => !self.tree.contains_key(path) && self.make_dirs(path),
+            Call::Command { lines, fail } => {
+                // A script goes on after a line that fails; only its end counts.
+                for line in lines {
+                    let mut next = self.clone();
+                    if next.line(line) {
+                        *self = next;
+                    }
+                }
+                !fail
+            }
+            Call::Charge { key } => {
+                // A key that was charged is answered from the ledger, and changes nothing.
+                if !self.charged.contains(key) {
+                    self.charged.push(key.clone());
+                    self.note(&format!("charged {key}"));
+                    return self.write(&format!("receipts/{key}"), key);
+                }
+                true
+            }
+            Call::Fail { .. } => false,
+            Call::Note { text } => {
+                self.note(text);
+                true
+            }
+            Call::Nested { path, kept, dropped: _ } => {
+                self.note("nested");
+                self.write(path, kept)
+            }
+        }
+    }
+
+    fn note(&mut self, text: &str) {
+        self.notes.push(text.to_owned());
+    }
+
+    fn line(&mut self, line: &Line) -> bool {
+        match line {
+            Line::Put { path, content } => match self.tree.get_mut(path) {
+                Some(Node::File { content: there, .. }) => {
+                    content.clone_into(there);
+                    true
+                }
+                Some(Node::Dir | Node::Link { .. }) => false,
+                None => self.has_parent(path) && self.put(path, Node::File { content: content.clone(), mode: 0o644 }),
+            },
+            Line::Remove { path } => self.remove(path),
+            Line::Move { from, to } => match self.tree.get(to) {
+                // Into the directory.
+                Some(Node::Dir) => {
+                    let name = from.rsplit('/').next().unwrap_or(from);
+                    let inside = format!("{to}/{name}");
+                    match (self.tree.get(from), self.tree.get(&inside)) {
+                        (Some(Node::Dir), Some(Node::Dir)) => {
+                            self.children(&inside).is_empty() && inside != *from && {
+                                self.tree.remove(&inside);
+                                self.rename(from, &inside)
+                            }
+                        }
+                        (Some(Node::Dir), Some(_)) | (Some(_), Some(Node::Dir)) | (None, _) => false,
+                        (Some(_), _) => inside != *from && self.rename(from, &inside),
+                    }
+                }
+                Some(_) => match self.tree.get(from) {
+                    Some(Node::Dir) | None => false,
+                    Some(_) => from != to && self.rename(from, to),
+                },
+                None => self.has_parent(to) && self.rename(from, to),
+            },
+            Line::MakeDir { path } => match self.tree.get(path) {
+                Some(Node::Dir) => true,
+                Some(_) => false,
+                None => self.make_dirs(path),
+            },
+            Line::Link { path, target } => match self.tree.get(path) {
+                Some(Node::Dir) => {
+                    let inside = format!("{path}/{target}");
+                    !self.tree.contains_key(&inside) && self.put(&inside, Node::Link { target: target.clone() })
+                }
+                Some(_) => false,
+                None => self.has_parent(path) && self.put(path, Node::Link { target: target.clone() }),
+            },
+            Line::Mode { path, mode } => match self.tree.get_mut(path) {
+                Some(Node::File { mode: there, .. }) => {
+                    *there = *mode;
+                    true
+                }
+                // Directories keep theirs: one without its bits would change what later calls can do.
+                Some(Node::Dir | Node::Link { .. }) | None => true,
+            },
+        }
+    }
+
+    fn write(&mut self, path: &str, content: &str) -> bool {
+        let mode = match self.tree.get(path) {
+            Some(Node::Dir | Node::Link { .. }) => return false,
+            Some(Node::File { mode, .. }) => *mode,
+            None => 0o644,
+        };
+        let parent = path.rsplit_once('/').map(|(parent, _)| parent);
+        parent.is_none_or(|parent| self.make_dirs(parent))
+            && self.put(path, Node::File { content: content.to_owned(), mode })
+    }
+
+    fn edit(&mut self, path: &str, old: &str, new: &str) -> bool {
+        match self.tree.get_mut(path) {
+            Some(Node::File { content, .. }) if content.matches(old).count() == 1 => {
+                *content = content.replacen(old, new, 1);
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    fn put(&mut self, path: &str, node: Node) -> bool {
+        self.tree.insert(path.to_owned(), node);
+        true
+    }
+
+    /// Makes the directory and those above it, unless something else is in the way.
+    fn make_dirs(&mut self, path: &str) -> bool {
+        let mut upto = String::new();
+        for segment in path.split('/') {
+            if !upto.is_empty() {
+                upto.push('/');
+            }
+            upto.push_str(segment);
+            match self.tree.get(&upto) {
+                Some(Node::Dir) => {}
+                Some(_) => return false,
+                None => _ = self.tree.insert(upto.clone(), Node::Dir),
+            }
+        }
+        true
+    }
+
+    fn has_parent(&self, path: &str) -> bool {
+        match path.rsplit_once('/') {
+            Some((parent, _)) => self.tree.get(parent) == Some(&Node::Dir),
+            None => true,
+        }
+    }
+
+    fn children(&self, path: &str) -> Vec<String> {
+        let below = format!("{path}/");
+        self.tree.keys().filter(|key| key.starts_with(&below)).cloned().collect()
+    }
+
+    fn remove(&mut self, path: &str) -> bool {
+        for child in self.children(path) {
+            self.tree.remove(&child);
+        }
+        self.tree.remove(path);
+        true
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> bool {
+        if to == from || to.starts_with(&format!("{from}/")) {
+            return false;
+        }
+        let Some(node) = self.tree.remove(from) else { return false };
+        for child in self.children(from) {
+            if let (Some(moved), Some(rest)) = (self.tree.remove(&child), child.strip_prefix(from)) {
+                self.tree.insert(format!("{to}{rest}"), moved);
+            }
+        }
+        self.tree.insert(to.to_owned(), node);
+        true
+    }
+}

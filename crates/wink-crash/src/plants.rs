@@ -1,0 +1,234 @@
+//! Bugs that are built in on purpose: a kit that does not find them finds nothing.
+
+use std::any::Any;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use wink::BoxFuture;
+use wink::filesystem::{
+    BytesRead, DeleteMode, DirEntry, Edit, EditReceipt, Filesystem, FsLimits, FsPath, FsResult, FsSnapshot, GrepOutcome,
+    GrepQuery, MergeReceipt, Metadata, MkdirOptions, ReadWindow, TextRead, WriteOptions, WriteReceipt,
+};
+use wink::session::SessionId;
+use wink::store::{
+    Batch, CallMark, Claimed, Durability, History, HistoryQuery, JournalId, LedgerChange, LedgerRow, MemoryStore, Record,
+    Rows, Store, StoreError, StoreTurn, StoredSession, Timestamp,
+};
+use wink_store::Workspace;
+
+use crate::Plant;
+
+/// The store and the files of a workspace, with the bug in them.
+pub fn planted(workspace: &Workspace, plant: Option<Plant>) -> (Arc<dyn Store>, Arc<dyn Filesystem>) {
+    let (store, files) = (Arc::clone(workspace.store()), Arc::clone(workspace.files()));
+    match plant {
+        None | Some(Plant::MissingSync) => (store, files),
+        Some(Plant::EarlyCommit) => (store, Arc::new(EarlyCommit { files, forks: Mutex::default() })),
+        Some(Plant::LostClaim) => (Arc::new(LostClaim { store, claims: MemoryStore::new() }), files),
+    }
+}
+
+/// Merges only when it is told that the merge stands: the store has long committed by then.
+struct EarlyCommit {
+    files: Arc<dyn Filesystem>,
+    forks: Mutex<Vec<Arc<dyn Filesystem>>>,
+}
+
+/// The claims are in memory until they are recorded.
+struct LostClaim {
+    store: Arc<dyn Store>,
+    claims: MemoryStore,
+}
+
+impl Filesystem for EarlyCommit {
+    fn limits(&self) -> &FsLimits {
+        self.files.limits()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.files.is_read_only()
+    }
+
+    fn read<'a>(&'a self, path: &'a FsPath, window: ReadWindow) -> BoxFuture<'a, FsResult<TextRead>> {
+        self.files.read(path, window)
+    }
+
+    fn read_bytes<'a>(&'a self, path: &'a FsPath) -> BoxFuture<'a, FsResult<BytesRead>> {
+        self.files.read_bytes(path)
+    }
+
+    fn write<'a>(
+        &'a self,
+        path: &'a FsPath,
+        content: &'a [u8],
+        options: WriteOptions,
+    ) -> BoxFuture<'a, FsResult<WriteReceipt>> {
+        self.files.write(path, content, options)
+    }
+
+    fn edit<'a>(&'a self, path: &'a FsPath, edit: &'a Edit) -> BoxFuture<'a, FsResult<EditReceipt>> {
+        self.files.edit(path, edit)
+    }
+
+    fn delete<'a>(&'a self, path: &'a FsPath, mode: DeleteMode) -> BoxFuture<'a, FsResult<()>> {
+        self.files.delete(path, mode)
+    }
+
+    fn mkdir<'a>(&'a self, path: &'a FsPath, options: MkdirOptions) -> BoxFuture<'a, FsResult<()>> {
+        self.files.mkdir(path, options)
+    }
+
+    fn rename<'a>(&'a self, from: &'a FsPath, to: &'a FsPath) -> BoxFuture<'a, FsResult<()>> {
+        self.files.rename(from, to)
+    }
+
+    fn stat<'a>(&'a self, path: &'a FsPath) -> BoxFuture<'a, FsResult<Metadata>> {
+        self.files.stat(path)
+    }
+
+    fn list<'a>(&'a self, dir: &'a FsPath) -> BoxFuture<'a, FsResult<Vec<DirEntry>>> {
+        self.files.list(dir)
+    }
+
+    fn glob<'a>(&'a self, base: &'a FsPath, pattern: &'a str) -> BoxFuture<'a, FsResult<Vec<DirEntry>>> {
+        self.files.glob(base, pattern)
+    }
+
+    fn grep<'a>(&'a self, base: &'a FsPath, query: &'a GrepQuery) -> BoxFuture<'a, FsResult<GrepOutcome>> {
+        self.files.grep(base, query)
+    }
+
+    fn fork(&self) -> FsResult<Arc<dyn Filesystem>> {
+        let fork = self.files.fork()?;
+        self.forks.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&fork));
+        Ok(fork)
+    }
+
+    fn merge(&self, fork: &dyn Filesystem) -> FsResult<MergeReceipt> {
+        let mut forks = self.forks.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = |files: &dyn Filesystem| std::ptr::from_ref(files).cast::<()>();
+        let at = forks.iter().position(|known| place(&**known) == place(fork));
+        let fork = at.map(|at| forks.swap_remove(at));
+        forks.clear();
+        Ok(MergeReceipt::new(fork).on_disk(JournalId::fresh(), Vec::new()))
+    }
+
+    fn unmerge(&self, _: MergeReceipt) -> FsResult<()> {
+        Ok(())
+    }
+
+    fn keep(&self, receipt: MergeReceipt) {
+        let fork: Option<Arc<dyn Filesystem>> = receipt.downcast().flatten();
+        if let Some(fork) = fork
+            && fork.blocks()
+            && let Ok(receipt) = self.files.merge(&*fork)
+        {
+            self.files.keep(receipt);
+        }
+    }
+
+    fn blocks(&self) -> bool {
+        true
+    }
+
+    fn changes(&self) -> Vec<FsPath> {
+        self.files.changes()
+    }
+
+    fn snapshot(&self) -> FsResult<FsSnapshot> {
+        self.files.snapshot()
+    }
+
+    fn restore(&self, snapshot: &FsSnapshot) -> FsResult<()> {
+        self.files.restore(snapshot)
+    }
+
+    fn decode_snapshot(&self, json: &serde_json::Value) -> FsResult<FsSnapshot> {
+        self.files.decode_snapshot(json)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Store for LostClaim {
+    fn durability(&self) -> Durability {
+        self.store.durability()
+    }
+
+    fn is_shared(&self) -> bool {
+        self.store.is_shared()
+    }
+
+    fn load<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<StoredSession, StoreError>> {
+        self.store.load(session)
+    }
+
+    fn load_since<'a>(
+        &'a self,
+        session: &'a SessionId,
+        since: u64,
+    ) -> BoxFuture<'a, Result<StoredSession, StoreError>> {
+        self.store.load_since(session, since)
+    }
+
+    fn turn<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<StoreTurn, StoreError>> {
+        self.store.turn(session)
+    }
+
+    fn history<'a>(
+        &'a self,
+        session: &'a SessionId,
+        query: HistoryQuery,
+    ) -> BoxFuture<'a, Result<History, StoreError>> {
+        self.store.history(session, query)
+    }
+
+    fn compact<'a>(
+        &'a self,
+        session: &'a SessionId,
+        upto: u64,
+        whole: Vec<Record>,
+    ) -> BoxFuture<'a, Result<u64, StoreError>> {
+        self.store.compact(session, upto, whole)
+    }
+
+    fn begin<'a>(&'a self, session: &'a SessionId, mark: CallMark) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.store.begin(session, mark)
+    }
+
+    fn commit<'a>(&'a self, session: &'a SessionId, mut batch: Batch) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let change = batch.ledger.take();
+            self.store.commit(session, batch).await?;
+            if let Some(row) = change.and_then(|change| change.to) {
+                self.store.claim(row, Timestamp::UNIX_EPOCH).await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn claim<'a>(&'a self, row: LedgerRow, now: Timestamp) -> BoxFuture<'a, Result<Claimed, StoreError>> {
+        Box::pin(async move {
+            match self.store.rows(Rows::Key(row.key.clone())).await?.pop() {
+                Some(there) => Ok(Claimed::No(there)),
+                None => self.claims.claim(row, now).await,
+            }
+        })
+    }
+
+    fn replace<'a>(&'a self, change: LedgerChange) -> BoxFuture<'a, Result<bool, StoreError>> {
+        match change.from.is_claimed() {
+            true => self.claims.replace(change),
+            false => self.store.replace(change),
+        }
+    }
+
+    fn rows<'a>(&'a self, which: Rows) -> BoxFuture<'a, Result<Vec<LedgerRow>, StoreError>> {
+        self.store.rows(which)
+    }
+
+    fn remove<'a>(&'a self, which: Rows) -> BoxFuture<'a, Result<Vec<LedgerRow>, StoreError>> {
+        self.store.remove(which)
+    }
+}

@@ -1,0 +1,72 @@
+//! What parent and child say to each other: one JSON object a line.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::calls::Turn;
+
+/// From the parent.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ask {
+    /// Do this.
+    Do(Turn),
+    /// Say what there is.
+    Dump,
+    /// Settle an entry in doubt: whether its effect happened.
+    Settle { key: String, happened: bool },
+}
+
+/// From the child.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Say {
+    /// Everything is open; what was interrupted is repaired.
+    Ready,
+    /// What came of a turn.
+    Did(Vec<Answer>),
+    /// What there is.
+    There(Box<Dump>),
+    /// It was settled.
+    Settled,
+}
+
+/// The answer to one call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    pub id: String,
+    pub success: bool,
+    pub text: String,
+}
+
+/// The session and the ledger, as the runtime reads them back.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Dump {
+    /// The slice of notes.
+    pub notes: Vec<String>,
+    /// The log: call id, whether it succeeded, how it ended.
+    pub log: Vec<Logged>,
+    /// The ledger by the charge's own key: `recorded`, `in_doubt` or `claimed`.
+    pub ledger: BTreeMap<String, Standing>,
+    /// How commands are captured.
+    pub capture: String,
+}
+
+/// An event of the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Logged {
+    pub call_id: String,
+    pub success: bool,
+    pub ending: String,
+    pub replayed: bool,
+}
+
+/// What the ledger says of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    Recorded,
+    InDoubt,
+    Claimed,
+}

@@ -1,0 +1,56 @@
+//! What was done and found, for people and as one line of JSON.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// Everything that a run tells.
+#[derive(Debug, Default, Serialize)]
+pub struct Report {
+    /// Children that were killed inside a call.
+    pub kills: u64,
+    /// How many things were found; none, if all is well.
+    #[serde(rename = "findings", serialize_with = "count")]
+    pub findings: Vec<Finding>,
+    /// What they are.
+    pub found: Vec<String>,
+    /// Calls that were sent.
+    pub calls: u64,
+    /// Calls that were answered.
+    pub answered: u64,
+    /// Kills at a random moment.
+    pub random: u64,
+    /// Kills at each named step.
+    pub steps: BTreeMap<&'static str, u64>,
+    /// Steps at which no child could be killed.
+    pub never_reached: Vec<String>,
+    /// How commands were captured.
+    pub capture: String,
+    /// Crashes of the model disk.
+    pub disk_crashes: u64,
+    /// How long it took.
+    pub seconds: f64,
+    /// With what it can be done again.
+    pub seed: u64,
+}
+
+/// One thing that must not be.
+#[derive(Debug, Clone, Serialize)]
+pub struct Finding {
+    pub kind: &'static str,
+    pub what: String,
+}
+
+fn count<S: serde::Serializer>(findings: &[Finding], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(findings.len() as u64)
+}
+
+impl Report {
+    /// Takes note of something that must not be.
+    pub fn find(&mut self, kind: &'static str, what: String) {
+        if self.found.len() < 20 {
+            self.found.push(format!("{kind}: {what}"));
+        }
+        self.findings.push(Finding { kind, what });
+    }
+}

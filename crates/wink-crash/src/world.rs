@@ -1,0 +1,270 @@
+//! The child: a workspace with its store and one session, and the tools that the parent has it call.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use wink::filesystem::{DeleteMode, Edit, Filesystem, MkdirOptions};
+use wink::ledger::{EffectLedger, IdempotencyConfig, LedgerScope, Settlement};
+use wink::prelude::*;
+use wink::resource::{Binding, ResourceRegistry};
+use wink::session::ToolInvoked;
+use wink::store::{LedgerState, Rows, Store};
+use wink::testing::steps;
+use wink::transaction::{TransactionError, transaction};
+use wink_store::Workspace;
+
+use crate::Plant;
+use crate::calls::{Call, Line, Turn};
+use crate::effects;
+use crate::plants;
+use crate::protocol::{Answer, Ask, Dump, Logged, Say, Standing};
+
+/// What calls leave in the session.
+#[data]
+#[derive(SliceType)]
+#[slice(name = "note")]
+struct Note {
+    text: String,
+}
+
+/// Where effects go, and under what name.
+struct Outside {
+    socket: PathBuf,
+    dir: PathBuf,
+}
+
+/// The workspace's files, for the tool that runs commands.
+type Error = Box<dyn std::error::Error + Send + Sync>;
+
+#[tool]
+/// Writes a file.
+async fn write(path: String, content: String, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+    let _ = cx.session().dispatch(Note { text: format!("wrote {path}") })?;
+    cx.filesystem().await?.write_text(&path, &content).await?;
+    Ok(ToolResult::done("written"))
+}
+
+#[tool]
+/// Replaces a text that occurs once.
+async fn edit(path: String, old: String, new: String, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+    cx.filesystem().await?.edit(&path, &Edit::once(old, new)).await?;
+    Ok(ToolResult::done("edited"))
+}
+
+#[tool]
+/// Deletes a file or directory.
+async fn delete(path: String, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+    cx.filesystem().await?.delete(&path, DeleteMode::Recursive).await?;
+    Ok(ToolResult::done("deleted"))
+}
+
+#[tool]
+/// Moves a file or directory.
+async fn rename(from: String, to: String, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+    cx.filesystem().await?.rename(&from, &to).await?;
+    Ok(ToolResult::done("moved"))
+}
+
+#[tool]
+/// Makes a directory.
+async fn mkdir(path: String, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+    let options = MkdirOptions { parents: true, exist_ok: false };
+    cx.filesystem().await?.mkdir(&path, options).await?;
+    Ok(ToolResult::done("made"))
+}
+
+#[tool]
+/// Has an effect outside, and keeps the receipt.
+async fn charge(key: String, cx: &mut ToolContext) -> Result<ToolResult<String>, ToolError> {
+    let outside = cx.resource::<Outside>().await?;
+    let _ = cx.session().dispatch(Note { text: format!("charged {key}") })?;
+    effects::happen(&outside.socket, &crate::judge::effect_key(&outside.dir, &key))?;
+    cx.filesystem().await?.write_text(&format!("receipts/{key}"), &key).await?;
+    Ok(ToolResult::ok(key, "charged"))
+}
+
+#[tool]
+/// Writes two files and a note, then fails.
+async fn fail(path: String, other: String, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+    let _ = cx.session().dispatch(Note { text: "never".to_owned() })?;
+    let files = cx.filesystem().await?;
+    // Whether this works or not, nothing of it may stay.
+    let _ = files.write_text(&path, "never").await;
+    let _ = files.delete(&other, DeleteMode::Recursive).await;
+    Ok(ToolResult::error("as asked"))
+}
+
+#[tool]
+/// Notes something.
+async fn note(text: String, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+    let _ = cx.session().dispatch(Note { text })?;
+    Ok(ToolResult::done("noted"))
+}
+
+/// Works until there is nothing more to do, or until it is time to die.
+pub fn work(dir: &Path, socket: &Path, die_at: Option<(&str, usize)>, plant: Option<Plant>) -> Result<(), Error> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(serve(dir, socket, die_at, plant))
+}
+
+async fn serve(dir: &Path, socket: &Path, die_at: Option<(&str, usize)>, plant: Option<Plant>) -> Result<(), Error> {
+    let inside = Arc::new(AtomicBool::new(false));
+    if let Some((step, nth)) = die_at {
+        die_when(step.to_owned(), nth, Arc::clone(&inside));
+    }
+    let workspace = Workspace::open(dir)?;
+    let (store, files) = plants::planted(&workspace, plant);
+    let session = Session::builder().store(Arc::clone(&store)).id("crash").open().await?;
+    let outside = Outside { socket: socket.to_owned(), dir: dir.to_owned() };
+    let resources = ResourceRegistry::of((Binding::filesystem(files), Binding::instance(Arc::new(outside))))?;
+    let key = |arguments: &serde_json::Value| {
+        arguments.get("key").and_then(serde_json::Value::as_str).map(str::to_owned).ok_or_else(|| "no key".to_owned())
+    };
+    let once = IdempotencyConfig::custom(key).ttl(None).scope(LedgerScope::Global);
+    let section = Section::markdown("crash", "Crash")
+        .tool(write_tool())
+        .tool(edit_tool())
+        .tool(delete_tool())
+        .tool(rename_tool())
+        .tool(mkdir_tool())
+        .tool(command_tool())
+        .tool(charge_tool().idempotency(once))
+        .tool(fail_tool())
+        .tool(note_tool());
+    let prompt = PromptTemplate::builder("crash", "kit").section(section).build()?.bind(())?;
+    let executor = Executor::builder(&prompt, &session).resources(resources).open().await?;
+    let ledger = EffectLedger::new(Arc::clone(&store), Arc::clone(session.clock()));
+
+    say(&Say::Ready)?;
+    for line in std::io::stdin().lock().lines() {
+        match serde_json::from_str(&line?)? {
+            Ask::Do(turn) => {
+                inside.store(true, Ordering::SeqCst);
+                let answers = run(&executor, turn).await?;
+                inside.store(false, Ordering::SeqCst);
+                say(&Say::Did(answers))?;
+            }
+            Ask::Dump => say(&Say::There(Box::new(dump(&session, &*store, &workspace).await?)))?,
+            Ask::Settle { key, happened } => {
+                settle(&ledger, &*store, &key, happened).await?;
+                say(&Say::Settled)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Kills this process when a step is reached for the n-th time inside a turn.
+fn die_when(step: String, nth: usize, inside: Arc<AtomicBool>) {
+    let seen = AtomicUsize::new(0);
+    steps::on_every_step(move |reached| {
+        if reached == step && inside.load(Ordering::SeqCst) && seen.fetch_add(1, Ordering::SeqCst) + 1 == nth {
+            let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+            // The signal is on its way; nothing more is done on this thread.
+            loop {
+                std::thread::park();
+            }
+        }
+    });
+}
+
+fn say(what: &Say) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}", serde_json::to_string(what)?)?;
+    out.flush()
+}
+
+async fn run(executor: &Executor, turn: Turn) -> Result<Vec<Answer>, Error> {
+    let answer = |outcome: wink::executor::Outcome| Answer {
+        id: outcome.answer.call_id.to_string(),
+        success: outcome.answer.success,
+        text: outcome.answer.text.to_string(),
+    };
+    let mut calls = turn.calls;
+    if let [(id, Call::Nested { path, kept, dropped })] = calls.as_slice() {
+        let success = nested(executor, path, kept, dropped).await;
+        return Ok(vec![Answer { id: id.clone(), success: success.is_ok(), text: format!("{success:?}") }]);
+    }
+    let mut asked = Vec::new();
+    for (id, call) in calls.drain(..) {
+        let mut call = serde_json::to_value(&call)?;
+        let tool = call.get("tool").and_then(|tool| tool.as_str()).unwrap_or_default().to_owned();
+        let arguments = call.get_mut("arguments").map(serde_json::Value::take).unwrap_or_default();
+        asked.push(ToolCall::new(id, tool, arguments.to_string()));
+    }
+    match asked.len() {
+        1 => {
+            let mut answers = Vec::new();
+            for call in asked {
+                answers.push(answer(executor.call(call).await));
+            }
+            Ok(answers)
+        }
+        _ => Ok(executor.batch(asked).await.into_iter().map(answer).collect()),
+    }
+}
+
+/// Two transactions inside one: the first is kept, the second rolled back.
+async fn nested(executor: &Executor, path: &str, kept: &str, dropped: &str) -> Result<(), Error> {
+    transaction(executor.session(), executor.resources(), "nested", async |tx| {
+        let inner = tx.nested("kept");
+        let _ = inner.session().dispatch(Note { text: "nested".to_owned() })?;
+        inner.filesystem().await?.write_text(path, kept).await?;
+        inner.commit().await?;
+        let inner = tx.nested("dropped");
+        let _ = inner.session().dispatch(Note { text: "dropped".to_owned() })?;
+        inner.filesystem().await?.write_text(path, dropped).await?;
+        inner.rollback().await;
+        Ok::<(), Error>(())
+    })
+    .await
+}
+
+async fn dump(session: &Session, store: &dyn Store, workspace: &Workspace) -> Result<Dump, Error> {
+    let notes = session.slice::<Note>().iter().map(|note| note.text.clone()).collect();
+    let log = session
+        .slice::<ToolInvoked>()
+        .iter()
+        .map(|event| Logged {
+            call_id: event.call_id.to_string(),
+            success: event.success,
+            ending: format!("{:?}", event.ending),
+            replayed: event.replayed,
+        })
+        .collect();
+    let mut ledger = BTreeMap::new();
+    for row in store.rows(Rows::All).await? {
+        let standing = match row.state {
+            LedgerState::Recorded { .. } => Standing::Recorded,
+            LedgerState::InDoubt { .. } => Standing::InDoubt,
+            LedgerState::Claimed { .. } => Standing::Claimed,
+        };
+        ledger.insert(charge_key(&row.key), standing);
+    }
+    Ok(Dump { notes, log, ledger, capture: capture(workspace) })
+}
+
+/// The charge's own key: what follows scope and tool.
+fn charge_key(key: &str) -> String {
+    key.rsplit(':').next().unwrap_or(key).to_owned()
+}
+
+async fn settle(ledger: &EffectLedger, store: &dyn Store, key: &str, happened: bool) -> Result<(), Error> {
+    let rows = store.rows(Rows::All).await?;
+    let row = rows.iter().find(|row| charge_key(&row.key) == key).ok_or("there is no such entry")?;
+    let settlement = match happened {
+        true => Settlement::Happened {
+            message: "charged".to_owned(),
+            value: Some(key.into()),
+            exclude_value_from_context: false,
+        },
+        false => Settlement::DidNotHappen,
+    };
+    match ledger.settle(&row.key, settlement).await? {
+        true => Ok(()),
+        false => Err(format!("{key} could not be settled").into()),
+    }
+}

@@ -1,0 +1,145 @@
+//! A directory to work in: its files and its store, opened together and made whole.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use wink::filesystem::FsError;
+use wink::filesystem::host::disk::Disk;
+use wink::filesystem::host::journal::Recovered;
+use wink::filesystem::host::{HostDisk, HostFilesystem, HostOptions};
+use wink::resource::{Binding, ResourceRegistry};
+use wink::session::{Session, SessionBuilder, SessionId};
+use wink::store::StoreError;
+
+use crate::{SqliteStore, StoreOptions};
+
+/// The directory of the runtime's own, in the workspace. Tools never see it.
+const STATE: &str = ".wink";
+
+/// A directory whose files, sessions and ledger change together or not at all, whatever happens to the process.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// use wink::prelude::*;
+/// use wink_store::Workspace;
+///
+/// # let dir = tempfile::tempdir()?;
+/// let workspace = Workspace::open(dir.path())?;
+/// let session = workspace.session("main").open().await?;
+/// let prompt = PromptTemplate::builder("examples", "notes").build()?.bind_nothing()?;
+/// let executor = Executor::builder(&prompt, &session).resources(workspace.resources()).open().await?;
+/// # let _ = executor;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct Workspace {
+    files: Arc<HostFilesystem>,
+    store: Arc<SqliteStore>,
+}
+
+/// How a workspace is opened.
+#[derive(Debug, Default)]
+#[must_use]
+pub struct WorkspaceOptions {
+    /// Of its files. The store says what was committed, whatever stands here.
+    pub files: HostOptions,
+    /// Of its store.
+    pub store: StoreOptions,
+}
+
+/// Why a workspace could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkspaceError {
+    /// Something else is where the runtime keeps its state.
+    #[error("{path} is not a directory, and the runtime keeps its state there: move it away", path = path.display())]
+    StateTaken {
+        /// What is in the way.
+        path: PathBuf,
+    },
+    /// The directory cannot be used.
+    #[error("the workspace {path} cannot be used: {source}", path = path.display())]
+    Directory {
+        /// The workspace.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Its files could not be opened, or made whole.
+    #[error(transparent)]
+    Files(#[from] FsError),
+    /// Its store could not be opened.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Workspace {
+    /// Opens a directory. What a process that died here left half-done is undone first, or finished where it was
+    /// committed.
+    ///
+    /// # Errors
+    /// When the directory is not there or cannot be written, or the store in it cannot be opened.
+    pub fn open(root: impl AsRef<Path>) -> Result<Self, WorkspaceError> {
+        Self::open_with(root, WorkspaceOptions::default())
+    }
+
+    /// [`Workspace::open`] with other options.
+    ///
+    /// # Errors
+    /// As [`Workspace::open`].
+    pub fn open_with(root: impl AsRef<Path>, options: WorkspaceOptions) -> Result<Self, WorkspaceError> {
+        let root = root.as_ref();
+        let state = make_state(root)?;
+        let store = Arc::new(SqliteStore::open(state, options.store)?);
+        let files = HostOptions { verdict: Some(store.verdict()?), ..options.files };
+        let files = Arc::new(HostFilesystem::open(root, files)?);
+        Ok(Self { files, store })
+    }
+
+    /// Its files.
+    pub fn files(&self) -> &Arc<HostFilesystem> {
+        &self.files
+    }
+
+    /// Its store.
+    pub fn store(&self) -> &Arc<SqliteStore> {
+        &self.store
+    }
+
+    /// The session of this name, to be opened.
+    pub fn session(&self, name: impl Into<SessionId>) -> SessionBuilder {
+        Session::builder().store(Arc::clone(&self.store) as _).id(name)
+    }
+
+    /// Its files, as what tools work on.
+    pub fn resources(&self) -> ResourceRegistry {
+        ResourceRegistry::of([Binding::filesystem(Arc::clone(&self.files) as _)]).unwrap_or_default()
+    }
+
+    /// What became of changes that a process that died had left undecided.
+    pub fn recovered(&self) -> Option<&Recovered> {
+        self.files.recovered()
+    }
+}
+
+impl std::fmt::Debug for Workspace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Workspace").field("root", &self.files.root()).finish_non_exhaustive()
+    }
+}
+
+/// The state directory, made if it is not there. A link would lead the store out of the workspace.
+fn make_state(root: &Path) -> Result<PathBuf, WorkspaceError> {
+    let unusable = |source| WorkspaceError::Directory { path: root.to_owned(), source };
+    let disk = HostDisk::open(root).map_err(unusable)?;
+    let state = Path::new(STATE);
+    match disk.make_dir(state, 0o700) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+        made => made.map_err(unusable)?,
+    }
+    match disk.look(state).map_err(unusable)? {
+        Some(entry) if entry.kind == wink::filesystem::EntryKind::Directory => Ok(root.join(STATE)),
+        Some(_) | None => Err(WorkspaceError::StateTaken { path: root.join(STATE) }),
+    }
+}
