@@ -177,10 +177,16 @@ async fn it_can_be_cancelled() {
         let flag = dir.path().join(format!("{tree:?}"));
         let text = format!("touch {}; {}", flag.display(), escaping(&mark));
         let launch = Launch::shell(text, dir.path()).tree(tree).cancelled_by(token.clone());
-        let running = tokio::spawn(async move { launch.run(&clock()).await });
-        appears(&flag).await;
-        token.cancel();
-        assert_eq!(running.await.unwrap().unwrap().ended, Ended::Cancelled);
+        let clock = clock();
+        let (finished, ()) = tokio::join!(launch.run(&clock), async {
+            appears(&flag).await;
+            token.cancel();
+            // It is polled again and again before it is over.
+            while is_running(&mark) {
+                tokio::task::yield_now().await;
+            }
+        });
+        assert_eq!(finished.unwrap().ended, Ended::Cancelled);
         assert!(!is_running(&mark), "{tree:?}");
     }
 }

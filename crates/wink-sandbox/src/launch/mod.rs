@@ -231,12 +231,12 @@ impl Launch {
         run(self.prepare()?, streams, limits, clock).await
     }
 
-    /// Runs it to its end on this thread, without a limit on its time.
-    pub(crate) fn run_here(self) -> Result<(), LaunchError> {
+    /// Runs it to its end on this thread, without a limit on its time. Whether it exited with 0.
+    pub(crate) fn run_here(self) -> Result<bool, LaunchError> {
         let streams = Streams { stdin: self.stdin.clone(), keep: self.keep };
         let control =
             Control::new().map_err(|source| LaunchError::Surroundings { what: "making an event", source })?;
-        supervise(self.prepare()?, streams, &control).map(drop)
+        supervise(self.prepare()?, streams, &control).map(|watched| watched.status == Some(0))
     }
 
     fn prepare(self) -> Result<Prepared, LaunchError> {
@@ -409,12 +409,7 @@ pub(crate) async fn run(
 
     let mut watched = pin!(watched);
     let mut timer = until.time.map(|limit| clock.sleep_until(began.saturating_add(limit)));
-    let mut cancelled = pin!(async {
-        match &until.cancel {
-            Some(token) => token.cancelled().await,
-            None => std::future::pending().await,
-        }
-    });
+    let mut cancelled = until.cancel.map(|token| Box::pin(async move { token.cancelled().await }));
     let watched = poll_fn(|cx| {
         if let Poll::Ready(watched) = watched.as_mut().poll(cx) {
             return Poll::Ready(watched);
@@ -424,7 +419,8 @@ pub(crate) async fn run(
             control.stop(Stop::TimedOut);
         }
         // A second reason changes nothing.
-        if cancelled.as_mut().poll(cx).is_ready() {
+        if cancelled.as_mut().is_some_and(|cancelled| cancelled.as_mut().poll(cx).is_ready()) {
+            cancelled = None;
             control.stop(Stop::Cancelled);
         }
         watched.as_mut().poll(cx)

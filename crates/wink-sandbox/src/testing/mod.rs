@@ -71,6 +71,10 @@ where
     let bench = Bench { sandbox: &sandbox, clock };
     behaviour::check(&bench).await;
     escapes::check(&bench).await;
+    if limits.cpu.is_some() {
+        let sandbox = make(Limits { cpu: Some(0.2), ..limits }).await.unwrap();
+        escapes::check_processors(&Bench { sandbox: &sandbox, clock: bench.clock }).await;
+    }
     refused
 }
 
