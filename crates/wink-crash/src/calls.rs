@@ -7,7 +7,7 @@ use crate::model::{Node, World};
 /// One thing for the child to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "tool", content = "arguments", rename_all = "snake_case")]
-pub enum Call {
+pub(crate) enum Call {
     /// Writes a file, and notes it.
     Write { path: String, content: String },
     /// Replaces a text in a file.
@@ -24,6 +24,8 @@ pub enum Call {
     Charge { key: String },
     /// Writes two files and a note, then fails.
     Fail { path: String, other: String },
+    /// Writes and deletes, and the store refuses the commit.
+    Refused { path: String, other: String },
     /// Notes something, and touches no file.
     Note { text: String },
     /// A transaction by hand with two inside it: the first is kept, the second rolled back.
@@ -33,7 +35,7 @@ pub enum Call {
 /// A line of a script.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Line {
+pub(crate) enum Line {
     /// `printf %s CONTENT > PATH`, in place.
     Put { path: String, content: String },
     /// `rm -rf PATH`.
@@ -50,7 +52,7 @@ pub enum Line {
 
 impl Line {
     /// The shell's form of it. Paths and contents are of letters, digits, `/`, `.` and `-` only.
-    pub fn shell(&self) -> String {
+    pub(crate) fn shell(&self) -> String {
         match self {
             Self::Put { path, content } => format!("printf %s '{content}' > '{path}'"),
             Self::Remove { path } => format!("rm -rf '{path}'"),
@@ -64,23 +66,23 @@ impl Line {
 
 /// Calls together, as one turn of a model: one alone, or a batch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Turn {
+pub(crate) struct Turn {
     /// Each with an id that is used once.
-    pub calls: Vec<(String, Call)>,
+    pub(crate) calls: Vec<(String, Call)>,
 }
 
 /// Where random choices come from: the same from the same seed.
 #[derive(Debug, Clone)]
-pub struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
     /// Dice that fall the same way for the same seed.
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed ^ 0x9e37_79b9_7f4a_7c15)
     }
 
     /// Any number.
-    pub fn any(&mut self) -> u64 {
+    pub(crate) fn any(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = self.0;
         word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -89,30 +91,30 @@ impl Dice {
     }
 
     /// A number below `end`.
-    pub fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.any() % end.max(1) as u64) as usize
     }
 
     /// One of them.
-    pub fn pick<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
+    pub(crate) fn pick<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
         all.get(self.below(all.len()))
     }
 }
 
 /// Makes turns that fit the world as it is.
-pub struct Generator {
+pub(crate) struct Generator {
     dice: Dice,
     next: u64,
 }
 
 impl Generator {
     /// The same turns for the same seed and the same worlds.
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self { dice: Dice::new(seed), next: 0 }
     }
 
     /// The next turn for `world`.
-    pub fn turn(&mut self, world: &World) -> Turn {
+    pub(crate) fn turn(&mut self, world: &World) -> Turn {
         let mut calls = Vec::new();
         let mut world = world.clone();
         let several = self.dice.below(8) == 0;
@@ -134,7 +136,7 @@ impl Generator {
 
     fn call(&mut self, world: &World) -> Call {
         let files = world.files();
-        match self.dice.below(14) {
+        match self.dice.below(15) {
             0 | 1 => Call::Write { path: self.path(), content: self.content() },
             2 => match self.dice.pick(&files).cloned() {
                 Some(path) => {
@@ -154,6 +156,7 @@ impl Generator {
             9 | 10 => Call::Charge { key: format!("k{}", world.next_key() + self.dice.below(2)) },
             11 => Call::Fail { path: self.path(), other: self.any_path(world) },
             12 => Call::Note { text: self.content() },
+            13 => Call::Refused { path: self.path(), other: self.any_path(world) },
             _ => Call::Nested { path: self.path(), kept: self.content(), dropped: self.content() },
         }
     }
@@ -198,6 +201,6 @@ impl Generator {
 }
 
 /// For a world's files.
-pub fn is_file(node: &Node) -> bool {
+pub(crate) fn is_file(node: &Node) -> bool {
     matches!(node, Node::File { .. })
 }

@@ -4,4 +4,4 @@ use crate::Plant;
 use crate::report::Report;
 
 /// Crashes the model disk again and again.
-pub fn run(_kills: u64, _seed: u64, _plant: Option<Plant>, _report: &mut Report) {}
+pub(crate) fn run(_kills: u64, _seed: u64, _plant: Option<Plant>, _report: &mut Report) {}

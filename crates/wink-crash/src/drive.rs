@@ -30,7 +30,7 @@ enum Death {
 }
 
 /// Runs until `kills` children were killed inside a call.
-pub fn run(kills: u64, seed: u64, plant: Option<Plant>, dir: &Path, report: &mut Report) -> std::io::Result<()> {
+pub(crate) fn run(kills: u64, seed: u64, plant: Option<Plant>, dir: &Path, report: &mut Report) -> std::io::Result<()> {
     let mut dice = Dice::new(seed);
     let counter = Counter::start(&dir.join("effects.sock"))?;
     let steps = wink::testing::steps::ALL;
@@ -255,17 +255,17 @@ impl Worker {
 }
 
 /// What is expected of a turn, call by call.
-pub fn expected(world: &mut crate::model::World, turn: &Turn) -> Vec<(String, bool)> {
+pub(crate) fn expected(world: &mut crate::model::World, turn: &Turn) -> Vec<(String, bool)> {
     turn.calls.iter().map(|(id, call)| (id.clone(), world.apply(call))).collect()
 }
 
 /// Whether these are the answers to that turn.
-pub fn same_calls(turn: &Turn, answers: &[Answer]) -> bool {
+pub(crate) fn same_calls(turn: &Turn, answers: &[Answer]) -> bool {
     turn.calls.iter().map(|(id, _)| id).eq(answers.iter().map(|answer| &answer.id))
 }
 
 /// Whether a call has an effect outside.
-pub fn charges(call: &Call) -> Option<&str> {
+pub(crate) fn charges(call: &Call) -> Option<&str> {
     match call {
         Call::Charge { key } => Some(key),
         _ => None,
@@ -273,4 +273,4 @@ pub fn charges(call: &Call) -> Option<&str> {
 }
 
 /// Effects by key.
-pub type Counts = BTreeMap<String, u64>;
+pub(crate) type Counts = BTreeMap<String, u64>;

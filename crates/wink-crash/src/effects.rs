@@ -6,7 +6,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 /// Counts effects by key until it is killed. `+KEY` is an effect, `?` asks for all counts as one line of JSON.
-pub fn count(socket: &Path) -> std::io::Result<()> {
+pub(crate) fn count(socket: &Path) -> std::io::Result<()> {
     let listener = UnixListener::bind(socket)?;
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     // One at a time: what was counted before the answer is never lost.
@@ -28,12 +28,12 @@ pub fn count(socket: &Path) -> std::io::Result<()> {
 }
 
 /// Has the effect.
-pub fn happen(socket: &Path, key: &str) -> std::io::Result<()> {
+pub(crate) fn happen(socket: &Path, key: &str) -> std::io::Result<()> {
     ask(socket, &format!("+{key}")).map(drop)
 }
 
 /// How often each effect happened.
-pub fn counts(socket: &Path) -> std::io::Result<BTreeMap<String, u64>> {
+pub(crate) fn counts(socket: &Path) -> std::io::Result<BTreeMap<String, u64>> {
     Ok(serde_json::from_str(&ask(socket, "?")?)?)
 }
 

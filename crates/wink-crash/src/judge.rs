@@ -12,18 +12,18 @@ use crate::report::Report;
 
 /// What is known of a workspace before it is opened again.
 #[derive(Default)]
-pub struct Known {
+pub(crate) struct Known {
     /// After every answered turn.
-    pub world: World,
+    pub(crate) world: World,
     /// The turn that was not answered, if there is one.
-    pub in_flight: Option<Turn>,
+    pub(crate) in_flight: Option<Turn>,
     /// Calls that were answered, and whether they succeeded.
-    pub answers: Vec<(String, bool)>,
+    pub(crate) answers: Vec<(String, bool)>,
 }
 
 impl Known {
     /// Takes note of what the child answered, which must be what the model says.
-    pub fn answered(&mut self, turn: &Turn, answers: &[Answer], report: &mut Report) {
+    pub(crate) fn answered(&mut self, turn: &Turn, answers: &[Answer], report: &mut Report) {
         if !same_calls(turn, answers) {
             report.find("answers", format!("{turn:?} was answered by {answers:?}"));
         }
@@ -45,7 +45,7 @@ impl Known {
     }
 
     /// Takes note of a settled entry.
-    pub fn settled(&mut self, key: &str, happened: bool) {
+    pub(crate) fn settled(&mut self, key: &str, happened: bool) {
         if happened {
             self.world.charged.push(key.to_owned());
         }
@@ -53,12 +53,12 @@ impl Known {
 }
 
 /// Under what the effect of a charge is counted: each workspace has its own.
-pub fn effect_key(dir: &Path, key: &str) -> String {
+pub(crate) fn effect_key(dir: &Path, key: &str) -> String {
     format!("{}/{key}", dir.display())
 }
 
 /// Compares what there is with what there may be, and says which keys are in doubt.
-pub fn compare(
+pub(crate) fn compare(
     known: &mut Known,
     dir: &Path,
     dump: &Dump,

@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::model::Node;
 
 /// Everything below `root` but the runtime's own directory.
-pub fn tree(root: &Path) -> std::io::Result<BTreeMap<String, Node>> {
+pub(crate) fn tree(root: &Path) -> std::io::Result<BTreeMap<String, Node>> {
     let mut found = BTreeMap::new();
     let mut dirs = vec![root.to_owned()];
     while let Some(dir) = dirs.pop() {
@@ -35,7 +35,7 @@ pub fn tree(root: &Path) -> std::io::Result<BTreeMap<String, Node>> {
 }
 
 /// What one tree has and another has not, in a few lines.
-pub fn difference(expected: &BTreeMap<String, Node>, found: &BTreeMap<String, Node>) -> String {
+pub(crate) fn difference(expected: &BTreeMap<String, Node>, found: &BTreeMap<String, Node>) -> String {
     let mut lines = Vec::new();
     for path in expected.keys().chain(found.keys().filter(|path| !expected.contains_key(*path))) {
         match (expected.get(path), found.get(path)) {

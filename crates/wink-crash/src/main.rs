@@ -76,7 +76,7 @@ enum Mode {
 
 /// A bug that is built in on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Plant {
+pub(crate) enum Plant {
     /// The disk is told to sync, and does not.
     MissingSync,
     /// The store commits before the files are in place.
@@ -87,7 +87,7 @@ pub enum Plant {
 
 impl Plant {
     /// As on the command line.
-    pub fn name(self) -> String {
+    pub(crate) fn name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 }

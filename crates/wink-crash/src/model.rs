@@ -6,7 +6,7 @@ use crate::calls::{Call, Line, is_file};
 
 /// Something in the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Node {
+pub(crate) enum Node {
     /// A file.
     File { content: String, mode: u32 },
     /// A directory.
@@ -17,18 +17,18 @@ pub enum Node {
 
 /// Everything that a call may change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct World {
+pub(crate) struct World {
     /// By path.
-    pub tree: BTreeMap<String, Node>,
+    pub(crate) tree: BTreeMap<String, Node>,
     /// The slice of notes, in order.
-    pub notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
     /// Keys whose effect is known to have happened and is recorded.
-    pub charged: Vec<String>,
+    pub(crate) charged: Vec<String>,
 }
 
 impl World {
     /// Does what the call does, if it succeeds; says whether it does.
-    pub fn apply(&mut self, call: &Call) -> bool {
+    pub(crate) fn apply(&mut self, call: &Call) -> bool {
         let mut next = self.clone();
         let done = next.run(call);
         if done {
@@ -38,12 +38,12 @@ impl World {
     }
 
     /// The files, by path.
-    pub fn files(&self) -> Vec<String> {
+    pub(crate) fn files(&self) -> Vec<String> {
         self.tree.iter().filter(|(_, node)| is_file(node)).map(|(path, _)| path.clone()).collect()
     }
 
     /// What is in a file.
-    pub fn content(&self, path: &str) -> Option<&str> {
+    pub(crate) fn content(&self, path: &str) -> Option<&str> {
         match self.tree.get(path) {
             Some(Node::File { content, .. }) => Some(content),
             Some(Node::Dir | Node::Link { .. }) | None => None,
@@ -51,7 +51,7 @@ impl World {
     }
 
     /// The number of the key that may be charged next.
-    pub fn next_key(&self) -> usize {
+    pub(crate) fn next_key(&self) -> usize {
         self.charged.len()
     }
 
@@ -84,7 +84,7 @@ impl World {
                 }
                 true
             }
-            Call::Fail { .. } => false,
+            Call::Fail { .. } | Call::Refused { .. } => false,
             Call::Note { text } => {
                 self.note(text);
                 true

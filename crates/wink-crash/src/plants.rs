@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use jiff::Timestamp;
 use wink::BoxFuture;
 use wink::filesystem::{
     BytesRead, DeleteMode, DirEntry, Edit, EditReceipt, Filesystem, FsLimits, FsPath, FsResult, FsSnapshot, GrepOutcome,
@@ -11,14 +12,14 @@ use wink::filesystem::{
 use wink::session::SessionId;
 use wink::store::{
     Batch, CallMark, Claimed, Durability, History, HistoryQuery, JournalId, LedgerChange, LedgerRow, MemoryStore, Record,
-    Rows, Store, StoreError, StoreTurn, StoredSession, Timestamp,
+    Rows, Store, StoreError, StoreTurn, StoredSession,
 };
 use wink_store::Workspace;
 
 use crate::Plant;
 
 /// The store and the files of a workspace, with the bug in them.
-pub fn planted(workspace: &Workspace, plant: Option<Plant>) -> (Arc<dyn Store>, Arc<dyn Filesystem>) {
+pub(crate) fn planted(workspace: &Workspace, plant: Option<Plant>) -> (Arc<dyn Store>, Arc<dyn Filesystem>) {
     let (store, files) = (Arc::clone(workspace.store()), Arc::clone(workspace.files()));
     match plant {
         None | Some(Plant::MissingSync) => (store, files),

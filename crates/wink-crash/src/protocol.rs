@@ -9,7 +9,7 @@ use crate::calls::Turn;
 /// From the parent.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ask {
+pub(crate) enum Ask {
     /// Do this.
     Do(Turn),
     /// Say what there is.
@@ -21,7 +21,7 @@ pub enum Ask {
 /// From the child.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Say {
+pub(crate) enum Say {
     /// Everything is open; what was interrupted is repaired.
     Ready,
     /// What came of a turn.
@@ -34,38 +34,38 @@ pub enum Say {
 
 /// The answer to one call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answer {
-    pub id: String,
-    pub success: bool,
-    pub text: String,
+pub(crate) struct Answer {
+    pub(crate) id: String,
+    pub(crate) success: bool,
+    pub(crate) text: String,
 }
 
 /// The session and the ledger, as the runtime reads them back.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Dump {
+pub(crate) struct Dump {
     /// The slice of notes.
-    pub notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
     /// The log: call id, whether it succeeded, how it ended.
-    pub log: Vec<Logged>,
+    pub(crate) log: Vec<Logged>,
     /// The ledger by the charge's own key: `recorded`, `in_doubt` or `claimed`.
-    pub ledger: BTreeMap<String, Standing>,
+    pub(crate) ledger: BTreeMap<String, Standing>,
     /// How commands are captured.
-    pub capture: String,
+    pub(crate) capture: String,
 }
 
 /// An event of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Logged {
-    pub call_id: String,
-    pub success: bool,
-    pub ending: String,
-    pub replayed: bool,
+pub(crate) struct Logged {
+    pub(crate) call_id: String,
+    pub(crate) success: bool,
+    pub(crate) ending: String,
+    pub(crate) replayed: bool,
 }
 
 /// What the ledger says of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub(crate) enum Standing {
     Recorded,
     InDoubt,
     Claimed,

@@ -6,39 +6,39 @@ use serde::Serialize;
 
 /// Everything that a run tells.
 #[derive(Debug, Default, Serialize)]
-pub struct Report {
+pub(crate) struct Report {
     /// Children that were killed inside a call.
-    pub kills: u64,
+    pub(crate) kills: u64,
     /// How many things were found; none, if all is well.
     #[serde(rename = "findings", serialize_with = "count")]
-    pub findings: Vec<Finding>,
+    pub(crate) findings: Vec<Finding>,
     /// What they are.
-    pub found: Vec<String>,
+    pub(crate) found: Vec<String>,
     /// Calls that were sent.
-    pub calls: u64,
+    pub(crate) calls: u64,
     /// Calls that were answered.
-    pub answered: u64,
+    pub(crate) answered: u64,
     /// Kills at a random moment.
-    pub random: u64,
+    pub(crate) random: u64,
     /// Kills at each named step.
-    pub steps: BTreeMap<&'static str, u64>,
+    pub(crate) steps: BTreeMap<&'static str, u64>,
     /// Steps at which no child could be killed.
-    pub never_reached: Vec<String>,
+    pub(crate) never_reached: Vec<String>,
     /// How commands were captured.
-    pub capture: String,
+    pub(crate) capture: String,
     /// Crashes of the model disk.
-    pub disk_crashes: u64,
+    pub(crate) disk_crashes: u64,
     /// How long it took.
-    pub seconds: f64,
+    pub(crate) seconds: f64,
     /// With what it can be done again.
-    pub seed: u64,
+    pub(crate) seed: u64,
 }
 
 /// One thing that must not be.
 #[derive(Debug, Clone, Serialize)]
-pub struct Finding {
-    pub kind: &'static str,
-    pub what: String,
+pub(crate) struct Finding {
+    pub(crate) kind: &'static str,
+    pub(crate) what: String,
 }
 
 fn count<S: serde::Serializer>(findings: &[Finding], serializer: S) -> Result<S::Ok, S::Error> {
@@ -47,7 +47,7 @@ fn count<S: serde::Serializer>(findings: &[Finding], serializer: S) -> Result<S:
 
 impl Report {
     /// Takes note of something that must not be.
-    pub fn find(&mut self, kind: &'static str, what: String) {
+    pub(crate) fn find(&mut self, kind: &'static str, what: String) {
         if self.found.len() < 20 {
             self.found.push(format!("{kind}: {what}"));
         }

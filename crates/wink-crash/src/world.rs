@@ -6,14 +6,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use wink::filesystem::host::HostFilesystem;
 use wink::filesystem::{DeleteMode, Edit, Filesystem, MkdirOptions};
 use wink::ledger::{EffectLedger, IdempotencyConfig, LedgerScope, Settlement};
 use wink::prelude::*;
 use wink::resource::{Binding, ResourceRegistry};
 use wink::session::ToolInvoked;
 use wink::store::{LedgerState, Rows, Store};
-use wink::testing::steps;
-use wink::transaction::{TransactionError, transaction};
+use wink::testing::{FaultyStore, StoreOp, steps};
+use wink::transaction::transaction;
+use wink_sandbox::Launch;
 use wink_store::Workspace;
 
 use crate::Plant;
@@ -36,7 +38,7 @@ struct Outside {
     dir: PathBuf,
 }
 
-/// The workspace's files, for the tool that runs commands.
+/// Whatever goes wrong in the child.
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
 #[tool]
@@ -77,6 +79,29 @@ async fn mkdir(path: String, cx: &mut ToolContext) -> Result<ToolResult<()>, Too
 }
 
 #[tool]
+/// Runs a script over the workspace.
+async fn command(lines: Vec<Line>, fail: bool, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+    let files = cx.resource::<dyn Filesystem>().await?;
+    let host = HostFilesystem::of(&*files).ok_or_else(|| ToolError::new("the workspace is not on disk"))?;
+    let layer = host.command_layer()?;
+    let script: Vec<String> = lines.iter().map(Line::shell).collect();
+    let dirs = layer.overlay();
+    let dirs = wink_sandbox::OverlayDirs {
+        lower: dirs.lower,
+        upper: dirs.upper,
+        work: dirs.work,
+        state_name: dirs.state_name,
+        user_xattr: dirs.user_xattr,
+    };
+    Launch::shell(script.join("\n"), host.root()).overlay(dirs).run(cx.clock()).await?;
+    if fail {
+        return Ok(ToolResult::error("as asked"));
+    }
+    layer.finish()?;
+    Ok(ToolResult::done("ran"))
+}
+
+#[tool]
 /// Has an effect outside, and keeps the receipt.
 async fn charge(key: String, cx: &mut ToolContext) -> Result<ToolResult<String>, ToolError> {
     let outside = cx.resource::<Outside>().await?;
@@ -98,6 +123,17 @@ async fn fail(path: String, other: String, cx: &mut ToolContext) -> Result<ToolR
 }
 
 #[tool]
+/// Writes and deletes, and has the store refuse the commit.
+async fn refused(path: String, other: String, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+    let _ = cx.session().dispatch(Note { text: "never".to_owned() })?;
+    let files = cx.filesystem().await?;
+    let _ = files.delete(&other, DeleteMode::Recursive).await;
+    let _ = files.write_text(&path, "never").await;
+    cx.resource::<FaultyStore>().await?.fail(StoreOp::Commit, 1);
+    Ok(ToolResult::done("written"))
+}
+
+#[tool]
 /// Notes something.
 async fn note(text: String, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
     let _ = cx.session().dispatch(Note { text })?;
@@ -105,7 +141,7 @@ async fn note(text: String, cx: &mut ToolContext) -> Result<ToolResult<()>, Tool
 }
 
 /// Works until there is nothing more to do, or until it is time to die.
-pub fn work(dir: &Path, socket: &Path, die_at: Option<(&str, usize)>, plant: Option<Plant>) -> Result<(), Error> {
+pub(crate) fn work(dir: &Path, socket: &Path, die_at: Option<(&str, usize)>, plant: Option<Plant>) -> Result<(), Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(serve(dir, socket, die_at, plant))
 }
@@ -117,9 +153,14 @@ async fn serve(dir: &Path, socket: &Path, die_at: Option<(&str, usize)>, plant: 
     }
     let workspace = Workspace::open(dir)?;
     let (store, files) = plants::planted(&workspace, plant);
-    let session = Session::builder().store(Arc::clone(&store)).id("crash").open().await?;
+    let store = Arc::new(FaultyStore::new(store));
+    let session = Session::builder().store(Arc::clone(&store) as _).id("crash").open().await?;
     let outside = Outside { socket: socket.to_owned(), dir: dir.to_owned() };
-    let resources = ResourceRegistry::of((Binding::filesystem(files), Binding::instance(Arc::new(outside))))?;
+    let resources = ResourceRegistry::of((
+        Binding::filesystem(files),
+        Binding::instance(Arc::new(outside)),
+        Binding::instance(Arc::clone(&store)),
+    ))?;
     let key = |arguments: &serde_json::Value| {
         arguments.get("key").and_then(serde_json::Value::as_str).map(str::to_owned).ok_or_else(|| "no key".to_owned())
     };
@@ -133,10 +174,11 @@ async fn serve(dir: &Path, socket: &Path, die_at: Option<(&str, usize)>, plant: 
         .tool(command_tool())
         .tool(charge_tool().idempotency(once))
         .tool(fail_tool())
+        .tool(refused_tool())
         .tool(note_tool());
-    let prompt = PromptTemplate::builder("crash", "kit").section(section).build()?.bind(())?;
+    let prompt = PromptTemplate::builder("crash", "kit").section(section).build()?.prompt();
     let executor = Executor::builder(&prompt, &session).resources(resources).open().await?;
-    let ledger = EffectLedger::new(Arc::clone(&store), Arc::clone(session.clock()));
+    let ledger = EffectLedger::new(Arc::clone(&store) as _, Arc::clone(session.clock()));
 
     say(&Say::Ready)?;
     for line in std::io::stdin().lock().lines() {
@@ -147,7 +189,7 @@ async fn serve(dir: &Path, socket: &Path, die_at: Option<(&str, usize)>, plant: 
                 inside.store(false, Ordering::SeqCst);
                 say(&Say::Did(answers))?;
             }
-            Ask::Dump => say(&Say::There(Box::new(dump(&session, &*store, &workspace).await?)))?,
+            Ask::Dump => say(&Say::There(Box::new(dump(&session, &*store).await?)))?,
             Ask::Settle { key, happened } => {
                 settle(&ledger, &*store, &key, happened).await?;
                 say(&Say::Settled)?;
@@ -223,7 +265,7 @@ async fn nested(executor: &Executor, path: &str, kept: &str, dropped: &str) -> R
     .await
 }
 
-async fn dump(session: &Session, store: &dyn Store, workspace: &Workspace) -> Result<Dump, Error> {
+async fn dump(session: &Session, store: &dyn Store) -> Result<Dump, Error> {
     let notes = session.slice::<Note>().iter().map(|note| note.text.clone()).collect();
     let log = session
         .slice::<ToolInvoked>()
@@ -244,7 +286,7 @@ async fn dump(session: &Session, store: &dyn Store, workspace: &Workspace) -> Re
         };
         ledger.insert(charge_key(&row.key), standing);
     }
-    Ok(Dump { notes, log, ledger, capture: capture(workspace) })
+    Ok(Dump { notes, log, ledger, capture: "overlay".to_owned() })
 }
 
 /// The charge's own key: what follows scope and tool.

@@ -26,7 +26,7 @@ const STATE: &str = ".wink";
 /// # let dir = tempfile::tempdir()?;
 /// let workspace = Workspace::open(dir.path())?;
 /// let session = workspace.session("main").open().await?;
-/// let prompt = PromptTemplate::builder("examples", "notes").build()?.bind_nothing()?;
+/// let prompt = PromptTemplate::builder("examples", "notes").build()?.prompt();
 /// let executor = Executor::builder(&prompt, &session).resources(workspace.resources()).open().await?;
 /// # let _ = executor;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
