@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use wink::filesystem::host::{HostFilesystem, HostOptions};
-use wink::limits::{Clock, SystemClock};
+use wink::limits::{CancelToken, Clock, SystemClock};
 use wink::prelude::*;
 use wink::resource::Binding;
 use wink::serde_json::{Value, json};
@@ -101,6 +101,13 @@ async fn the_tool_in_podman() {
     assert_eq!(left_of_podman(), "");
 }
 
+/// Whether a process has this text among its arguments.
+fn is_running(mark: &str) -> bool {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let lines = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    lines.into_iter().any(|line| String::from_utf8_lossy(&line).contains(mark))
+}
+
 async fn check_tool(section: Section) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
@@ -141,8 +148,24 @@ async fn check_tool(section: Section) {
     assert_eq!((success, executed.exit_code, executed.timed_out), (false, 124, true));
     assert!(executed.duration_ms >= 1000);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "newer\n");
-    let running = std::process::Command::new("pgrep").args(["-f", &mark]).output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&running.stdout), "");
+    assert!(!is_running(&mark));
+
+    // A call that is cancelled is answered, undone, and nothing goes on.
+    let mark = format!("{mark}-cancelled");
+    let text = format!("echo newest > file; (setsid sh -c 'sleep 1000; : {mark}' &); sleep 1000");
+    let token = CancelToken::new();
+    let arguments = json!({ "command": sh(&text) }).to_string();
+    let cancelled =
+        executor.call_cancellable(ToolCall::new("call", "shell_execute", arguments), token.clone());
+    let (outcome, ()) = tokio::join!(cancelled, async {
+        while !is_running(&mark) {
+            tokio::task::yield_now().await;
+        }
+        token.cancel();
+    });
+    assert!(!outcome.is_success() && outcome.escalation.is_some(), "{}", outcome.text());
+    assert!(!is_running(&mark));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "newer\n");
 
     // Nothing is left of the layers, and the runtime's own state was not seen.
     let (_, executed) = call(json!({ "command": sh("ls -A .wink; mkdir d; mv d e; rm file; ls -A") })).await;
