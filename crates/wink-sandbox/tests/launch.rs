@@ -209,6 +209,30 @@ async fn dropping_it_ends_it() {
     assert_eq!(zombies(), Vec::<String>::new());
 }
 
+/// Locks die with their owner: no process of a command keeps a descriptor of this program, init included.
+#[tokio::test]
+async fn it_keeps_nothing_of_the_program_open() {
+    let dir = tempfile::tempdir().unwrap();
+    for tree in TREES {
+        let path = dir.path().join(format!("lock-{tree:?}"));
+        let flag = dir.path().join(format!("{tree:?}"));
+        let locked = std::fs::File::create(&path).unwrap();
+        locked.lock().unwrap();
+        let token = CancelToken::new();
+        let text = format!("ls /proc/self/fd | wc -l; touch {}; sleep 1000", flag.display());
+        let launch = Launch::shell(text, dir.path()).tree(tree).cancelled_by(token.clone());
+        let running = tokio::spawn(async move { launch.run(&clock()).await });
+        appears(&flag).await;
+        drop(locked);
+        let free = std::fs::File::open(&path).unwrap().try_lock();
+        token.cancel();
+        let finished = running.await.unwrap().unwrap();
+        assert!(free.is_ok(), "{tree:?}: {free:?}");
+        // The three streams, and the directory that is listed.
+        assert_eq!(out(&finished).trim(), "4");
+    }
+}
+
 async fn appears(path: &Path) {
     while !path.exists() {
         tokio::task::yield_now().await;
