@@ -419,7 +419,6 @@ impl Sandbox for PodmanSandbox {
             let gone = self.remove(&name, clock).await?;
             (before.gone, after.gone) = (gone, gone);
             drop(before);
-            wink::testing::steps::reach("sandbox.container-removed");
             let began = fs::remove_file(&pidfile).is_ok();
             own_failure(finished, began, cwd)
         })
