@@ -140,7 +140,8 @@ impl Generator {
             0 | 1 => Call::Write { path: self.path(), content: self.content() },
             2 => match self.dice.pick(&files).cloned() {
                 Some(path) => {
-                    let old = world.content(&path).and_then(|text| text.get(..8)).unwrap_or("none").to_owned();
+                    let old =
+                        world.content(&path).and_then(|text| text.get(..8)).unwrap_or("none").to_owned();
                     Call::Edit { path, old, new: self.content() }
                 }
                 None => Call::Write { path: self.path(), content: self.content() },

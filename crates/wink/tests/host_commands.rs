@@ -168,9 +168,18 @@ async fn what_a_command_does_becomes_the_forks() {
         ("rm a; mkdir a; echo x > a/x", &["a", "a/x"]),
         ("mv a z", &["a", "z"]),
         ("mv d z", &["d", "d/b", "d/c", "d/c/e", "d/c/f", "z", "z/b", "z/c", "z/c/e", "z/c/f"]),
-        ("mv d z; echo q > z/q; rm z/b", &["d", "d/b", "d/c", "d/c/e", "d/c/f", "z", "z/c", "z/c/e", "z/c/f", "z/q"]),
-        ("mv d/c g/c; mv g d/g", &["d/c", "d/c/e", "d/c/f", "d/g", "d/g/c", "d/g/c/e", "d/g/c/f", "d/g/h", "g", "g/h"]),
-        ("mv d t; mv g d; mv t g", &["d/b", "d/c", "d/c/e", "d/c/f", "d/h", "g/b", "g/c", "g/c/e", "g/c/f", "g/h"]),
+        (
+            "mv d z; echo q > z/q; rm z/b",
+            &["d", "d/b", "d/c", "d/c/e", "d/c/f", "z", "z/c", "z/c/e", "z/c/f", "z/q"],
+        ),
+        (
+            "mv d/c g/c; mv g d/g",
+            &["d/c", "d/c/e", "d/c/f", "d/g", "d/g/c", "d/g/c/e", "d/g/c/f", "d/g/h", "g", "g/h"],
+        ),
+        (
+            "mv d t; mv g d; mv t g",
+            &["d/b", "d/c", "d/c/e", "d/c/f", "d/h", "g/b", "g/c", "g/c/e", "g/c/f", "g/h"],
+        ),
         ("echo x > y; rm y", &[]),
     ] {
         let Some(found) = same_as_plain(&[], script).await else { return };

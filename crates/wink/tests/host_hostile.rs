@@ -17,7 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tempfile::TempDir;
 use wink::filesystem::host::{HostFilesystem, HostOptions};
 use wink::filesystem::{
-    EntryKind, Filesystem, FilesystemExt, FsError, FsErrorKind, FsLimits, FsPath, FsResult, GrepQuery, MkdirOptions,
+    EntryKind, Filesystem, FilesystemExt, FsError, FsErrorKind, FsLimits, FsPath, FsResult, GrepQuery,
+    MkdirOptions,
 };
 use wink::testing::steps;
 
@@ -113,7 +114,9 @@ async fn no_link_leads_out() {
                 }
             }
             assert_eq!(grepped(&**fs, "secret").await, [""; 0]);
-            assert!(globbed(&**fs).await.iter().all(|path| !path.contains("secret") && !path.ends_with("sub")));
+            assert!(
+                globbed(&**fs).await.iter().all(|path| !path.contains("secret") && !path.ends_with("sub"))
+            );
         }
         // The links themselves can be moved and deleted.
         base.rename_to("absolute", "d/moved").await.unwrap();
@@ -400,7 +403,9 @@ async fn what_is_not_permitted_is_said_so() {
     fs::set_permissions(root.join("closed"), PermissionsExt::from_mode(0o000)).unwrap();
     let mut child = if is_root {
         let mut child = Command::new("setpriv");
-        child.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(std::env::current_exe().unwrap());
+        child
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .arg(std::env::current_exe().unwrap());
         child
     } else {
         Command::new(std::env::current_exe().unwrap())
@@ -449,7 +454,8 @@ async fn a_hundred_thousand_files_in_one_directory() {
     let many = dir.path().join("many");
     fs::create_dir(&many).unwrap();
     for number in 0..FILES {
-        fs::write(many.join(format!("f{number:06}")), if number % 1000 == 7 { "needle\n" } else { "" }).unwrap();
+        fs::write(many.join(format!("f{number:06}")), if number % 1000 == 7 { "needle\n" } else { "" })
+            .unwrap();
     }
     let files = open(dir.path());
     let fork = files.fork().unwrap();
@@ -498,7 +504,8 @@ async fn a_merge_that_nobody_settles_is_settled_by_the_next() {
     for committed in [None, Some(false), Some(true)] {
         let dir = TempDir::new().unwrap();
         let options = || HostOptions {
-            verdict: committed.map(|is| Arc::new(move |_: &_| Ok(is)) as Arc<wink::filesystem::host::HostVerdict>),
+            verdict: committed
+                .map(|is| Arc::new(move |_: &_| Ok(is)) as Arc<wink::filesystem::host::HostVerdict>),
             ..HostOptions::default()
         };
         let files = HostFilesystem::open(dir.path(), options()).unwrap();
@@ -512,7 +519,10 @@ async fn a_merge_that_nobody_settles_is_settled_by_the_next() {
         let files = HostFilesystem::open(dir.path(), options()).unwrap();
         let is_kept = committed == Some(true);
         let recovered = files.recovered().unwrap();
-        assert_eq!((recovered.kept.len(), recovered.rolled_back.len()), (usize::from(is_kept), usize::from(!is_kept)));
+        assert_eq!(
+            (recovered.kept.len(), recovered.rolled_back.len()),
+            (usize::from(is_kept), usize::from(!is_kept))
+        );
         assert_eq!(files.read_text("a").await.unwrap(), if is_kept { "after" } else { "before" });
         assert_eq!(files.exists_at("d").await.unwrap(), is_kept);
     }

@@ -33,7 +33,10 @@ enum Op {
 enum Step {
     /// On the innermost fork, or `up` levels further out. The workspace itself shows through its forks, and so is
     /// changed only when there are none.
-    Do { op: Op, up: usize },
+    Do {
+        op: Op,
+        up: usize,
+    },
     Fork,
     Merge,
     MergeTwice,

@@ -13,8 +13,8 @@ use super::view::{Spot, View, is_in_state};
 use super::{Base, io_error};
 use crate::filesystem::text::apply_edit;
 use crate::filesystem::{
-    DeleteMode, Edit, EditReceipt, EntryKind, FileVersion, FsError, FsPath, FsResult, MkdirOptions, WriteMode,
-    WriteOptions, WriteReceipt,
+    DeleteMode, Edit, EditReceipt, EntryKind, FileVersion, FsError, FsPath, FsResult, MkdirOptions,
+    WriteMode, WriteOptions, WriteReceipt,
 };
 
 const FILE_MODE: u32 = 0o644;
@@ -176,7 +176,10 @@ impl Base {
             return Err(FsError::Io {
                 path: path.clone(),
                 kind: io::ErrorKind::PermissionDenied,
-                message: format!("'{}' is where the runtime keeps its own state; use another name", super::STATE),
+                message: format!(
+                    "'{}' is where the runtime keeps its own state; use another name",
+                    super::STATE
+                ),
             });
         }
         Ok(resolved)

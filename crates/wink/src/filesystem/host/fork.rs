@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use super::disk::Disk;
 use super::host_disk::HostDisk;
 use super::journal::{Applied, JournalError, KeptAside, Recovered};
-use super::lock::WorkspaceLock;
 use super::layer::{Layer, Prepared, differences, plan, rebase};
+use super::lock::WorkspaceLock;
 use super::name::to_shown;
 use super::staged::Staged;
 use super::view::is_in_state;
@@ -207,7 +207,9 @@ impl Shared {
 
     fn own(&self, receipt: MergeReceipt) -> FsResult<Merged> {
         let merged: Option<Merged> = receipt.downcast();
-        merged.filter(|merged| merged.instance() == self.instance).ok_or(FsError::Foreign { what: "merge receipt" })
+        merged
+            .filter(|merged| merged.instance() == self.instance)
+            .ok_or(FsError::Foreign { what: "merge receipt" })
     }
 }
 

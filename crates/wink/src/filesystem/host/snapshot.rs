@@ -133,7 +133,8 @@ impl Base {
                 }
                 Held::File(content) => {
                     if !self.has(there.as_ref(), content, wanted.meta).map_err(failed)? {
-                        let staged = self.writing()?.stage.write_with(content, wanted.meta).map_err(failed)?;
+                        let staged =
+                            self.writing()?.stage.write_with(content, wanted.meta).map_err(failed)?;
                         self.place(&mut layer, path, Node::File(staged))?;
                     }
                 }
@@ -207,11 +208,19 @@ impl Base {
         Ok(entries)
     }
 
-    fn store(&self, view: View<'_>, path: &FsPath, spot: &Spot, entries: &mut Vec<StoredEntry>) -> FsResult<()> {
+    fn store(
+        &self,
+        view: View<'_>,
+        path: &FsPath,
+        spot: &Spot,
+        entries: &mut Vec<StoredEntry>,
+    ) -> FsResult<()> {
         let failed = |error: io::Error| io_error(path, "read", &error);
         let held = match spot.kind() {
             EntryKind::Directory => Held::Directory,
-            EntryKind::Symlink => Held::Link(shown(view.target(spot).map_err(failed)?.as_os_str()).into_owned()),
+            EntryKind::Symlink => {
+                Held::Link(shown(view.target(spot).map_err(failed)?.as_os_str()).into_owned())
+            }
             EntryKind::Other => return Ok(()),
             // One that changes meanwhile is read again.
             EntryKind::File => match self.try_content(path, spot)? {

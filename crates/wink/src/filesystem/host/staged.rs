@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use super::STATE;
 use super::disk::{Disk, Entry, Meta, Replace};
 use super::host_disk::HostDisk;
 use super::owner::Owner;
-use super::STATE;
 use crate::filesystem::{EntryKind, FileVersion};
 use crate::support::lock::lock;
 

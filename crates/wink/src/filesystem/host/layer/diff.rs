@@ -18,8 +18,11 @@ pub(in crate::filesystem::host) fn differences(
 ) -> io::Result<BTreeSet<PathBuf>> {
     let mut found = BTreeSet::new();
     for position in positions(before, after) {
-        let (one, two) = (position.tree(disk, before, &position.before)?, position.tree(disk, after, &position.after)?);
-        found.extend(one.iter().filter(|(path, what)| two.get(*path) != Some(what)).map(|(path, _)| path.clone()));
+        let (one, two) =
+            (position.tree(disk, before, &position.before)?, position.tree(disk, after, &position.after)?);
+        found.extend(
+            one.iter().filter(|(path, what)| two.get(*path) != Some(what)).map(|(path, _)| path.clone()),
+        );
         found.extend(two.into_iter().filter(|(path, _)| !one.contains_key(path)).map(|(path, _)| path));
     }
     Ok(found)
@@ -35,7 +38,9 @@ pub(in crate::filesystem::host) fn rebase(
     let theirs = differences(disk, before, onto)?;
     let mut conflicts = BTreeSet::new();
     for path in differences(disk, before, after)? {
-        let is_dir = |layer| Ok::<_, io::Error>(matches!(View { disk, layer }.at(&path)?, Some(spot) if is_dir(&spot)));
+        let is_dir = |layer| {
+            Ok::<_, io::Error>(matches!(View { disk, layer }.at(&path)?, Some(spot) if is_dir(&spot)))
+        };
         let parent = path.parent().unwrap_or(Path::new(""));
         let has_parent = matches!(View { disk, layer: onto }.at(parent)?, Some(spot) if self::is_dir(&spot))
             || differs_at_or_above(before, after, parent);
@@ -155,7 +160,12 @@ impl Position {
     }
 }
 
-fn collect(view: View<'_>, path: PathBuf, spot: &Spot, tree: &mut BTreeMap<PathBuf, Identity>) -> io::Result<()> {
+fn collect(
+    view: View<'_>,
+    path: PathBuf,
+    spot: &Spot,
+    tree: &mut BTreeMap<PathBuf, Identity>,
+) -> io::Result<()> {
     if is_dir(spot) {
         for (name, child) in view.children(spot)? {
             if let Some(child) = view.child_spot(child)? {
