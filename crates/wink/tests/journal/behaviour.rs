@@ -252,7 +252,7 @@ fn nothing_is_applied_before_the_last_journal_is_settled() {
     let first = apply(&journal, vec![take("a", 0)]).unwrap();
     let refused = apply(&journal, vec![take("d", 0)]).unwrap_err();
     assert!(matches!(refused, JournalError::Unsettled { id } if id == first.id));
-    let no_answer = |_: &JournalId| Err(StoreError { doing: "open", reason: "it is gone".to_owned() });
+    let no_answer = |_: &JournalId| Err(StoreError::failed("open", "it is gone"));
     assert_eq!(
         journal.recover(Some(&no_answer)).unwrap_err().to_string().split(':').next().unwrap(),
         format!("cannot ask whether journal {} was committed", first.id)

@@ -178,7 +178,10 @@ fn survives_on_a_real_disk(choices: &[u8], open: fn(&std::path::Path) -> std::io
             );
             let recovered = fine("recover", recover(disk.clone(), false))?;
             if !recovered.aside.is_empty() {
-                return Err(format!("nobody else changed {:?}", recovered.aside));
+                return Err(format!(
+                    "{stop}: nobody else changed {:?}\n{plan:#?}\n{before:#?}",
+                    recovered.aside
+                ));
             }
             expect(&format!("killed after {stop}"), &tree(&*disk), &before)?;
             continue;

@@ -7,7 +7,7 @@
 //! After a crash, a change below a directory that was moved may be found where the directory was before, and the other
 //! way round. So each step looks in both places, and one that finds nothing is tried again when others have made progress.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,8 @@ pub(super) fn undo(
     intent: &Intent,
 ) -> Result<Vec<KeptAside>, JournalError> {
     let taken = intent.steps.iter().filter(|step| matches!(step, Record::Take { .. })).map(Record::origin);
-    let mut work = Work { disk, place, trash, taken: taken.collect(), aside: Vec::new() };
+    let parents = intent.parents.iter().map(|parent| (parent.path.as_path(), &parent.before)).collect();
+    let mut work = Work { disk, place, trash, taken: taken.collect(), parents, aside: Vec::new() };
     let mut left: Vec<&Record> = intent.steps.iter().rev().collect();
     loop {
         let count = left.len();
@@ -64,6 +65,8 @@ struct Work<'a> {
     trash: &'a Path,
     /// The places that something was taken from.
     taken: HashSet<&'a Path>,
+    /// The directories that things were in.
+    parents: HashMap<&'a Path, &'a Stamp>,
     aside: Vec<KeptAside>,
 }
 
@@ -196,6 +199,9 @@ impl<'a> Work<'a> {
         how: Try,
     ) -> Result<Undone, JournalError> {
         let Some(entry) = self.look(held)? else { return Ok(Undone::Yes) };
+        if how == Try::Quietly && !self.is_in_its_directory(to)? {
+            return Ok(Undone::NotYet);
+        }
         match self.look(to)? {
             Some(there) if (there.dev, there.ino) == (entry.dev, entry.ino) => {
                 // It never left, or is back already: this is only its second name.
@@ -214,6 +220,15 @@ impl<'a> Work<'a> {
             return Ok(Undone::NotYet);
         }
         self.set_aside(held, to)
+    }
+
+    /// Another directory may still be where the one was that this belongs into.
+    fn is_in_its_directory(&self, path: &Path) -> Result<bool, JournalError> {
+        let parent = path.parent().unwrap_or(Path::new(""));
+        match self.parents.get(parent) {
+            Some(before) => Ok(self.look(parent)?.is_some_and(|entry| before.is_same(&entry))),
+            None => Ok(true),
+        }
     }
 
     /// What is in the journal and cannot go to its place is kept in the trash.
