@@ -196,7 +196,7 @@ impl Generator {
     }
 
     fn content(&mut self) -> String {
-        let parts = 1 + self.dice.below(40);
+        let parts = 1 + self.dice.below(6);
         (0..parts).map(|_| format!("{:08x}-", self.dice.any() as u32)).collect()
     }
 }

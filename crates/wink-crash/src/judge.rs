@@ -126,8 +126,10 @@ pub(crate) fn compare(
         .collect())
 }
 
-fn last(all: &[String]) -> &[String] {
-    all.get(all.len().saturating_sub(3)..).unwrap_or_default()
+/// The end of a list, short enough to be read.
+fn last(all: &[String]) -> Vec<&str> {
+    let tail = all.get(all.len().saturating_sub(3)..).unwrap_or_default();
+    tail.iter().map(|text| text.get(..16).unwrap_or(text)).collect()
 }
 
 /// Every answered call has its one event, which says the same; the calls in flight have one at most.

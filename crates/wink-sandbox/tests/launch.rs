@@ -26,9 +26,13 @@ fn out(finished: &Finished) -> String {
 
 /// Whether a process has this text among its arguments. Each test has its own text.
 fn is_running(mark: &str) -> bool {
+    count_running(mark) > 0
+}
+
+fn count_running(mark: &str) -> usize {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let command_lines = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
-    command_lines.map(|line| String::from_utf8_lossy(&line).into_owned()).any(|line| line.contains(mark))
+    command_lines.filter(|line| String::from_utf8_lossy(line).contains(mark)).count()
 }
 
 fn zombies() -> Vec<String> {
@@ -173,10 +177,16 @@ async fn it_can_be_cancelled() {
         let flag = dir.path().join(format!("{tree:?}"));
         let text = format!("touch {}; {}", flag.display(), escaping(&mark));
         let launch = Launch::shell(text, dir.path()).tree(tree).cancelled_by(token.clone());
-        let running = tokio::spawn(async move { launch.run(&clock()).await });
-        appears(&flag).await;
-        token.cancel();
-        assert_eq!(running.await.unwrap().unwrap().ended, Ended::Cancelled);
+        let clock = clock();
+        let (finished, ()) = tokio::join!(launch.run(&clock), async {
+            appears(&flag).await;
+            token.cancel();
+            // It is polled again and again before it is over.
+            while is_running(&mark) {
+                tokio::task::yield_now().await;
+            }
+        });
+        assert_eq!(finished.unwrap().ended, Ended::Cancelled);
         assert!(!is_running(&mark), "{tree:?}");
     }
 }
@@ -199,9 +209,64 @@ async fn dropping_it_ends_it() {
     assert_eq!(zombies(), Vec::<String>::new());
 }
 
+/// Locks die with their owner: no process of a command keeps a descriptor of this program, init included.
+#[tokio::test]
+async fn it_keeps_nothing_of_the_program_open() {
+    let dir = tempfile::tempdir().unwrap();
+    for tree in TREES {
+        let path = dir.path().join(format!("lock-{tree:?}"));
+        let flag = dir.path().join(format!("{tree:?}"));
+        let locked = std::fs::File::create(&path).unwrap();
+        locked.lock().unwrap();
+        let token = CancelToken::new();
+        let text = format!("ls /proc/self/fd | wc -l; touch {}; sleep 1000", flag.display());
+        let launch = Launch::shell(text, dir.path()).tree(tree).cancelled_by(token.clone());
+        let running = tokio::spawn(async move { launch.run(&clock()).await });
+        appears(&flag).await;
+        drop(locked);
+        let free = std::fs::File::open(&path).unwrap().try_lock();
+        token.cancel();
+        let finished = running.await.unwrap().unwrap();
+        assert!(free.is_ok(), "{tree:?}: {free:?}");
+        // The three streams, and the directory that is listed.
+        assert_eq!(out(&finished).trim(), "4");
+    }
+}
+
 async fn appears(path: &Path) {
     while !path.exists() {
         tokio::task::yield_now().await;
+    }
+}
+
+/// Runs a command until it is killed. A test only by its looks: the next one runs it in a process of its own.
+#[tokio::test]
+async fn a_program_that_will_die() {
+    let Ok(mark) = std::env::var("WINK_TEST_MARK") else { return };
+    let tree = if mark.contains("Best") { Tree::Best } else { Tree::Reaper };
+    run(Launch::shell(escaping(&mark), "/").tree(tree)).await;
+}
+
+#[test]
+fn nothing_outlives_the_program() {
+    for tree in TREES {
+        let mark = format!("wink-orphan-{tree:?}-{}", std::process::id());
+        let mut program = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "a_program_that_will_die"])
+            .env("WINK_TEST_MARK", &mark)
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        // Until all five are there; the first is the shell that starts them.
+        while count_running(&mark) < 6 {
+            std::thread::yield_now();
+        }
+        program.kill().unwrap();
+        program.wait().unwrap();
+        // The kernel tells them, in its own time. If it did not, this would go on for ever.
+        while is_running(&mark) {
+            std::thread::yield_now();
+        }
     }
 }
 

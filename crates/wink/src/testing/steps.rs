@@ -27,10 +27,9 @@ pub const ALL: &[&str] = &[
     "store.claim-written",
     "store.before-commit",
     "store.committed",
+    "command.layer-made",
     "sandbox.command-over",
-    "sandbox.container-removed",
-    "sandbox.layer-made",
-    "sandbox.layer-read",
+    "command.layer-read",
 ];
 
 /// Has `listener` called, on the thread concerned, whenever a step was just done. For the whole process, and in place of

@@ -1,14 +1,15 @@
 //! What the journal does when somebody else has a hand in it, and what it says.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use wink::filesystem::EntryKind;
 use wink::filesystem::host::disk::{Disk, Meta, Replace};
 use wink::filesystem::host::journal::{
-    Applied, Expected, ExpectedState, Journal, JournalError, JournalOptions, KeptAside, Recovered,
+    Applied, Expected, ExpectedState, Journal, JournalError, JournalOptions, KeptAside, Recovered, Retention,
 };
 use wink::filesystem::host::plan::{Plan, PlanStep, Source};
 use wink::store::{JournalId, StoreError};
@@ -53,6 +54,9 @@ pub(crate) fn take(path: &str, slot: u32) -> PlanStep {
 pub(crate) fn apply(journal: &Journal, steps: Vec<PlanStep>) -> Result<Applied, JournalError> {
     journal.apply(JournalId::fresh(), &Plan { steps }, &[])
 }
+
+/// Whoever listens to steps is the only one.
+static LISTENING: Mutex<()> = Mutex::new(());
 
 fn kept_aside(path: &str) -> KeptAside {
     KeptAside { path: path.into(), aside: None }
@@ -193,6 +197,7 @@ fn a_moved_file_that_somebody_changed_goes_back_with_the_change() {
 fn somebody_who_writes_in_place_while_a_plan_is_carried_out_is_noticed() {
     let (disk, _) = small();
     let plan = vec![replace("a", staged(&*disk, "1", "ours"))];
+    let _alone = LISTENING.lock().unwrap();
     let (writer, here) = (disk.clone(), std::thread::current().id());
     let journal = journal(disk.clone());
     steps::on_every_step(move |step| {
@@ -301,4 +306,29 @@ fn a_full_disk_is_told_with_what_became_of_the_tree() {
         error.to_string(),
         "cannot sync '.wink/stage/1': No space left on device (os error 28); everything is as it was before"
     );
+}
+
+#[test]
+fn every_step_is_listed_and_reached() {
+    let (disk, _) = small();
+    let _alone = LISTENING.lock().unwrap();
+    let here = std::thread::current().id();
+    let reached: Arc<Mutex<BTreeSet<&'static str>>> = Arc::default();
+    let reaching = Arc::clone(&reached);
+    steps::on_every_step(move |step| {
+        if std::thread::current().id() == here {
+            reaching.lock().unwrap().insert(step);
+        }
+    });
+    let options = JournalOptions { retention: Retention::Last(1), ..JournalOptions::default() };
+    let journal = Journal::new(disk.clone(), STATE, options).unwrap();
+    for name in ["1", "2"] {
+        let applied = apply(&journal, vec![put(name, staged(&*disk, name, "new"))]).unwrap();
+        journal.keep(applied.id).unwrap();
+    }
+    let applied = apply(&journal, vec![take("a", 0)]).unwrap();
+    journal.roll_back(applied.id).unwrap();
+    steps::stop_listening();
+    let listed = steps::ALL.iter().copied().filter(|step| step.starts_with("journal."));
+    assert_eq!(*reached.lock().unwrap(), listed.collect());
 }

@@ -221,12 +221,21 @@ fn survives_full_disk(world: &World) -> Found {
     Ok(())
 }
 
+/// Each case is some hundred crashes. `PROPTEST_CASES` asks for another number.
+fn cases(usual: u32) -> ProptestConfig {
+    let config = ProptestConfig::default();
+    match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => config,
+        None => ProptestConfig { cases: usual, ..config },
+    }
+}
+
 fn choices() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(any::<u8>(), 0..120)
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+    #![proptest_config(cases(32))]
 
     // case 92
     #[test]
@@ -247,7 +256,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+    #![proptest_config(cases(8))]
 
     #[test]
     fn a_killed_process_leaves_all_or_nothing_on_a_real_disk(choices in choices()) {

@@ -2,6 +2,13 @@
 //! wherever it stops.
 
 #![cfg(unix)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "the lints exempt tests, not their helpers"
+)]
 
 mod behaviour;
 mod crashes;

@@ -19,6 +19,7 @@ use super::staged::remove_tree;
 use super::{HostFilesystem, STATE, Shared, io_error};
 use crate::filesystem::{FileVersion, FsError, FsPath, FsResult};
 use crate::support::lock::lock;
+use crate::support::steps::reach;
 use xattr::Xattrs;
 
 /// What a command works on. Dropping it forgets what the command did.
@@ -72,6 +73,7 @@ impl HostFilesystem {
             began: 0,
         };
         made.make().map_err(|error| io_error(&FsPath::root(), "prepared for a command", &error))?;
+        reach("command.layer-made");
         Ok(made)
     }
 }
@@ -106,6 +108,8 @@ impl CommandLayer {
             });
         }
         state.layer = layer;
+        drop(state);
+        reach("command.layer-read");
         Ok(())
     }
 

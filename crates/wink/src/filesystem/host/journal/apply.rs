@@ -1,6 +1,6 @@
 //! Carrying out an intent: first all that can be needed to take it back is made durable, then the tree is changed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -167,6 +167,8 @@ impl Work<'_> {
             // Two names of one file: the rename did nothing.
             self.disk.unlink(&source).doing("remove", &source)?;
         }
+        // What was replaced need not be synced: it is not in the tree any more.
+        self.touched.files.remove(path);
         self.moved(&source, path, ours.kind);
         if matches!(from, From::Staged(_)) && ours.kind == EntryKind::Directory {
             self.touched.itself(path, EntryKind::Directory);
@@ -194,11 +196,22 @@ impl Work<'_> {
 
     /// A program that writes in place has changed the pre-image too: that is somebody's change, and found here.
     fn check_images(&self, intent: &Intent) -> Result<(), JournalError> {
+        // By another of its names, the plan itself may have given it another time.
+        let set: HashMap<(u64, u64), i128> = intent
+            .steps
+            .iter()
+            .filter_map(|record| match record {
+                Record::Meta { before, after, .. } => Some(((before.dev, before.ino), after.modified)),
+                _ => None,
+            })
+            .collect();
         for record in &intent.steps {
             let Record::Put { path, replaced: Some((before, number)), .. } = record else { continue };
+            let modified = set.get(&(before.dev, before.ino)).copied().unwrap_or(before.modified);
+            let expected = Stamp { modified, ..before.clone() };
             let image = self.look(&self.place.image(*number))?;
             // A copy is another file, which nobody writes to.
-            if !image.is_some_and(|image| before.is_unchanged(&image) || !before.is_same(&image)) {
+            if !image.is_some_and(|image| expected.is_unchanged(&image) || !expected.is_same(&image)) {
                 return Err(conflict(path));
             }
         }
@@ -256,10 +269,10 @@ impl Touched {
 
     fn itself(&mut self, path: &Path, kind: EntryKind) {
         match kind {
-            EntryKind::Directory => self.dirs.insert(path.to_owned()),
-            EntryKind::File => self.files.insert(path.to_owned()),
-            EntryKind::Symlink | EntryKind::Other => return self.parent_of(path),
-        };
+            EntryKind::Directory => drop(self.dirs.insert(path.to_owned())),
+            EntryKind::File => drop(self.files.insert(path.to_owned())),
+            EntryKind::Symlink | EntryKind::Other => self.parent_of(path),
+        }
     }
 
     fn moved(&mut self, from: &Path, to: &Path) {
