@@ -88,7 +88,13 @@ impl Shared {
             match self.base.apply(&layer, lock) {
                 Ok(None) => return Ok(Changed { done, versions: Vec::new() }),
                 Ok(Some((held, settled))) => {
-                    self.base.keep(held)?;
+                    let id = held.applied.id;
+                    if let Err(error) = self.base.keep(held) {
+                        // What could not be said to stand does not.
+                        let _lock = writing.lock(&self.base.disk)?;
+                        writing.journal.roll_back(id).map_err(|error| journal_error(&error))?;
+                        return Err(error);
+                    }
                     // No store decides about this one.
                     self.base.sync_kept()?;
                     return Ok(Changed { done, versions: settled.versions });
@@ -252,7 +258,6 @@ impl Base {
     /// Brings a layer into the workspace, which is held until that is kept or rolled back.
     fn apply(&self, layer: &Layer, lock: Option<WorkspaceLock>) -> FsResult<Option<(Held, Settled)>> {
         let writing = self.writing()?;
-        let failed = |error: io::Error| io_error(&FsPath::root(), "merged", &error);
         let mut lock = match lock {
             Some(lock) => lock,
             None => writing.lock(&self.disk)?,
@@ -264,19 +269,20 @@ impl Base {
         }
         reach("host.planned");
         let id = JournalId::fresh();
-        lock.note(Some(id)).map_err(failed)?;
+        note(&mut lock, Some(id));
         let applied = writing.journal.apply(id, &planned.plan, &planned.expected);
         let applied = applied.map_err(|error| journal_error(&error))?;
-        let mut versions = Vec::with_capacity(planned.versions.len());
-        for (before, path) in &planned.versions {
-            if let Some(entry) = self.disk.look(path).map_err(failed)? {
-                versions.push((*before, entry.version()));
-            }
-        }
-        let now: HashMap<FileVersion, FileVersion> = versions.iter().copied().collect();
+        // Nothing may fail from here on.
+        let placed: HashMap<&Path, FileVersion> =
+            applied.placed.iter().map(|placed| (placed.path.as_path(), placed.version)).collect();
+        let versions: Vec<(FileVersion, FileVersion)> = planned
+            .versions
+            .iter()
+            .filter_map(|(before, path)| Some((*before, *placed.get(path.as_path())?)))
+            .collect();
         let mut staged = Vec::with_capacity(planned.staged.len());
         for (file, path) in planned.staged {
-            file.merged(&path, now.get(&file.version()).copied().unwrap_or(file.version()));
+            file.merged(&path, placed.get(path.as_path()).copied().unwrap_or(file.version()));
             staged.push(file);
         }
         reach("host.merged");
@@ -288,7 +294,8 @@ impl Base {
         let Held { applied, mut lock } = held;
         self.writing()?.journal.keep(applied.id).map_err(|error| journal_error(&error))?;
         reach("host.kept");
-        lock.note(None).map_err(|error| io_error(&FsPath::root(), "unlocked", &error))
+        note(&mut lock, None);
+        Ok(())
     }
 
     /// Makes durable that a journal was kept, where nobody else knows.
@@ -308,7 +315,15 @@ impl Base {
         settled.staged.iter().for_each(|staged| staged.unmerge());
         let aside = self.writing()?.journal.roll_back(applied.id).map_err(|error| journal_error(&error))?;
         report(&aside);
-        lock.note(None).map_err(|error| io_error(&FsPath::root(), "unlocked", &error))
+        note(&mut lock, None);
+        Ok(())
+    }
+}
+
+/// Writes down what is going on, for people who look; nothing depends on it.
+fn note(lock: &mut WorkspaceLock, journal: Option<JournalId>) {
+    if let Err(error) = lock.note(journal) {
+        tracing::debug!(%error, "the lock could not be written to");
     }
 }
 

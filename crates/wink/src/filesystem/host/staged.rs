@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::STATE;
-use super::disk::{Disk, Entry, Meta, Replace};
+#[cfg(target_os = "linux")]
+use super::disk::Replace;
+use super::disk::{Disk, Entry, Meta};
 use super::host_disk::HostDisk;
 use super::owner::Owner;
 use crate::filesystem::{EntryKind, FileVersion};
@@ -53,6 +55,7 @@ impl Stage {
     }
 
     /// A directory for a command's layer, not made yet.
+    #[cfg(target_os = "linux")]
     pub(super) fn fresh_layer(&self) -> PathBuf {
         Path::new(STATE).join("layers").join(format!("{}-{}", self.owner.id().display(), self.number()))
     }
@@ -97,6 +100,7 @@ impl Stage {
     }
 
     /// Takes a file over that is somewhere else in the state directory.
+    #[cfg(target_os = "linux")]
     pub(super) fn adopt(self: &Arc<Self>, from: &Path) -> io::Result<Arc<Staged>> {
         let path = self.fresh();
         self.disk.rename(from, &path, Replace::Refused)?;
