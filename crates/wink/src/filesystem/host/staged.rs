@@ -203,14 +203,18 @@ pub(super) fn make_dir(disk: &HostDisk, path: &Path) -> io::Result<()> {
 
 /// Removes what is at `path`, if anything, with everything in it.
 pub(super) fn remove_tree(disk: &dyn Disk, path: &Path) -> io::Result<()> {
-    match disk.look(path)?.map(|entry| entry.kind) {
-        None => Ok(()),
-        Some(EntryKind::Directory) => {
+    let Some(entry) = disk.look(path)? else { return Ok(()) };
+    match entry.kind {
+        EntryKind::Directory => {
+            // An overlay leaves a directory that nobody may look into, and commands may leave others.
+            if entry.meta.mode & 0o700 != 0o700 {
+                disk.set_meta(path, Meta { mode: 0o700, ..entry.meta })?;
+            }
             for (name, _) in disk.read_dir(path)? {
                 remove_tree(disk, &path.join(name))?;
             }
             disk.remove_dir(path)
         }
-        Some(_) => disk.unlink(path),
+        _ => disk.unlink(path),
     }
 }
