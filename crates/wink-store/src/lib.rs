@@ -16,7 +16,7 @@
 //! ```
 //!
 //! What a call leaves is one SQLite transaction, on disk before anybody is told (WAL, `synchronous=FULL`). One thread
-//! writes; what is asked of it at the same time shares a commit. Beside the database are `owners/`, with a locked file
+//! writes; what is asked of it at the same time shares a commit. Beside the database are `stores/`, with a locked file
 //! for each store that is open, by which it is known whether whoever made a claim still lives, and `sessions/`, with
 //! the locks by which processes take turns on a session. Locks die with their process, so nothing there has to be cleaned up
 //! by hand, and nothing there may be.

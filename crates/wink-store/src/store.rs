@@ -56,14 +56,14 @@ impl SqliteStore {
             Some(dir) if !dir.as_os_str().is_empty() => dir,
             Some(_) | None => Path::new("."),
         };
-        let owners_dir = dir.join("owners");
+        let owners_dir = dir.join("stores");
         std::fs::create_dir_all(&owners_dir).map_err(failed_to_open)?;
         // One at a time: tables are made, and dead owners buried, once.
         let opening = File::options()
             .write(true)
             .create(true)
             .truncate(false)
-            .open(owners_dir.join("new-store"))
+            .open(owners_dir.join("new-opening"))
             .map_err(failed_to_open)?;
         opening.lock().map_err(failed_to_open)?;
 

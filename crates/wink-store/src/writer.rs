@@ -215,10 +215,8 @@ impl Writing {
                 }
             }
         }
-        let commits = |(request, done): (&Box<dyn Request>, &Result<(), StoreError>)| {
-            request.kind() == Kind::Commit && done.is_ok()
-        };
-        if group.iter().zip(&done).any(commits) {
+        let kinds = group.iter().map(|request| request.kind());
+        if kinds.zip(&done).any(|(kind, done)| kind == Kind::Commit && done.is_ok()) {
             reach("store.before-commit");
         }
         match self.conn.execute_batch("COMMIT") {

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::json;
 use wink::executor::{Executor, Outcome, ToolCall};
 use wink::ledger::{EffectLedger, IdempotencyConfig, LedgerScope, Settlement};
-use wink::limits::SystemClock;
+use wink::limits::{CancelToken, Clock, SystemClock};
 use wink::prelude::*;
 use wink::resource::{Binding, ResourceRegistry};
 use wink::session::{Ending, ToolInvoked};
@@ -97,6 +97,10 @@ async fn pay(params: Pay, cx: &mut ToolContext) -> Result<ToolResult<u32>, ToolE
     Ok(ToolResult::ok(params.what, "paid"))
 }
 
+fn pay_call(what: u32) -> ToolCall {
+    ToolCall::new("p", "pay", json!({ "what": what }).to_string())
+}
+
 struct Process {
     store: Arc<SqliteStore>,
     bank: Arc<Bank>,
@@ -122,7 +126,7 @@ impl Process {
     }
 
     async fn pay(&self, what: u32) -> Outcome {
-        self.executor.call(ToolCall::new("p", "pay", json!({ "what": what }).to_string())).await
+        self.executor.call(pay_call(what)).await
     }
 
     async fn count(&self) -> Outcome {
@@ -238,6 +242,16 @@ async fn nothing_is_lost_and_nothing_happens_twice() {
     assert!(process.store.check().await.unwrap().is_sound());
 }
 
+/// It is still waiting after a while.
+async fn waits<T>(work: impl Future<Output = T>) {
+    let until = SystemClock.monotonic() + std::time::Duration::from_millis(50);
+    tokio::select! {
+        biased;
+        _ = work => panic!("it did not wait"),
+        () = SystemClock.sleep_until(until) => {}
+    }
+}
+
 // cases 227, 238
 #[tokio::test]
 async fn whoever_is_killed_leaves_a_doubt_and_others_go_on() {
@@ -250,9 +264,15 @@ async fn whoever_is_killed_leaves_a_doubt_and_others_go_on() {
     assert_eq!(same.ledger().in_doubt().await.unwrap(), [], "nor is its effect in doubt");
     let mut paying = Box::pin(other.pay(1000));
     let mut counting = Box::pin(same.count());
-    let a_while = std::time::Duration::from_millis(100);
-    assert!(tokio::time::timeout(a_while, &mut paying).await.is_err(), "it waits for the payment");
-    assert!(tokio::time::timeout(a_while, &mut counting).await.is_err(), "it waits for the session");
+    waits(&mut paying).await;
+    waits(&mut counting).await;
+    // Nobody has to wait for longer than he wants to.
+    let cancel = CancelToken::new();
+    let third = Process::start(place.path(), "third", false).await;
+    let mut third = Box::pin(third.executor.call_cancellable(pay_call(1000), cancel.clone()));
+    waits(&mut third).await;
+    cancel.cancel();
+    assert_eq!(third.await.event.ending, Ending::Cancelled);
 
     // SIGKILL.
     child.kill().unwrap();

@@ -33,7 +33,10 @@ enum Op {
 enum Step {
     /// On the innermost fork, or `up` levels further out. The workspace itself shows through its forks, and so is
     /// changed only when there are none.
-    Do { op: Op, up: usize },
+    Do {
+        op: Op,
+        up: usize,
+    },
     Fork,
     Merge,
     MergeTwice,
@@ -147,6 +150,8 @@ impl Both {
                     self.top().1.restore(two).unwrap();
                 }
             }
+            // In a fork everything that comes from JSON counts as changed.
+            Step::RestoreFromJson if last > 0 => {}
             Step::RestoreFromJson => {
                 if let Some((_, one, two)) = self.marks.iter().rfind(|(level, ..)| *level == last) {
                     let (host, memory) = self.top();
@@ -155,13 +160,7 @@ impl Both {
                 }
             }
         }
-        // Coming back from JSON leaves what is the same alone, on disk.
-        if matches!(step, Step::RestoreFromJson) {
-            let (one, two) = self.top();
-            assert_eq!(tree(one), tree(two), "after {step:?}");
-        } else {
-            self.check(step);
-        }
+        self.check(step);
     }
 }
 

@@ -7,6 +7,10 @@ use crate::support::steps::listen;
 /// Every step there is, by the name it is reached under: `room.what-was-just-done`.
 pub const ALL: &[&str] = &[
     "host.content-read",
+    "host.staged",
+    "host.planned",
+    "host.merged",
+    "host.kept",
     "journal.pre-images-saved",
     "journal.pre-images-synced",
     "journal.intent-written",

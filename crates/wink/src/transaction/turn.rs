@@ -11,10 +11,12 @@ use crate::support::holding;
 
 /// The right to run calls on a session. Calls that overlap share one.
 pub(crate) enum Turn {
-    /// What other processes wait for is given back first.
     Own {
-        _store: Option<StoreTurn>,
         _guard: OwnedMutexGuard<()>,
+    },
+    /// Among processes too. What others wait for is given back first.
+    Everywhere {
+        _both: Box<(StoreTurn, OwnedMutexGuard<()>)>,
     },
     Shared {
         _guard: Arc<Turn>,
@@ -77,11 +79,10 @@ async fn take_turn_unchecked(session: &Session) -> Result<Turn, StoreError> {
         return Ok(turn);
     }
     let guard = Arc::clone(&session.core.turn).lock_owned().await;
-    let store = match session.is_shared() {
-        true => Some(session.store_turn().await?),
-        false => None,
-    };
-    Ok(Turn::Own { _store: store, _guard: guard })
+    Ok(match session.is_shared() {
+        true => Turn::Everywhere { _both: Box::new((session.store_turn().await?, guard)) },
+        false => Turn::Own { _guard: guard },
+    })
 }
 
 fn try_turn(session: &Session) -> Option<Turn> {
@@ -90,5 +91,5 @@ fn try_turn(session: &Session) -> Option<Turn> {
         return None;
     }
     let guard = Arc::clone(&session.core.turn).try_lock_owned().ok()?;
-    Some(Turn::Own { _store: None, _guard: guard })
+    Some(Turn::Own { _guard: guard })
 }

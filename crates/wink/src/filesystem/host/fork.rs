@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use super::disk::Disk;
 use super::host_disk::HostDisk;
 use super::journal::{Applied, JournalError, KeptAside, Recovered};
-use super::lock::WorkspaceLock;
 use super::layer::{Layer, Prepared, differences, plan, rebase};
+use super::lock::WorkspaceLock;
 use super::name::to_shown;
 use super::staged::Staged;
 use super::view::is_in_state;
@@ -17,9 +17,11 @@ use super::{Base, Fork, ForkState, STATE, Shared, Writing, io_error};
 use crate::filesystem::{FileVersion, FsError, FsPath, FsResult, MergeReceipt};
 use crate::store::JournalId;
 use crate::support::lock::lock;
+use crate::support::steps::reach;
 
-/// How often a change of the workspace itself is tried again when somebody else was quicker.
-const TRIES: usize = 20;
+/// How often a change of the workspace itself is tried when somebody else was quicker. From the second time on that can
+/// only be somebody who knows nothing of locks.
+const TRIES: usize = 5;
 
 /// What a merge did.
 enum Merged {
@@ -79,9 +81,11 @@ impl Shared {
         let mut tries = 0;
         loop {
             tries += 1;
+            // Whoever was not quick enough makes the others wait.
+            let lock = if tries > 1 { Some(writing.lock(&self.base.disk)?) } else { None };
             let mut layer = Layer::default();
             let done = change(&self.base, &mut layer)?;
-            match self.base.apply(&layer) {
+            match self.base.apply(&layer, lock) {
                 Ok(None) => return Ok(Changed { done, versions: Vec::new() }),
                 Ok(Some((held, settled))) => {
                     self.base.keep(held)?;
@@ -131,7 +135,7 @@ impl Shared {
             let fork = Arc::clone(theirs);
             return Ok(MergeReceipt::new(Merged::Nested { instance, before, after, fork, was }));
         }
-        let Some((held, settled)) = self.base.apply(&state.layer)? else {
+        let Some((held, settled)) = self.base.apply(&state.layer, None)? else {
             return Ok(MergeReceipt::new(Merged::Nothing { instance }));
         };
         // What it changed is what shows through now.
@@ -207,7 +211,9 @@ impl Shared {
 
     fn own(&self, receipt: MergeReceipt) -> FsResult<Merged> {
         let merged: Option<Merged> = receipt.downcast();
-        merged.filter(|merged| merged.instance() == self.instance).ok_or(FsError::Foreign { what: "merge receipt" })
+        merged
+            .filter(|merged| merged.instance() == self.instance)
+            .ok_or(FsError::Foreign { what: "merge receipt" })
     }
 }
 
@@ -244,15 +250,19 @@ impl Writing {
 
 impl Base {
     /// Brings a layer into the workspace, which is held until that is kept or rolled back.
-    fn apply(&self, layer: &Layer) -> FsResult<Option<(Held, Settled)>> {
+    fn apply(&self, layer: &Layer, lock: Option<WorkspaceLock>) -> FsResult<Option<(Held, Settled)>> {
         let writing = self.writing()?;
         let failed = |error: io::Error| io_error(&FsPath::root(), "merged", &error);
-        let mut lock = writing.lock(&self.disk)?;
+        let mut lock = match lock {
+            Some(lock) => lock,
+            None => writing.lock(&self.disk)?,
+        };
         writing.recover()?;
         let planned = plan(&self.disk, &writing.stage, layer)?;
         if planned.plan.steps.is_empty() {
             return Ok(None);
         }
+        reach("host.planned");
         let id = JournalId::fresh();
         lock.note(Some(id)).map_err(failed)?;
         let applied = writing.journal.apply(id, &planned.plan, &planned.expected);
@@ -269,6 +279,7 @@ impl Base {
             file.merged(&path, now.get(&file.version()).copied().unwrap_or(file.version()));
             staged.push(file);
         }
+        reach("host.merged");
         Ok(Some((Held { applied, lock }, Settled { staged, versions, _prepared: planned.prepared })))
     }
 
@@ -276,6 +287,7 @@ impl Base {
     fn keep(&self, held: Held) -> FsResult<()> {
         let Held { applied, mut lock } = held;
         self.writing()?.journal.keep(applied.id).map_err(|error| journal_error(&error))?;
+        reach("host.kept");
         lock.note(None).map_err(|error| io_error(&FsPath::root(), "unlocked", &error))
     }
 

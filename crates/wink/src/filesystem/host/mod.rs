@@ -49,7 +49,7 @@ pub use host_disk::HostDisk;
 pub use lock::WorkspaceLock;
 
 /// The state directory, at the root of the workspace.
-const STATE: &str = ".wink";
+pub(crate) const STATE: &str = ".wink";
 
 /// A directory of the machine as a workspace, or a fork of one.
 ///

@@ -59,7 +59,9 @@ impl HostFilesystem {
     pub fn command_layer(&self) -> FsResult<CommandLayer> {
         let base = &self.shared.base;
         let Some(fork) = &self.shared.fork else {
-            return Err(FsError::Unsupported { operation: "running a command on a workspace that is not a fork" });
+            return Err(FsError::Unsupported {
+                operation: "running a command on a workspace that is not a fork",
+            });
         };
         let dir = base.writing()?.stage.fresh_layer();
         let mut made = CommandLayer {

@@ -82,9 +82,9 @@ impl<'a> Work<'a> {
     fn step(&mut self, step: &Record, how: Try) -> Result<Undone, JournalError> {
         match step {
             Record::Take { origin, slot, before, .. } => self.untake(origin, *slot, before, how),
-            Record::Put { path, origin, from: From::Staged(_), ours, replaced } => {
+            Record::Put { path, origin, from: From::Staged(staged), ours, replaced } => {
                 let image = replaced.as_ref().map(|(before, number)| (before, self.place.image(*number)));
-                self.unput(path, origin, ours, image, how)
+                self.unput(path, origin, staged, ours, image, how)
             }
             Record::Put { path, origin, from: From::Taken(slot), ours, replaced } => {
                 let image = replaced.as_ref().map(|(before, number)| (before, self.place.image(*number)));
@@ -107,11 +107,12 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// What was put from the stage goes; what it replaced comes back in the same step.
+    /// What was put from the stage goes back there; what it replaced comes back in the same step.
     fn unput(
         &mut self,
         path: &Path,
         origin: &Path,
+        staged: &Path,
         ours: &Stamp,
         image: Option<(&Stamp, PathBuf)>,
         how: Try,
@@ -119,12 +120,14 @@ impl<'a> Work<'a> {
         if let Some(at) = self.find(path, origin, |entry| ours.is_unchanged(entry))? {
             return match image {
                 Some((_, image)) if self.look(&image)?.is_some() => {
+                    // Without links, or when nobody waits for it any more, it is only replaced.
+                    let _ = self.disk.link(at, staged);
                     self.disk.rename(&image, at, Replace::Allowed).doing("restore", at)?;
                     Ok(Undone::Yes)
                 }
                 // Never removed while nothing can take its place.
                 Some(_) => Ok(self.report(origin, None)),
-                None => self.remove(at, origin, ours.kind, how),
+                None => self.unplace(at, origin, staged, ours, how),
             };
         }
         match image {
@@ -134,9 +137,14 @@ impl<'a> Work<'a> {
             _ if how == Try::Quietly && path != origin => Ok(Undone::NotYet),
             Some(_) => Ok(Undone::Yes),
             None => {
-                // What is there instead was there before and taken, or it is somebody's.
-                let theirs = self.look(origin)?.is_some() && !self.taken.contains(origin);
-                Ok(if theirs { self.report(origin, None) } else { Undone::Yes })
+                // What is there instead was there before and taken, or is still to be moved; or it is somebody's.
+                let was_taken = origin.ancestors().any(|path| self.taken.contains(path));
+                let theirs = !was_taken && self.look(origin)?.is_some();
+                Ok(match how {
+                    _ if !theirs => Undone::Yes,
+                    Try::Quietly => Undone::NotYet,
+                    Try::Finally => self.report(origin, None),
+                })
             }
         }
     }
@@ -222,23 +230,33 @@ impl<'a> Work<'a> {
         Ok(self.report(to, Some(aside)))
     }
 
-    fn remove(
+    fn unplace(
         &mut self,
         at: &Path,
         origin: &Path,
-        kind: EntryKind,
+        staged: &Path,
+        ours: &Stamp,
         how: Try,
     ) -> Result<Undone, JournalError> {
-        if kind != EntryKind::Directory {
-            self.disk.unlink(at).doing("remove", at)?;
+        if ours.kind != EntryKind::Directory {
+            if self.disk.rename(at, staged, Replace::Refused).is_err() {
+                // Nobody waits for it any more.
+                self.disk.unlink(at).doing("remove", at)?;
+            }
             return Ok(Undone::Yes);
         }
+        // Removed and not moved: so nothing that somebody put into it can go with it.
         match self.disk.remove_dir(at) {
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(match how {
                 Try::Quietly => Undone::NotYet,
                 Try::Finally => self.report(origin, None),
             }),
-            removed => removed.doing("remove", at).map(|()| Undone::Yes),
+            removed => {
+                removed.doing("remove", at)?;
+                let meta = Meta { mode: ours.mode, modified: ours.modified };
+                let _ = self.disk.make_dir(staged, ours.mode).and_then(|()| self.disk.set_meta(staged, meta));
+                Ok(Undone::Yes)
+            }
         }
     }
 
