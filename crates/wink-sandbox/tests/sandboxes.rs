@@ -3,7 +3,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use wink::filesystem::host::{HostFilesystem, HostOptions};
@@ -108,6 +108,17 @@ fn is_running(mark: &str) -> bool {
     lines.into_iter().any(|line| String::from_utf8_lossy(&line).contains(mark))
 }
 
+/// What is left of overlays below a directory.
+fn layers(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let (dirs, _): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+    let left = |path: &&PathBuf| path.ends_with("upper") || path.ends_with("work");
+    match dirs.iter().find(left) {
+        Some(_) => vec![dir.to_owned()],
+        None => dirs.iter().flat_map(|path| layers(path)).collect(),
+    }
+}
+
 async fn check_tool(section: Section) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
@@ -167,10 +178,14 @@ async fn check_tool(section: Section) {
     assert!(!is_running(&mark));
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "newer\n");
 
-    // Nothing is left of the layers, and the runtime's own state was not seen.
+    // The runtime's own state was not seen, and nothing is left of the layers.
     let (_, executed) = call(json!({ "command": sh("ls -A .wink; mkdir d; mv d e; rm file; ls -A") })).await;
     assert_eq!(executed.stdout, ".wink\ne\n");
     assert!(dir.path().join("e").is_dir() && !file.exists());
+
+    let closed = json!({ "command": sh("mkdir -p f/g; chmod 0 f/g f; exit 1"), "undo_on_failure": true });
+    assert_eq!(call(closed).await.1.exit_code, 1);
+    assert_eq!(layers(&dir.path().join(".wink")), Vec::<PathBuf>::new());
 
     // Output is cut by characters.
     let (success, executed) = call(json!({ "command": sh("head -c 32768 /dev/zero | tr '\\0' o") })).await;
