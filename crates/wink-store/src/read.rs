@@ -97,6 +97,20 @@ pub(crate) fn load(
     Ok(stored)
 }
 
+/// Whether a session is as it was after `since`, and no other process has a call of it on its way.
+pub(crate) fn has_nothing_new(
+    conn: &Connection,
+    owners: &Owners,
+    session: &SessionId,
+    since: u64,
+) -> rusqlite::Result<bool> {
+    let Some(id) = records::find(conn, session)? else { return Ok(since == 0) };
+    let others: bool = conn
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM calls WHERE session = ?1 AND owner <> ?2)")?
+        .query_row(params![id, owners.me()], |row| row.get(0))?;
+    Ok(!others && records::sequence(conn, id)? == since)
+}
+
 fn dead_owners(conn: &Connection, owners: &Owners, session: &SessionId) -> rusqlite::Result<Vec<String>> {
     let all = conn
         .prepare_cached(

@@ -3,9 +3,10 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension, Transaction, TransactionBehavior};
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 use wink::BoxFuture;
 use wink::session::SessionId;
 use wink::store::{
@@ -32,6 +33,8 @@ pub struct SqliteStore {
     // In the order in which they are to go: nobody takes the owner for dead before everything is written.
     writer: Writer,
     reader: Reader,
+    /// For what is read so quickly that it need not be somebody else's work.
+    glance: Mutex<Connection>,
     turns: Turns,
     owners: Owners,
     _owner: Owner,
@@ -83,14 +86,26 @@ impl SqliteStore {
         owners.clear().map_err(failed_to_open)?;
 
         let reader = Reader::start(schema::open_to_read(&path, &options)?).map_err(failed_to_open)?;
-        let writer = Writer::start(conn).map_err(failed_to_open)?;
+        let glance = schema::open_to_read(&path, &options)?;
+        glance.busy_timeout(Duration::ZERO).map_err(failed("open"))?;
+        let writer = Writer::start(conn, options.busy).map_err(failed_to_open)?;
         let turns =
             Turns::new(dir.join("sessions"), Arc::clone(&options.clock), name).map_err(failed_to_open)?;
         let warnings: Vec<String> = ground::doubts(dir).into_iter().collect();
         for warning in &warnings {
             tracing::warn!(warning, "the store is open, and not on safe ground");
         }
-        Ok(Self { writer, reader, turns, owners, _owner: owner, path, options, warnings })
+        Ok(Self {
+            writer,
+            reader,
+            glance: Mutex::new(glance),
+            turns,
+            owners,
+            _owner: owner,
+            path,
+            options,
+            warnings,
+        })
     }
 
     /// The database's file.
@@ -125,7 +140,11 @@ impl SqliteStore {
     /// # Errors
     /// When it cannot be read.
     pub async fn check(&self) -> Result<CheckReport, StoreError> {
-        self.reader.ask("check", maintain::check).await
+        // By somebody of its own: it takes long, and calls wait for the one who reads.
+        let failed_to_start = |error: std::io::Error| StoreError::failed("check", error.to_string());
+        let reader =
+            Reader::start(schema::open_to_read(&self.path, &self.options)?).map_err(failed_to_start)?;
+        reader.ask("check", maintain::check).await
     }
 
     /// Removes what the [retention](crate::Retention) of this store does not keep.
@@ -142,7 +161,7 @@ impl SqliteStore {
     /// # Errors
     /// When they cannot be read.
     pub async fn sessions(&self) -> Result<Vec<SessionId>, StoreError> {
-        let list = |conn: &rusqlite::Connection| {
+        let list = |conn: &Connection| {
             let names = || -> rusqlite::Result<Vec<String>> {
                 conn.prepare_cached("SELECT name FROM sessions ORDER BY name")?
                     .query_map([], |row| row.get(0))?
@@ -186,7 +205,17 @@ impl Store for SqliteStore {
         session: &'a SessionId,
         since: u64,
     ) -> BoxFuture<'a, Result<StoredSession, StoreError>> {
-        self.load_after(session, since)
+        // Mostly there is nothing new, and nobody has to be woken to find that out.
+        let nothing = self.glance.try_lock().ok().and_then(|conn| {
+            read::has_nothing_new(&conn, &self.owners, session, since).ok().filter(|nothing| *nothing)
+        });
+        match nothing {
+            Some(_) => {
+                let same = StoredSession { sequence: since, ..StoredSession::default() };
+                Box::pin(std::future::ready(Ok(same)))
+            }
+            None => self.load_after(session, since),
+        }
     }
 
     fn turn<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<StoreTurn, StoreError>> {
@@ -216,6 +245,9 @@ impl Store for SqliteStore {
     }
 
     fn begin<'a>(&'a self, session: &'a SessionId, mark: CallMark) -> BoxFuture<'a, Result<(), StoreError>> {
+        if self.writer.at_once(|conn| records::begin(conn, &self.owners, session, &mark)).is_some() {
+            return Box::pin(std::future::ready(Ok(())));
+        }
         let (owners, session) = (self.owners.clone(), session.clone());
         self.writer.ask(Kind::Begin, move |conn| records::begin(conn, &owners, &session, &mark))
     }

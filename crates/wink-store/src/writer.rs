@@ -1,7 +1,9 @@
 //! The one thread that writes. What is asked of it at the same time shares one commit, each in a savepoint of its own.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::oneshot;
@@ -13,6 +15,8 @@ use crate::schema::failed;
 
 /// How many requests share a commit at most.
 const MOST_AT_ONCE: usize = 256;
+/// With how many pages in the log they are brought into the database.
+const CHECKPOINT: u32 = 1_000;
 /// How often it is tried to make sure that a commit which failed stays away.
 const FENCES: usize = 3;
 
@@ -48,16 +52,31 @@ impl Kind {
 
 /// Hands requests to the thread that writes.
 pub(crate) struct Writer {
+    writing: Arc<Mutex<Writing>>,
     queue: Option<Sender<Box<dyn Request>>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Writer {
-    pub(crate) fn start(conn: Connection) -> std::io::Result<Self> {
+    pub(crate) fn start(conn: Connection, busy: Duration) -> std::io::Result<Self> {
         let (queue, requests) = channel();
-        let body = move || Writing { conn, sync: Safety::Machine, unfenced: None }.run(&requests);
+        let writing = Arc::new(Mutex::new(Writing { conn, busy, sync: Safety::Machine, unfenced: None }));
+        let on_thread = Arc::clone(&writing);
+        let body = move || run(&on_thread, &requests);
         let thread = std::thread::Builder::new().name("wink-store".into()).spawn(body)?;
-        Ok(Self { queue: Some(queue), thread: Some(thread) })
+        Ok(Self { writing, queue: Some(queue), thread: Some(thread) })
+    }
+
+    /// Does `work` here and now, if nobody else is writing and it takes no wait for the disk. None: it was not done, and has
+    /// to be [asked](Writer::ask) for.
+    pub(crate) fn at_once<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Option<T> {
+        let mut writing = self.writing.try_lock().ok().filter(|writing| writing.unfenced.is_none())?;
+        let done = writing.at_once(work);
+        drop(writing);
+        if done.is_some() {
+            reach("store.begin-written");
+        }
+        done
     }
 
     /// Has `work` done in a transaction, from now on whoever stops waiting. It may be done again from the start, when a
@@ -130,6 +149,8 @@ enum Safety {
 
 struct Writing {
     conn: Connection,
+    /// How long other processes are waited for.
+    busy: Duration,
     sync: Safety,
     /// Why it is not sure yet that a commit which failed stays away.
     unfenced: Option<String>,
@@ -143,17 +164,35 @@ enum Lost {
     Unclear(StoreError),
 }
 
+fn run(writing: &Mutex<Writing>, requests: &Receiver<Box<dyn Request>>) {
+    while let Ok(first) = requests.recv() {
+        let mut writing = writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut group = vec![first];
+        group.extend(requests.try_iter().take(MOST_AT_ONCE - 1));
+        writing.serve(group);
+    }
+}
+
 impl Writing {
-    fn run(mut self, requests: &Receiver<Box<dyn Request>>) {
-        while let Ok(first) = requests.recv() {
-            let mut group = vec![first];
-            group.extend(requests.try_iter().take(MOST_AT_ONCE - 1));
-            self.serve(group);
+    /// A transaction that waits for nobody: neither for another process, nor for the disk.
+    fn at_once<T>(&mut self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Option<T> {
+        self.set_sync(Safety::Process).ok()?;
+        // Bringing the log into the database takes the disk; that is for the thread.
+        self.conn.pragma_update(None, "wal_autocheckpoint", 0).ok()?;
+        let done = self.conn.busy_timeout(Duration::ZERO).and_then(|()| {
+            self.conn.execute_batch("BEGIN IMMEDIATE")?;
+            Ok(work(&self.conn).ok())
+        });
+        let done = done.ok().flatten().filter(|_| self.conn.execute_batch("COMMIT").is_ok());
+        self.roll_back();
+        let restored = self
+            .conn
+            .busy_timeout(self.busy)
+            .and_then(|()| self.conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT));
+        if let Err(error) = restored {
+            tracing::error!(%error, "the database is not waited for as it should be");
         }
-        // What others read from the log is theirs to clean up; the last one who leaves does.
-        if let Err((_, error)) = self.conn.close() {
-            tracing::warn!(%error, "the database could not be closed");
-        }
+        done
     }
 
     fn serve(&mut self, mut group: Vec<Box<dyn Request>>) {

@@ -50,10 +50,11 @@ async fn executor(store: &Arc<SqliteStore>, id: &str) -> Executor {
     Executor::builder(&prompt, &session).open().await.unwrap()
 }
 
-fn median(times: Vec<Duration>) -> Duration {
+/// The middle one, and the fastest tenth: what else the machine does makes things slower and never faster.
+fn typical(times: Vec<Duration>) -> [Duration; 2] {
     let mut times: Vec<Duration> = times.into_iter().skip(WARM).collect();
     times.sort_unstable();
-    times[times.len() / 2]
+    [times[times.len() / 2], times[times.len() / 10]]
 }
 
 async fn call(executor: &Executor, tool: &str, number: usize) -> Duration {
@@ -104,13 +105,14 @@ async fn a_durable_call_beside_a_bare_commit() {
         calls.push(call(&executor, "add", number).await);
         claims.push(call(&executor, "once", number).await);
     }
-    let [bare, plain, claimed] = [alone, calls, claims].map(median);
-    println!(
-        "{} records, {} bytes; bare commit {bare:?}; call {plain:?} = {:.2} x; with a claim {claimed:?}",
-        bytes.len(),
-        bytes.iter().map(Vec::len).sum::<usize>(),
-        plain.as_secs_f64() / bare.as_secs_f64()
-    );
+    println!("{} records, {} bytes", bytes.len(), bytes.iter().map(Vec::len).sum::<usize>());
+    let [bare, plain, claimed] = [alone, calls, claims].map(typical);
+    for (at, what) in ["median", "fastest tenth"].into_iter().enumerate() {
+        let ratio = plain[at].as_secs_f64() / bare[at].as_secs_f64();
+        let [bare, plain, claimed] = [bare[at], plain[at], claimed[at]];
+        println!("{what}: bare commit {bare:?}; call {plain:?} = {ratio:.2} x; with a claim {claimed:?}");
+    }
+    let bare = bare[0];
 
     let mut executors = Vec::new();
     for number in 0..64 {
