@@ -44,12 +44,6 @@ pub(in crate::filesystem::host) fn rebase(
     let starts: BTreeSet<&Path> = positions.iter().map(|position| &*position.path).collect();
     let mut conflicts = BTreeSet::new();
     for path in differences(disk, before, after)? {
-<<<<<<< HEAD
-=======
-        let is_dir = |layer| {
-            Ok::<_, io::Error>(matches!(View { disk, layer }.at(&path)?, Some(spot) if is_dir(&spot)))
-        };
->>>>>>> journal
         let parent = path.parent().unwrap_or(Path::new(""));
         let has_parent = is_dir_in(onto, parent)? || parent.ancestors().any(|above| starts.contains(above));
         let (stays, is_theirs_dir) = (is_dir_in(after, &path)?, is_dir_in(onto, &path)?);
