@@ -140,7 +140,8 @@ impl Generator {
             0 | 1 => Call::Write { path: self.path(), content: self.content() },
             2 => match self.dice.pick(&files).cloned() {
                 Some(path) => {
-                    let old = world.content(&path).and_then(|text| text.get(..8)).unwrap_or("none").to_owned();
+                    let old =
+                        world.content(&path).and_then(|text| text.get(..8)).unwrap_or("none").to_owned();
                     Call::Edit { path, old, new: self.content() }
                 }
                 None => Call::Write { path: self.path(), content: self.content() },
@@ -195,7 +196,7 @@ impl Generator {
     }
 
     fn content(&mut self) -> String {
-        let parts = 1 + self.dice.below(40);
+        let parts = 1 + self.dice.below(6);
         (0..parts).map(|_| format!("{:08x}-", self.dice.any() as u32)).collect()
     }
 }

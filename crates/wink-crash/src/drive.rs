@@ -30,7 +30,13 @@ enum Death {
 }
 
 /// Runs until `kills` children were killed inside a call.
-pub(crate) fn run(kills: u64, seed: u64, plant: Option<Plant>, dir: &Path, report: &mut Report) -> std::io::Result<()> {
+pub(crate) fn run(
+    kills: u64,
+    seed: u64,
+    plant: Option<Plant>,
+    dir: &Path,
+    report: &mut Report,
+) -> std::io::Result<()> {
     let mut dice = Dice::new(seed);
     let counter = Counter::start(&dir.join("effects.sock"))?;
     let steps = wink::testing::steps::ALL;
@@ -74,8 +80,11 @@ pub(crate) fn run(kills: u64, seed: u64, plant: Option<Plant>, dir: &Path, repor
             epoch = Some(here);
         }
     }
-    report.never_reached =
-        steps.iter().filter(|step| !report.steps.contains_key(*step)).map(|step| (*step).to_owned()).collect();
+    report.never_reached = steps
+        .iter()
+        .filter(|step| !report.steps.contains_key(*step))
+        .map(|step| (*step).to_owned())
+        .collect();
     Ok(())
 }
 
@@ -153,7 +162,9 @@ impl Epoch {
         let mut worker = Worker::start(&self.dir, &counter.socket, death, plant)?;
         match worker.answer()? {
             Some(Say::Ready) => {}
-            other => return Err(std::io::Error::other(format!("a child did not open the workspace: {other:?}"))),
+            other => {
+                return Err(std::io::Error::other(format!("a child did not open the workspace: {other:?}")));
+            }
         }
         let dump = worker.dump()?;
         report.capture.clone_from(&dump.capture);

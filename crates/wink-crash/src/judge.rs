@@ -32,15 +32,21 @@ impl Known {
         for ((id, success), answer) in said.iter().zip(answers) {
             if *success != answer.success {
                 let call = turn.calls.iter().find(|(call, _)| call == id);
-                report.find("model", format!("{call:?} should be {success} and was answered: {}", answer.text));
+                report
+                    .find("model", format!("{call:?} should be {success} and was answered: {}", answer.text));
             }
         }
         // Transactions by hand are no calls, and have no event.
         let is_call = |id: &str| {
-            turn.calls.iter().any(|(call, what)| call == id && !matches!(what, crate::calls::Call::Nested { .. }))
+            turn.calls
+                .iter()
+                .any(|(call, what)| call == id && !matches!(what, crate::calls::Call::Nested { .. }))
         };
         self.answers.extend(
-            answers.iter().filter(|answer| is_call(&answer.id)).map(|answer| (answer.id.clone(), answer.success)),
+            answers
+                .iter()
+                .filter(|answer| is_call(&answer.id))
+                .map(|answer| (answer.id.clone(), answer.success)),
         );
     }
 
@@ -67,8 +73,12 @@ pub(crate) fn compare(
 ) -> std::io::Result<Vec<String>> {
     let tree = look::tree(dir)?;
     let turn = known.in_flight.take().unwrap_or(Turn { calls: Vec::new() });
-    let recorded: Vec<&String> =
-        dump.ledger.iter().filter(|(_, standing)| **standing == Standing::Recorded).map(|(key, _)| key).collect();
+    let recorded: Vec<&String> = dump
+        .ledger
+        .iter()
+        .filter(|(_, standing)| **standing == Standing::Recorded)
+        .map(|(key, _)| key)
+        .collect();
 
     // Before the turn, after its first call, after its second …
     let mut worlds = vec![known.world.clone()];
@@ -102,16 +112,24 @@ pub(crate) fn compare(
                 ),
             );
             // Go on from what is there, so that one finding is not told again and again.
-            known.world = World { tree, notes: dump.notes.clone(), charged: recorded.into_iter().cloned().collect() };
+            known.world =
+                World { tree, notes: dump.notes.clone(), charged: recorded.into_iter().cloned().collect() };
         }
     }
     log(known, &turn, dump, report);
     effects(dir, &turn, dump, counts, report);
-    Ok(dump.ledger.iter().filter(|(_, standing)| **standing == Standing::InDoubt).map(|(key, _)| key.clone()).collect())
+    Ok(dump
+        .ledger
+        .iter()
+        .filter(|(_, standing)| **standing == Standing::InDoubt)
+        .map(|(key, _)| key.clone())
+        .collect())
 }
 
-fn last(all: &[String]) -> &[String] {
-    all.get(all.len().saturating_sub(3)..).unwrap_or_default()
+/// The end of a list, short enough to be read.
+fn last(all: &[String]) -> Vec<&str> {
+    let tail = all.get(all.len().saturating_sub(3)..).unwrap_or_default();
+    tail.iter().map(|text| text.get(..16).unwrap_or(text)).collect()
 }
 
 /// Every answered call has its one event, which says the same; the calls in flight have one at most.
@@ -123,7 +141,9 @@ fn log(known: &mut Known, turn: &Turn, dump: &Dump, report: &mut Report) {
     for (id, success) in &known.answers {
         match events.get(id.as_str()).map(Vec::as_slice) {
             Some([logged]) if logged == success => {}
-            other => report.find("log", format!("{id} was answered with {success}, and its events say {other:?}")),
+            other => {
+                report.find("log", format!("{id} was answered with {success}, and its events say {other:?}"))
+            }
         }
     }
     for (id, _) in &turn.calls {
@@ -156,7 +176,9 @@ fn effects(dir: &Path, turn: &Turn, dump: &Dump, counts: &Counts, report: &mut R
             Standing::Recorded if !happened => {
                 report.find("effect", format!("{key} is recorded, and did not happen"));
             }
-            Standing::Claimed => report.find("ledger", format!("{key} is claimed, and nobody lives who could")),
+            Standing::Claimed => {
+                report.find("ledger", format!("{key} is claimed, and nobody lives who could"))
+            }
             Standing::InDoubt if !turn.calls.iter().any(|(_, call)| charges(call) == Some(key)) => {
                 report.find("ledger", format!("{key} is in doubt, and was not being charged"));
             }

@@ -40,7 +40,9 @@ pub(crate) fn difference(expected: &BTreeMap<String, Node>, found: &BTreeMap<Str
     for path in expected.keys().chain(found.keys().filter(|path| !expected.contains_key(*path))) {
         match (expected.get(path), found.get(path)) {
             (Some(expected), Some(found)) if expected == found => {}
-            (expected, found) => lines.push(format!("{path}: expected {}, found {}", shown(expected), shown(found))),
+            (expected, found) => {
+                lines.push(format!("{path}: expected {}, found {}", shown(expected), shown(found)))
+            }
         }
     }
     lines.truncate(5);

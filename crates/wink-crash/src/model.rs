@@ -63,7 +63,9 @@ impl World {
             }
             Call::Edit { path, old, new } => self.edit(path, old, new),
             Call::Delete { path } => self.tree.contains_key(path) && self.remove(path),
-            Call::Rename { from, to } => !self.tree.contains_key(to) && self.has_parent(to) && self.rename(from, to),
+            Call::Rename { from, to } => {
+                !self.tree.contains_key(to) && self.has_parent(to) && self.rename(from, to)
+            }
             Call::Mkdir { path } => !self.tree.contains_key(path) && self.make_dirs(path),
             Call::Command { lines, fail } => {
                 // A script goes on after a line that fails; only its end counts.
@@ -108,7 +110,10 @@ impl World {
                     true
                 }
                 Some(Node::Dir | Node::Link { .. }) => false,
-                None => self.has_parent(path) && self.put(path, Node::File { content: content.clone(), mode: 0o644 }),
+                None => {
+                    self.has_parent(path)
+                        && self.put(path, Node::File { content: content.clone(), mode: 0o644 })
+                }
             },
             Line::Remove { path } => self.remove(path),
             Line::Move { from, to } => match self.tree.get(to) {
@@ -141,7 +146,8 @@ impl World {
             Line::Link { path, target } => match self.tree.get(path) {
                 Some(Node::Dir) => {
                     let inside = format!("{path}/{target}");
-                    !self.tree.contains_key(&inside) && self.put(&inside, Node::Link { target: target.clone() })
+                    !self.tree.contains_key(&inside)
+                        && self.put(&inside, Node::Link { target: target.clone() })
                 }
                 Some(_) => false,
                 None => self.has_parent(path) && self.put(path, Node::Link { target: target.clone() }),

@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::Timestamp;
 use wink::BoxFuture;
 use wink::filesystem::{
-    BytesRead, DeleteMode, DirEntry, Edit, EditReceipt, Filesystem, FsLimits, FsPath, FsResult, FsSnapshot, GrepOutcome,
-    GrepQuery, MergeReceipt, Metadata, MkdirOptions, ReadWindow, TextRead, WriteOptions, WriteReceipt,
+    BytesRead, DeleteMode, DirEntry, Edit, EditReceipt, Filesystem, FsLimits, FsPath, FsResult, FsSnapshot,
+    GrepOutcome, GrepQuery, MergeReceipt, Metadata, MkdirOptions, ReadWindow, TextRead, WriteOptions,
+    WriteReceipt,
 };
 use wink::session::SessionId;
 use wink::store::{
-    Batch, CallMark, Claimed, Durability, History, HistoryQuery, JournalId, LedgerChange, LedgerRow, MemoryStore, Record,
-    Rows, Store, StoreError, StoreTurn, StoredSession,
+    Batch, CallMark, Claimed, Durability, History, HistoryQuery, JournalId, LedgerChange, LedgerRow,
+    MemoryStore, Record, Rows, Store, StoreError, StoreTurn, StoredSession,
 };
 use wink_store::Workspace;
 
@@ -198,7 +199,11 @@ impl Store for LostClaim {
         self.store.begin(session, mark)
     }
 
-    fn commit<'a>(&'a self, session: &'a SessionId, mut batch: Batch) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn commit<'a>(
+        &'a self,
+        session: &'a SessionId,
+        mut batch: Batch,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
         Box::pin(async move {
             let change = batch.ledger.take();
             self.store.commit(session, batch).await?;

@@ -51,7 +51,12 @@ async fn write(path: String, content: String, cx: &mut ToolContext) -> Result<To
 
 #[tool]
 /// Replaces a text that occurs once.
-async fn edit(path: String, old: String, new: String, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+async fn edit(
+    path: String,
+    old: String,
+    new: String,
+    cx: &mut ToolContext,
+) -> Result<ToolResult<()>, ToolError> {
     cx.filesystem().await?.edit(&path, &Edit::once(old, new)).await?;
     Ok(ToolResult::done("edited"))
 }
@@ -141,12 +146,22 @@ async fn note(text: String, cx: &mut ToolContext) -> Result<ToolResult<()>, Tool
 }
 
 /// Works until there is nothing more to do, or until it is time to die.
-pub(crate) fn work(dir: &Path, socket: &Path, die_at: Option<(&str, usize)>, plant: Option<Plant>) -> Result<(), Error> {
+pub(crate) fn work(
+    dir: &Path,
+    socket: &Path,
+    die_at: Option<(&str, usize)>,
+    plant: Option<Plant>,
+) -> Result<(), Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(serve(dir, socket, die_at, plant))
 }
 
-async fn serve(dir: &Path, socket: &Path, die_at: Option<(&str, usize)>, plant: Option<Plant>) -> Result<(), Error> {
+async fn serve(
+    dir: &Path,
+    socket: &Path,
+    die_at: Option<(&str, usize)>,
+    plant: Option<Plant>,
+) -> Result<(), Error> {
     let inside = Arc::new(AtomicBool::new(false));
     if let Some((step, nth)) = die_at {
         die_when(step.to_owned(), nth, Arc::clone(&inside));
@@ -162,7 +177,11 @@ async fn serve(dir: &Path, socket: &Path, die_at: Option<(&str, usize)>, plant: 
         Binding::instance(Arc::clone(&store)),
     ))?;
     let key = |arguments: &serde_json::Value| {
-        arguments.get("key").and_then(serde_json::Value::as_str).map(str::to_owned).ok_or_else(|| "no key".to_owned())
+        arguments
+            .get("key")
+            .and_then(serde_json::Value::as_str)
+            .map(str::to_owned)
+            .ok_or_else(|| "no key".to_owned())
     };
     let once = IdempotencyConfig::custom(key).ttl(None).scope(LedgerScope::Global);
     let section = Section::markdown("crash", "Crash")
@@ -203,7 +222,8 @@ async fn serve(dir: &Path, socket: &Path, die_at: Option<(&str, usize)>, plant: 
 fn die_when(step: String, nth: usize, inside: Arc<AtomicBool>) {
     let seen = AtomicUsize::new(0);
     steps::on_every_step(move |reached| {
-        if reached == step && inside.load(Ordering::SeqCst) && seen.fetch_add(1, Ordering::SeqCst) + 1 == nth {
+        if reached == step && inside.load(Ordering::SeqCst) && seen.fetch_add(1, Ordering::SeqCst) + 1 == nth
+        {
             let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
             // The signal is on its way; nothing more is done on this thread.
             loop {

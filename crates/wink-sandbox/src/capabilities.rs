@@ -10,7 +10,9 @@ use crate::cgroup::{Cgroups, Controller, Version};
 use crate::child::{Confine, Namespaces, Step, landlock_abi};
 use crate::error::LaunchError;
 use crate::launch::{Command, Control, Prepared, Streams, own_ids, proc_at, supervise, text};
-use crate::overlay::{OverlayDirs, OverlayKind, Workspace};
+use wink::filesystem::host::OverlayDirs;
+
+use crate::overlay::{OverlayKind, Workspace};
 
 /// What this machine can do for commands of this program.
 #[derive(Debug, Clone)]

@@ -285,3 +285,6 @@ impl Drop for Cgroup {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -75,3 +75,6 @@ impl Limits {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

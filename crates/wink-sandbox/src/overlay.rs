@@ -5,25 +5,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::mount::MountFlags;
+use wink::filesystem::host::OverlayDirs;
 
 use crate::child::{Step, slot_path};
 use crate::error::LaunchError;
-
-/// The directories of an overlay. What a command changes is in `upper` afterwards, and nowhere else.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OverlayDirs {
-    /// The workspace.
-    pub lower: PathBuf,
-    /// What is changed; on the filesystem of `work`.
-    pub upper: PathBuf,
-    /// The kernel's own; empty.
-    pub work: PathBuf,
-    /// The directory in the workspace that commands never see.
-    pub state_name: &'static str,
-    /// Whether what was removed, replaced and moved is marked in `user.overlay.*`, as it must be without privileges. Else
-    /// it is in `trusted.overlay.*`, and a directory can be moved without copying it.
-    pub user_xattr: bool,
-}
 
 /// Who mounts an overlay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

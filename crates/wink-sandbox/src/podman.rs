@@ -5,14 +5,17 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::future::{Future, poll_fn};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
+use std::task::Poll;
 use std::time::Duration;
 
 use wink::BoxFuture;
-use wink::limits::Clock;
+use wink::limits::{CancelToken, Clock};
 
 use crate::capabilities::{Capabilities, Report, Scratch};
 use crate::cgroup::{Controller, Version};
@@ -91,6 +94,22 @@ impl PodmanSandbox {
         podman(self.settings.path(), args)
     }
 
+    /// Removes a container, with everything that runs in it. Whether it is gone.
+    async fn remove(&self, name: &str, clock: &Arc<dyn Clock>) -> Result<bool, SandboxError> {
+        for _ in 0..ATTEMPTS {
+            let removing = self.podman(remove(name)).time_limit(Duration::from_secs(10));
+            if removing.run(clock).await?.ended == Ended::Exited(0) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Is written when a container's first process is there: until then everything that fails is podman.
+    fn pidfile(&self, name: &str) -> PathBuf {
+        self.settings.path().join(name)
+    }
+
     /// Containers of programs that died before they could remove them.
     async fn remove_forgotten(&self, clock: &Arc<dyn Clock>) -> Result<(), SandboxError> {
         let list = ["ps", "--all", "--filter", "name=^wink-", "--format", "{{.Names}}"];
@@ -99,7 +118,7 @@ impl PodmanSandbox {
         for name in names.lines() {
             let owner = name.strip_prefix("wink-").and_then(|name| name.split_once('-')).map(|(pid, _)| pid);
             if owner.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
-                self.podman(remove(name)).time_limit(Duration::from_secs(30)).run(clock).await?;
+                self.remove(name, clock).await?;
             }
         }
         Ok(())
@@ -142,6 +161,7 @@ impl PodmanSandbox {
         let mut args: Vec<OsString> = Vec::new();
         let mut add = |words: &[&str]| args.extend(words.iter().map(OsString::from));
         add(&["run", "--rm", "--name", name, "--network", "none", "--pull", "never", "--log-driver", "none"]);
+        add(&["--pidfile", utf8(&self.pidfile(name))?]);
         add(&["--read-only", "--read-only-tmpfs=false", "--cap-drop", "all"]);
         add(&["--security-opt", "no-new-privileges", "--ipc", "private", "--hostname", "sandbox"]);
         let seccomp = self.settings.path().join("seccomp.json");
@@ -307,33 +327,36 @@ if test -n \"$1\"; then cd -- \"$1\" 2>/dev/null || { echo 'Error: cwd: No such 
 case \"$(pwd -P)\" in /workspace|/workspace/*) ;; *) echo 'Error: cwd: It leads out of the workspace' >&2; exit 126;; esac
 shift; \"$@\"; exit $?";
 
-/// A container's name, until podman has forgotten it.
-struct Named {
+/// Ends a container that is not wanted any more, unless it is gone by then.
+struct Unwanted {
     name: String,
     settings: Arc<Scratch>,
-    there: bool,
+    gone: bool,
 }
 
-impl Drop for Named {
+impl Drop for Unwanted {
     fn drop(&mut self) {
-        if !self.there {
+        if self.gone {
             return;
         }
-        // Its processes are gone already, with podman's own. What is left is a note and a mount; whoever throws the layer
-        // away next relies on that being gone as well.
-        let launch = podman(self.settings.path(), remove(&self.name));
+        let (settings, name) = (Arc::clone(&self.settings), self.name.clone());
         let (living, alive) = mpsc::channel::<()>();
         let removing = std::thread::Builder::new().name("wink-podman".to_owned()).spawn(move || {
             let _living = living;
-            if let Err(error) = launch.run_here() {
-                tracing::warn!(%error, "a container could not be removed; the next sandbox of podman will try");
+            let attempt = |_| podman(settings.path(), remove(&name)).run_here().unwrap_or(false);
+            if !(0..ATTEMPTS).any(attempt) {
+                tracing::warn!(name, "a container could not be removed; the next sandbox of podman will try");
             }
         });
+        // Whoever throws the layer away next relies on it not being mounted.
         if removing.is_ok() {
             let _ = alive.recv_timeout(Duration::from_secs(10));
         }
     }
 }
+
+/// Podman does not remove a container at first whose watcher was killed: it notes that, and then it does.
+const ATTEMPTS: usize = 3;
 
 impl Sandbox for PodmanSandbox {
     fn name(&self) -> &'static str {
@@ -367,33 +390,79 @@ impl Sandbox for PodmanSandbox {
             let args = self.arguments(&name, &job)?;
             let cwd = job.cwd.clone();
             let time = job.time(&self.limits);
-            let mut launch = self.podman(args).time_limit(time).keep_output(self.limits.output_bytes());
+            let began = clock.monotonic();
+            let end = CancelToken::new();
+            let mut launch =
+                self.podman(args).keep_output(self.limits.output_bytes()).cancelled_by(end.clone());
             if let Some(stdin) = job.stdin {
                 launch = launch.stdin(stdin);
             }
-            if let Some(token) = job.cancel {
-                launch = launch.cancelled_by(token);
-            }
-            let mut named = Named { name, settings: Arc::clone(&self.settings), there: true };
-            let finished = launch.run(clock).await?;
-            let removed =
-                self.podman(remove(&named.name)).time_limit(Duration::from_secs(30)).run(clock).await?;
-            named.there = removed.ended != Ended::Exited(0);
-            drop(named);
-            wink::testing::steps::reach("sandbox.container-removed");
-            own_failure(&finished, cwd)?;
-            Ok(finished)
+            let pidfile = self.pidfile(&name);
+            let unwanted =
+                || Unwanted { name: name.clone(), settings: Arc::clone(&self.settings), gone: false };
+            // Dropped in the other order: podman is asked to end the container, then it is ended itself, and then it
+            // is asked again, for the case that it was about to make one.
+            let mut after = unwanted();
+            let mut running = pin!(launch.run(clock));
+            let mut before = unwanted();
+            let stopped =
+                stopped(running.as_mut(), began.saturating_add(time), job.cancel.as_ref(), clock).await;
+            let finished = match stopped {
+                Ok(finished) => finished?,
+                Err(ended) => {
+                    self.remove(&name, clock).await?;
+                    end.cancel();
+                    let finished = running.await?;
+                    Finished { ended, duration: clock.monotonic().saturating_sub(began), ..finished }
+                }
+            };
+            let gone = self.remove(&name, clock).await?;
+            (before.gone, after.gone) = (gone, gone);
+            drop(before);
+            let began = fs::remove_file(&pidfile).is_ok();
+            own_failure(finished, began, cwd)
         })
     }
 }
 
-/// When podman itself fails it says so with 125 to 127 and a line of its own.
-fn own_failure(finished: &Finished, cwd: String) -> Result<(), SandboxError> {
-    let Ended::Exited(125..=127) = finished.ended else { return Ok(()) };
-    let (said, _) = finished.stderr.text(2000);
-    let Some(reason) = said.lines().find_map(|line| line.strip_prefix("Error: ")) else { return Ok(()) };
-    Err(match reason.strip_prefix("cwd: ") {
-        Some(reason) => LaunchError::Cwd { cwd, source: std::io::Error::other(reason) }.into(),
-        None => SandboxError::Failed(format!("podman: {reason}")),
+/// Runs until it is over, or its time is, or somebody cancels it.
+async fn stopped<F: Future>(
+    mut running: Pin<&mut F>,
+    until: Duration,
+    cancel: Option<&CancelToken>,
+    clock: &Arc<dyn Clock>,
+) -> Result<F::Output, Ended> {
+    let mut timer = clock.sleep_until(until);
+    let mut cancelled = pin!(async {
+        match cancel {
+            Some(token) => token.cancelled().await,
+            None => std::future::pending().await,
+        }
+    });
+    poll_fn(|cx| {
+        if let Poll::Ready(over) = running.as_mut().poll(cx) {
+            return Poll::Ready(Ok(over));
+        }
+        if timer.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Err(Ended::TimedOut));
+        }
+        cancelled.as_mut().poll(cx).map(|()| Err(Ended::Cancelled))
     })
+    .await
+}
+
+/// Tells what podman said, and what [`FIRST`] did, from what the command did.
+fn own_failure(finished: Finished, began: bool, cwd: String) -> Result<Finished, SandboxError> {
+    if matches!(finished.ended, Ended::TimedOut | Ended::Cancelled) {
+        return Ok(finished);
+    }
+    let (said, _) = finished.stderr.text(2000);
+    if !began {
+        return Err(SandboxError::Failed(format!("podman: {}", said.trim())));
+    }
+    let wrong = (finished.ended == Ended::Exited(126)).then(|| said.strip_prefix("Error: cwd: ")).flatten();
+    match wrong.and_then(|reason| reason.strip_suffix('\n')).filter(|reason| !reason.contains('\n')) {
+        Some(reason) => Err(LaunchError::Cwd { cwd, source: std::io::Error::other(reason) }.into()),
+        None => Ok(finished),
+    }
 }

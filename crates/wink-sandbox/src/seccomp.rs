@@ -248,3 +248,6 @@ const REFUSED: &[(&str, i64)] = calls![
 #[cfg(target_arch = "x86_64")]
 const REFUSED_ON_X86: &[(&str, i64)] =
     calls![SYS_ioperm, SYS_iopl, SYS_modify_ldt, SYS_uselib, SYS_ustat, SYS__sysctl,];
+
+#[cfg(test)]
+mod tests;

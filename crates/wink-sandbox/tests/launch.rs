@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wink::limits::{CancelToken, Clock, SystemClock};
+use wink::testing::FakeClock;
 use wink_sandbox::{Capabilities, Ended, Finished, Launch, LaunchError, OverlayDirs, OverlayKind, Tree};
 
 fn clock() -> Arc<dyn Clock> {
@@ -26,12 +27,30 @@ fn out(finished: &Finished) -> String {
 
 /// Whether a process has this text among its arguments. Each test has its own text.
 fn is_running(mark: &str) -> bool {
-    let processes = std::fs::read_dir("/proc").unwrap().flatten();
-    let command_lines = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
-    command_lines.map(|line| String::from_utf8_lossy(&line).into_owned()).any(|line| line.contains(mark))
+    count_running(mark) > 0
 }
 
+fn count_running(mark: &str) -> usize {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let command_lines = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    command_lines.filter(|line| String::from_utf8_lossy(line).contains(mark)).count()
+}
+
+/// Children that are dead and not taken note of. Those of other tests may be, for a moment.
 fn zombies() -> Vec<String> {
+    let mut left = dead_children();
+    for _ in 0..10_000 {
+        let now = dead_children();
+        left.retain(|child| now.contains(child));
+        if left.is_empty() {
+            break;
+        }
+        std::thread::yield_now();
+    }
+    left
+}
+
+fn dead_children() -> Vec<String> {
     let own = std::process::id().to_string();
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let stats = processes.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
@@ -131,10 +150,21 @@ async fn nothing_is_left_after_a_timeout() {
     let dir = tempfile::tempdir().unwrap();
     for tree in TREES {
         let mark = format!("wink-timeout-{tree:?}-{}", std::process::id());
-        let text = escaping(&mark);
-        let finished =
-            run(Launch::shell(text, dir.path()).tree(tree).time_limit(Duration::from_millis(700))).await;
+        // The time that counts is the clock's, which stands still until everything runs.
+        let fake = Arc::new(FakeClock::new(SystemClock.now()));
+        let clock: Arc<dyn Clock> = fake.clone();
+        let limit = Duration::from_secs(100);
+        let flag = dir.path().join(format!("{tree:?}"));
+        let text = escaping(&mark).replace("echo ready;", &format!("echo ready; touch {};", flag.display()));
+        let launch = Launch::shell(text, dir.path()).tree(tree).time_limit(limit);
+        let (finished, ()) = tokio::join!(launch.run(&clock), async {
+            appears(&flag).await;
+            assert!(is_running(&mark));
+            fake.advance(limit);
+        });
+        let finished = finished.unwrap();
         assert_eq!((finished.ended, finished.ended.code()), (Ended::TimedOut, 124));
+        assert_eq!(finished.duration, limit);
         assert_eq!(out(&finished), "ready\n");
         assert!(!is_running(&mark), "{tree:?}");
     }
@@ -173,10 +203,16 @@ async fn it_can_be_cancelled() {
         let flag = dir.path().join(format!("{tree:?}"));
         let text = format!("touch {}; {}", flag.display(), escaping(&mark));
         let launch = Launch::shell(text, dir.path()).tree(tree).cancelled_by(token.clone());
-        let running = tokio::spawn(async move { launch.run(&clock()).await });
-        appears(&flag).await;
-        token.cancel();
-        assert_eq!(running.await.unwrap().unwrap().ended, Ended::Cancelled);
+        let clock = clock();
+        let (finished, ()) = tokio::join!(launch.run(&clock), async {
+            appears(&flag).await;
+            token.cancel();
+            // It is polled again and again before it is over.
+            while is_running(&mark) {
+                tokio::task::yield_now().await;
+            }
+        });
+        assert_eq!(finished.unwrap().ended, Ended::Cancelled);
         assert!(!is_running(&mark), "{tree:?}");
     }
 }
@@ -199,9 +235,64 @@ async fn dropping_it_ends_it() {
     assert_eq!(zombies(), Vec::<String>::new());
 }
 
+/// Locks die with their owner: no process of a command keeps a descriptor of this program, init included.
+#[tokio::test]
+async fn it_keeps_nothing_of_the_program_open() {
+    let dir = tempfile::tempdir().unwrap();
+    for tree in TREES {
+        let path = dir.path().join(format!("lock-{tree:?}"));
+        let flag = dir.path().join(format!("{tree:?}"));
+        let locked = std::fs::File::create(&path).unwrap();
+        locked.lock().unwrap();
+        let token = CancelToken::new();
+        let text = format!("ls /proc/self/fd | wc -l; touch {}; sleep 1000", flag.display());
+        let launch = Launch::shell(text, dir.path()).tree(tree).cancelled_by(token.clone());
+        let running = tokio::spawn(async move { launch.run(&clock()).await });
+        appears(&flag).await;
+        drop(locked);
+        let free = std::fs::File::open(&path).unwrap().try_lock();
+        token.cancel();
+        let finished = running.await.unwrap().unwrap();
+        assert!(free.is_ok(), "{tree:?}: {free:?}");
+        // The three streams, and the directory that is listed.
+        assert_eq!(out(&finished).trim(), "4");
+    }
+}
+
 async fn appears(path: &Path) {
     while !path.exists() {
         tokio::task::yield_now().await;
+    }
+}
+
+/// Runs a command until it is killed. A test only by its looks: the next one runs it in a process of its own.
+#[tokio::test]
+async fn a_program_that_will_die() {
+    let Ok(mark) = std::env::var("WINK_TEST_MARK") else { return };
+    let tree = if mark.contains("Best") { Tree::Best } else { Tree::Reaper };
+    run(Launch::shell(escaping(&mark), "/").tree(tree)).await;
+}
+
+#[test]
+fn nothing_outlives_the_program() {
+    for tree in TREES {
+        let mark = format!("wink-orphan-{tree:?}-{}", std::process::id());
+        let mut program = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "a_program_that_will_die"])
+            .env("WINK_TEST_MARK", &mark)
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        // Until all five are there; the first is the shell that starts them.
+        while count_running(&mark) < 6 {
+            std::thread::yield_now();
+        }
+        program.kill().unwrap();
+        program.wait().unwrap();
+        // The kernel tells them, in its own time. If it did not, this would go on for ever.
+        while is_running(&mark) {
+            std::thread::yield_now();
+        }
     }
 }
 

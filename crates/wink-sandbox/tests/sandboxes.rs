@@ -3,20 +3,18 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use wink::BoxFuture;
-use wink::filesystem::{Filesystem, MemoryFilesystem};
-use wink::limits::{Clock, SystemClock};
+use wink::filesystem::host::{HostFilesystem, HostOptions};
+use wink::limits::{CancelToken, Clock, SystemClock};
 use wink::prelude::*;
 use wink::resource::Binding;
 use wink::serde_json::{Value, json};
 use wink_sandbox::testing::sandbox_contract;
-use wink_sandbox::tool::{LayerError, WorkspaceLayer, WorkspaceLayers};
 use wink_sandbox::{
-    Capabilities, Executed, Limits, NamespaceSandbox, OverlayDirs, OverlayKind, PodmanSandbox,
-    PodmanSandboxSection, SandboxSection, Workspace,
+    Capabilities, Executed, Limits, NamespaceSandbox, OverlayKind, PodmanSandbox, PodmanSandboxSection,
+    SandboxSection,
 };
 
 fn clock() -> Arc<dyn Clock> {
@@ -63,58 +61,23 @@ fn expect_refusals(refused: Vec<&str>) {
     assert_eq!(refused, expected);
 }
 
+/// What podman still knows of containers of this program. One test at a time has some.
+fn left_of_podman() -> String {
+    let listing =
+        std::process::Command::new("podman").args(["ps", "-a", "--format", "{{.Names}}"]).output().unwrap();
+    let own = format!("wink-{}-", std::process::id());
+    String::from_utf8(listing.stdout).unwrap().lines().filter(|name| name.starts_with(&own)).collect()
+}
+
+static PODMAN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 // case 176
 #[tokio::test]
 async fn podman() {
-    if !is_superuser() {
-        return;
-    }
+    let _alone = PODMAN.lock().await;
     let make = async |limits: Limits| PodmanSandbox::from_root(root(), limits, &clock()).await;
     assert_eq!(sandbox_contract(make, clock()).await, [""; 0]);
-    let left =
-        std::process::Command::new("podman").args(["ps", "-a", "--format", "{{.Names}}"]).output().unwrap();
-    let own = format!("wink-{}-", std::process::id());
-    assert!(!String::from_utf8_lossy(&left.stdout).contains(&own), "a container was left: {left:?}");
-}
-
-/// Layers over a directory; taking one over copies the files at its top.
-struct Directory(PathBuf);
-
-struct Layer {
-    root: PathBuf,
-    dirs: tempfile::TempDir,
-}
-
-impl WorkspaceLayers for Directory {
-    fn layer<'a>(
-        &'a self,
-        _: &'a Arc<dyn Filesystem>,
-    ) -> BoxFuture<'a, Result<Box<dyn WorkspaceLayer>, LayerError>> {
-        let dirs = tempfile::tempdir().unwrap();
-        std::fs::create_dir(dirs.path().join("upper")).unwrap();
-        std::fs::create_dir(dirs.path().join("work")).unwrap();
-        let layer: Box<dyn WorkspaceLayer> = Box::new(Layer { root: self.0.clone(), dirs });
-        Box::pin(std::future::ready(Ok(layer)))
-    }
-}
-
-impl WorkspaceLayer for Layer {
-    fn workspace(&self) -> Workspace {
-        Workspace::Overlay(OverlayDirs {
-            lower: self.root.clone(),
-            upper: self.dirs.path().join("upper"),
-            work: self.dirs.path().join("work"),
-            state_name: ".wink",
-            user_xattr: !is_superuser(),
-        })
-    }
-
-    fn finish(self: Box<Self>) -> BoxFuture<'static, Result<(), LayerError>> {
-        for entry in std::fs::read_dir(self.dirs.path().join("upper")).unwrap().flatten() {
-            std::fs::copy(entry.path(), self.root.join(entry.file_name())).unwrap();
-        }
-        Box::pin(std::future::ready(Ok(())))
-    }
+    assert_eq!(left_of_podman(), "");
 }
 
 fn limits() -> Limits {
@@ -126,28 +89,42 @@ fn limits() -> Limits {
 // cases 176, 177, 178
 #[tokio::test]
 async fn the_tool_in_namespaces() {
-    check_tool(|layers| {
-        SandboxSection::new(NamespaceSandbox::new(limits()).unwrap()).layers(layers).section()
-    })
-    .await;
+    check_tool(SandboxSection::new(NamespaceSandbox::new(limits()).unwrap()).section()).await;
 }
 
 // cases 176, 177, 178
 #[tokio::test]
 async fn the_tool_in_podman() {
-    if !is_superuser() {
-        return;
-    }
+    let _alone = PODMAN.lock().await;
     let sandbox = PodmanSandbox::from_root(root(), limits(), &clock()).await.unwrap();
-    check_tool(|layers| PodmanSandboxSection::new(sandbox).layers(layers).section()).await;
+    check_tool(PodmanSandboxSection::new(sandbox).section()).await;
+    assert_eq!(left_of_podman(), "");
 }
 
-async fn check_tool(section: impl FnOnce(Arc<dyn WorkspaceLayers>) -> Section) {
+/// Whether a process has this text among its arguments.
+fn is_running(mark: &str) -> bool {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let lines = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    lines.into_iter().any(|line| String::from_utf8_lossy(&line).contains(mark))
+}
+
+/// What is left of overlays below a directory.
+fn layers(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let (dirs, _): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+    let left = |path: &&PathBuf| path.ends_with("upper") || path.ends_with("work");
+    match dirs.iter().find(left) {
+        Some(_) => vec![dir.to_owned()],
+        None => dirs.iter().flat_map(|path| layers(path)).collect(),
+    }
+}
+
+async fn check_tool(section: Section) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     std::fs::write(&file, "old").unwrap();
-    let section = section(Arc::new(Directory(dir.path().to_owned())));
-    let section = section.resource(Binding::filesystem(Arc::new(MemoryFilesystem::new())));
+    let files = HostFilesystem::open(dir.path(), HostOptions::default()).unwrap();
+    let section = section.resource(Binding::filesystem(Arc::new(files)));
     let prompt = PromptTemplate::builder("tests", "shell").section(section).build().unwrap().prompt();
     let executor = Executor::open(&prompt, &Session::new()).await.unwrap();
     let call = async |arguments: Value| {
@@ -182,8 +159,33 @@ async fn check_tool(section: impl FnOnce(Arc<dyn WorkspaceLayers>) -> Section) {
     assert_eq!((success, executed.exit_code, executed.timed_out), (false, 124, true));
     assert!(executed.duration_ms >= 1000);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "newer\n");
-    let running = std::process::Command::new("pgrep").args(["-f", &mark]).output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&running.stdout), "");
+    assert!(!is_running(&mark));
+
+    // A call that is cancelled is answered, undone, and nothing goes on.
+    let mark = format!("{mark}-cancelled");
+    let text = format!("echo newest > file; (setsid sh -c 'sleep 1000; : {mark}' &); sleep 1000");
+    let token = CancelToken::new();
+    let arguments = json!({ "command": sh(&text) }).to_string();
+    let cancelled =
+        executor.call_cancellable(ToolCall::new("call", "shell_execute", arguments), token.clone());
+    let (outcome, ()) = tokio::join!(cancelled, async {
+        while !is_running(&mark) {
+            tokio::task::yield_now().await;
+        }
+        token.cancel();
+    });
+    assert!(!outcome.is_success() && outcome.escalation.is_some(), "{}", outcome.text());
+    assert!(!is_running(&mark));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "newer\n");
+
+    // The runtime's own state was not seen, and nothing is left of the layers.
+    let (_, executed) = call(json!({ "command": sh("ls -A .wink; mkdir d; mv d e; rm file; ls -A") })).await;
+    assert_eq!(executed.stdout, ".wink\ne\n");
+    assert!(dir.path().join("e").is_dir() && !file.exists());
+
+    let closed = json!({ "command": sh("mkdir -p f/g; chmod 0 f/g f; exit 1"), "undo_on_failure": true });
+    assert_eq!(call(closed).await.1.exit_code, 1);
+    assert_eq!(layers(&dir.path().join(".wink")), Vec::<PathBuf>::new());
 
     // Output is cut by characters.
     let (success, executed) = call(json!({ "command": sh("head -c 32768 /dev/zero | tr '\\0' o") })).await;

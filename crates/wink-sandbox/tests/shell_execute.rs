@@ -13,7 +13,7 @@ use wink::limits::Clock;
 use wink::prelude::*;
 use wink::resource::Binding;
 use wink::serde_json::{Value, json};
-use wink_sandbox::tool::{LayerError, NoLayers, WorkspaceLayer, WorkspaceLayers, shell_execute};
+use wink_sandbox::tool::{HostLayers, LayerError, WorkspaceLayer, WorkspaceLayers, shell_execute};
 use wink_sandbox::{Command, Ended, Finished, Job, Limits, Output, Report, Sandbox, SandboxError, Workspace};
 
 /// Keeps what it was asked to run, and says that it ended as it was told to.
@@ -159,7 +159,7 @@ async fn what_is_just_allowed_is_run() {
 
 #[tokio::test]
 async fn a_workspace_that_is_not_on_disk_is_refused() {
-    let world = World::new(Ended::Exited(0), Arc::new(NoLayers)).await;
+    let world = World::new(Ended::Exited(0), Arc::new(HostLayers)).await;
     let outcome = world.call(json!({ "command": ["ls"] })).await;
     assert!(
         !outcome.is_success() && outcome.text().contains("not a directory on disk"),

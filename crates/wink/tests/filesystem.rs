@@ -455,7 +455,7 @@ async fn damaged_snapshots_say_what_is_wrong() {
         ),
         (
             damage(&|json| json["entries"][1]["text"] = json!("x")),
-            "malformed filesystem snapshot: entry 1: a file has 'text' or 'hex', a directory neither, and there is nothing else",
+            "malformed filesystem snapshot: entry 1: a file has 'text' or 'hex', a link 'target', a directory neither, and there is nothing else",
         ),
         (
             damage(&|json| json["entries"][1]["version"] = json!("x")),

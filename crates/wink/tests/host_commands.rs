@@ -24,8 +24,9 @@ struct Place {
 
 /// A workspace with these files, unless nothing can be mounted here.
 fn place(seed: &[(&str, &str)]) -> Option<Place> {
-    let can = Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success());
-    if !can {
+    let can =
+        |flags: &str| Command::new("unshare").args([flags, "true"]).status().is_ok_and(|done| done.success());
+    if !can("-m") && !can("-Urm") {
         eprintln!("not tried: no mount namespace can be made here");
         return None;
     }
@@ -59,7 +60,8 @@ fn sh(layer: &CommandLayer, script: &str) -> String {
         at = at.path().display(),
         state = dirs.state_name
     );
-    let output = Command::new("unshare").args(["-m", "sh", "-ec", &script]).output().unwrap();
+    let flags = if dirs.user_xattr { "-Urm" } else { "-m" };
+    let output = Command::new("unshare").args([flags, "sh", "-ec", &script]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
@@ -168,9 +170,18 @@ async fn what_a_command_does_becomes_the_forks() {
         ("rm a; mkdir a; echo x > a/x", &["a", "a/x"]),
         ("mv a z", &["a", "z"]),
         ("mv d z", &["d", "d/b", "d/c", "d/c/e", "d/c/f", "z", "z/b", "z/c", "z/c/e", "z/c/f"]),
-        ("mv d z; echo q > z/q; rm z/b", &["d", "d/b", "d/c", "d/c/e", "d/c/f", "z", "z/c", "z/c/e", "z/c/f", "z/q"]),
-        ("mv d/c g/c; mv g d/g", &["d/c", "d/c/e", "d/c/f", "d/g", "d/g/c", "d/g/c/e", "d/g/c/f", "d/g/h", "g", "g/h"]),
-        ("mv d t; mv g d; mv t g", &["d/b", "d/c", "d/c/e", "d/c/f", "d/h", "g/b", "g/c", "g/c/e", "g/c/f", "g/h"]),
+        (
+            "mv d z; echo q > z/q; rm z/b",
+            &["d", "d/b", "d/c", "d/c/e", "d/c/f", "z", "z/c", "z/c/e", "z/c/f", "z/q"],
+        ),
+        (
+            "mv d/c g/c; mv g d/g",
+            &["d/c", "d/c/e", "d/c/f", "d/g", "d/g/c", "d/g/c/e", "d/g/c/f", "d/g/h", "g", "g/h"],
+        ),
+        (
+            "mv d t; mv g d; mv t g",
+            &["d/b", "d/c", "d/c/e", "d/c/f", "d/h", "g/b", "g/c", "g/c/e", "g/c/f", "g/h"],
+        ),
         ("echo x > y; rm y", &[]),
     ] {
         let Some(found) = same_as_plain(&[], script).await else { return };
@@ -218,6 +229,27 @@ async fn modes_times_links_and_names_come_along() {
     let ino = |path: &str| fs::metadata(root.join(path)).unwrap().ino();
     assert_eq!(ino("one"), ino("two"), "two names of one file");
     assert_eq!(there.files.read_text("caf\\xE9").await.unwrap(), "x");
+}
+
+// Without privileges the marks are kept elsewhere, and there are none for what is moved.
+#[test]
+fn all_this_works_without_privileges() {
+    const CHILD: &str = "WINK_TEST_WITHOUT_PRIVILEGES";
+    let is_root = fs::metadata(TempDir::new().unwrap().path()).unwrap().uid() == 0;
+    if std::env::var_os(CHILD).is_some() || !is_root {
+        // Then the others show it.
+        return;
+    }
+    let output = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["what_a_command_does", "a_command_", "modes_times", "what_somebody_changes"])
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(told.contains("5 passed"), "{told}");
 }
 
 #[tokio::test]

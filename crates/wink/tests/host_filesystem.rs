@@ -7,8 +7,8 @@ use std::fs;
 use std::sync::{Arc, Mutex};
 
 use tempfile::TempDir;
-use wink::filesystem::Filesystem;
 use wink::filesystem::host::{HostFilesystem, HostOptions};
+use wink::filesystem::{Filesystem, FilesystemExt, WriteMode};
 use wink::testing::{FilesystemSeed, filesystem_contract};
 
 /// Filesystems for the contract, each in a directory of its own.
@@ -37,4 +37,27 @@ async fn a_directory_keeps_the_contract() {
 async fn a_directory_keeps_the_contract_without_help_of_the_kernel() {
     let dirs = Mutex::default();
     filesystem_contract(|seed| make(&dirs, seed, true)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn several_who_have_it_open_lose_nothing() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("f"), "END").unwrap();
+    let tasks: Vec<_> = (0..4)
+        .map(|task| {
+            // As another process would: only the directory is shared.
+            let files = HostFilesystem::open(dir.path(), HostOptions::default()).unwrap();
+            tokio::spawn(async move {
+                for turn in 0..8 {
+                    files.edit_text("f", "END", &format!("{task}.{turn}\nEND")).await.unwrap();
+                    files.write_as("log", "x", WriteMode::Append).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(fs::read_to_string(dir.path().join("log")).unwrap(), "x".repeat(32));
+    assert_eq!(fs::read_to_string(dir.path().join("f")).unwrap().lines().count(), 33);
 }

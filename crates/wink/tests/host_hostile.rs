@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,7 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tempfile::TempDir;
 use wink::filesystem::host::{HostFilesystem, HostOptions};
 use wink::filesystem::{
-    EntryKind, Filesystem, FilesystemExt, FsError, FsErrorKind, FsLimits, FsPath, FsResult, GrepQuery, MkdirOptions,
+    EntryKind, Filesystem, FilesystemExt, FsError, FsErrorKind, FsLimits, FsPath, FsResult, GrepQuery,
+    MkdirOptions,
 };
 use wink::testing::steps;
 
@@ -113,7 +114,9 @@ async fn no_link_leads_out() {
                 }
             }
             assert_eq!(grepped(&**fs, "secret").await, [""; 0]);
-            assert!(globbed(&**fs).await.iter().all(|path| !path.contains("secret") && !path.ends_with("sub")));
+            assert!(
+                globbed(&**fs).await.iter().all(|path| !path.contains("secret") && !path.ends_with("sub"))
+            );
         }
         // The links themselves can be moved and deleted.
         base.rename_to("absolute", "d/moved").await.unwrap();
@@ -369,6 +372,17 @@ async fn modes_are_kept_and_made() {
     assert_eq!(mode("d/f"), 0o4751);
     files.edit_text("d/f", "x", "y").await.unwrap();
     assert_eq!(mode("d/f"), 0o4751);
+    // Whose it is, if we may say so.
+    if std::os::unix::fs::chown(root.join("d/f"), Some(1234), Some(4321)).is_ok() {
+        fs::set_permissions(root.join("d/f"), PermissionsExt::from_mode(0o4751)).unwrap();
+        files.write_text("d/f", "x").await.unwrap();
+        let fork = files.fork().unwrap();
+        fork.write_text("d/f", "y").await.unwrap();
+        fork.edit_text("d/f", "y", "z").await.unwrap();
+        files.keep(files.merge(&*fork).unwrap());
+        let about = fs::metadata(root.join("d/f")).unwrap();
+        assert_eq!((about.uid(), about.gid(), about.mode() & 0o7777), (1234, 4321, 0o4751));
+    }
     // What the system itself makes of the usual modes.
     fs::write(root.join("plain"), "").unwrap();
     fs::create_dir(root.join("plain_dir")).unwrap();
@@ -390,7 +404,7 @@ async fn what_is_not_permitted_is_said_so() {
     fs::write(root.join("unreadable"), "secret").unwrap();
     fs::write(root.join("locked/f"), "text").unwrap();
     fs::write(root.join("closed/f"), "text").unwrap();
-    let is_root = std::os::unix::fs::MetadataExt::uid(&fs::metadata(root).unwrap()) == 0;
+    let is_root = fs::metadata(root).unwrap().uid() == 0;
     if is_root {
         let owned = Command::new("chown").arg("-R").arg("65534:65534").arg(root).status().unwrap();
         assert!(owned.success());
@@ -400,7 +414,9 @@ async fn what_is_not_permitted_is_said_so() {
     fs::set_permissions(root.join("closed"), PermissionsExt::from_mode(0o000)).unwrap();
     let mut child = if is_root {
         let mut child = Command::new("setpriv");
-        child.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(std::env::current_exe().unwrap());
+        child
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .arg(std::env::current_exe().unwrap());
         child
     } else {
         Command::new(std::env::current_exe().unwrap())
@@ -449,7 +465,8 @@ async fn a_hundred_thousand_files_in_one_directory() {
     let many = dir.path().join("many");
     fs::create_dir(&many).unwrap();
     for number in 0..FILES {
-        fs::write(many.join(format!("f{number:06}")), if number % 1000 == 7 { "needle\n" } else { "" }).unwrap();
+        fs::write(many.join(format!("f{number:06}")), if number % 1000 == 7 { "needle\n" } else { "" })
+            .unwrap();
     }
     let files = open(dir.path());
     let fork = files.fork().unwrap();
@@ -498,7 +515,8 @@ async fn a_merge_that_nobody_settles_is_settled_by_the_next() {
     for committed in [None, Some(false), Some(true)] {
         let dir = TempDir::new().unwrap();
         let options = || HostOptions {
-            verdict: committed.map(|is| Arc::new(move |_: &_| Ok(is)) as Arc<wink::filesystem::host::HostVerdict>),
+            verdict: committed
+                .map(|is| Arc::new(move |_: &_| Ok(is)) as Arc<wink::filesystem::host::HostVerdict>),
             ..HostOptions::default()
         };
         let files = HostFilesystem::open(dir.path(), options()).unwrap();
@@ -512,7 +530,10 @@ async fn a_merge_that_nobody_settles_is_settled_by_the_next() {
         let files = HostFilesystem::open(dir.path(), options()).unwrap();
         let is_kept = committed == Some(true);
         let recovered = files.recovered().unwrap();
-        assert_eq!((recovered.kept.len(), recovered.rolled_back.len()), (usize::from(is_kept), usize::from(!is_kept)));
+        assert_eq!(
+            (recovered.kept.len(), recovered.rolled_back.len()),
+            (usize::from(is_kept), usize::from(!is_kept))
+        );
         assert_eq!(files.read_text("a").await.unwrap(), if is_kept { "after" } else { "before" });
         assert_eq!(files.exists_at("d").await.unwrap(), is_kept);
     }

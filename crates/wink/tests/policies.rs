@@ -434,6 +434,39 @@ async fn path_parameters_are_configurable() {
     assert!(matches!(room.check(&call("copy", json!({ "from": "x" }))).await, Decision::Deny(_)));
 }
 
+#[tokio::test]
+async fn paths_in_a_list_of_objects_are_paths_too() {
+    let room = Room::new(PathPolicy::builder().deny("secrets/**").build().unwrap()).await;
+    let python = |arguments: Value| call("evaluate_python", arguments);
+    let reason = denied("Cannot use secrets/key: rule 'secrets/**' denies it");
+    for arguments in [
+        json!({ "code": "1", "reads": [{ "path": "a", "name": "a" }, { "path": "./secrets/key", "name": "b" }] }),
+        json!({ "code": "1", "reads": [], "writes": [{ "path": "/secrets/key", "name": "b" }] }),
+    ] {
+        assert_eq!(room.check(&python(arguments)).await, reason);
+    }
+    for arguments in [
+        json!({ "code": "1" }),
+        json!({ "code": "1", "reads": [{ "path": "a", "name": "a" }], "writes": [] }),
+    ] {
+        assert_eq!(room.check(&python(arguments)).await, Decision::Allow);
+    }
+    // What cannot be understood is not allowed.
+    for arguments in
+        [json!({ "reads": [{ "name": "a" }] }), json!({ "reads": ["a"] }), json!({ "reads": "a" })]
+    {
+        assert!(matches!(room.check(&python(arguments)).await, Decision::Deny(_)));
+    }
+
+    let policy = ReadBeforeWritePolicy::new().writes("evaluate_python", "writes[].path");
+    let room = Room::with_files(policy, &[("a", "x")]).await;
+    let write = python(json!({ "code": "1", "writes": [{ "path": "new" }, { "path": "a" }] }));
+    assert_eq!(room.check(&write).await, denied("Cannot write to a without reading it first"));
+    room.succeed(&at("read_file", "a")).await;
+    assert_eq!(room.check(&write).await, Decision::Allow);
+    assert_eq!(room.check(&python(json!({ "code": "1" }))).await, Decision::Allow);
+}
+
 #[test]
 fn path_rules_are_checked_when_made() {
     let error = |builder: wink::policy::PathPolicyBuilder| builder.build().unwrap_err();

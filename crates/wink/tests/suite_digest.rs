@@ -194,3 +194,33 @@ async fn the_model_can_refresh_the_digest() {
     assert!(shown.contains(&digest.summary), "{shown}");
     assert_eq!(read(&executor).await, format!("## 1. Workspace digest\n\n{}", digest.body));
 }
+
+/// The same tree in a directory of the machine: the same text, and the same idea of what is current.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_survey_is_the_same_whatever_keeps_the_files() {
+    use wink::filesystem::host::{HostFilesystem, HostOptions};
+
+    let dir = tempfile::TempDir::new().expect("a directory");
+    let memory = project();
+    let every = memory.glob(&memory.path("").expect("a path"), "**").await.expect("listed");
+    for entry in every.iter().filter(|entry| entry.kind == wink::filesystem::EntryKind::File) {
+        let path = dir.path().join(entry.path.as_str());
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+        std::fs::write(path, memory.read_bytes(&entry.path).await.expect("read").bytes).expect("written");
+    }
+    let host = HostFilesystem::open(dir.path(), HostOptions::default()).expect("opened");
+    let (ours, theirs) = (WorkspaceDigest::of(&memory).await, WorkspaceDigest::of(&host).await);
+    let (ours, theirs) = (ours.expect("surveyed"), theirs.expect("surveyed"));
+    assert_eq!((&ours.summary, &ours.body), (&theirs.summary, &theirs.body));
+
+    assert!(theirs.is_current(&host).await.expect("looked"));
+    std::fs::write(dir.path().join("Makefile"), "# Build nothing at.\nall:\n").expect("written");
+    assert!(!theirs.is_current(&host).await.expect("looked"));
+
+    // Links are counted, not followed.
+    let theirs = WorkspaceDigest::of(&host).await.expect("surveyed");
+    std::os::unix::fs::symlink("/", dir.path().join("src/out")).expect("linked");
+    let linked = WorkspaceDigest::of(&host).await.expect("surveyed");
+    assert_eq!(linked.body, format!("{}\n\n1 symbolic link was not followed.", theirs.body));
+}

@@ -9,7 +9,7 @@ use rustix::mount::{
     MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_bind,
     mount_change, mount_remount, move_mount, open_tree, unmount,
 };
-use rustix::process::{DumpableBehavior, Signal, WaitOptions};
+use rustix::process::{DumpableBehavior, Pid, Signal, WaitOptions};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::raw::{self, Vectors};
@@ -44,7 +44,7 @@ pub(super) fn init(plan: &Plan, vectors: &Vectors) -> ! {
     raw::close(0, 2);
     raw::close(CGROUPS, u32::MAX);
     loop {
-        match rustix::process::wait(WaitOptions::empty()) {
+        match rustix::process::wait(WaitOptions::NOHANG) {
             Ok(Some((pid, status))) if pid.as_raw_nonzero().get() == command => {
                 tell(Message::Over { status: status.as_raw() });
                 // In a process namespace of its own, everything else ends with this process.
@@ -52,12 +52,45 @@ pub(super) fn init(plan: &Plan, vectors: &Vectors) -> ! {
                     raw::exit(0);
                 }
             }
-            Ok(_) | Err(Errno::INTR) => {}
-            // Nobody is left; whoever started this has the report and ends it.
+            Ok(Some(_)) | Err(Errno::INTR) => {}
+            // Whoever started this died: nobody else will end what is below.
+            Ok(None) if raw::next_signal() == Some(ORPHANED) => end_children(),
+            Ok(None) => {}
+            // Nobody is left; whoever started this has the report.
             Err(_) => raw::exit(0),
         }
     }
 }
+
+/// Kills all children, again and again: what they leave behind becomes a child of this process.
+fn end_children() -> ! {
+    let mut text = [0; 4096];
+    loop {
+        // What does not fit into the text is there the next time.
+        let children =
+            rustix::fs::open(c"/proc/thread-self/children", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        let length = children.and_then(|children| rustix::io::read(&children, &mut text)).unwrap_or(0);
+        let mut number = 0_i32;
+        for byte in text.iter().take(length) {
+            match byte {
+                b'0'..=b'9' => number = number.wrapping_mul(10).wrapping_add(i32::from(byte - b'0')),
+                _ => {
+                    if let Some(pid) = Pid::from_raw(number) {
+                        let _ = rustix::process::kill_process(pid, Signal::KILL);
+                    }
+                    number = 0;
+                }
+            }
+        }
+        // One at least is dead now; then there may be others.
+        if rustix::process::wait(WaitOptions::empty()).is_err() {
+            raw::exit(0);
+        }
+    }
+}
+
+/// How init is told of the death of the program, where that does not kill it: it has others to end first.
+const ORPHANED: Signal = Signal::TERM;
 
 fn prepare(plan: &Plan) -> Done {
     raw::forget_handlers();
@@ -71,7 +104,8 @@ fn prepare(plan: &Plan) -> Done {
     // Locks of the program live as long as any copy of their descriptors: keep none.
     raw::close(CGROUPS + plan.cgroups.len() as i32, u32::MAX);
     // Whoever started this is a thread that waits for it, so that this is the death of the program.
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(at(Stage::Prepare))?;
+    let orphaned = if plan.namespaces.pid { Signal::KILL } else { ORPHANED };
+    rustix::process::set_parent_process_death_signal(Some(orphaned)).map_err(at(Stage::Prepare))?;
     if !tell(Message::Alive) {
         // It died before it could be told of.
         raw::exit(127);

@@ -16,6 +16,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use rustix::io::Errno;
+use rustix::process::Signal;
 
 use super::{Namespaces, Plan, SLOTS, enter};
 
@@ -157,6 +158,17 @@ pub(super) fn slot(number: u8) -> BorrowedFd<'static> {
 pub(super) fn exit(status: i32) -> ! {
     // SAFETY: ends the process without running anything else of it.
     unsafe { libc::_exit(status) }
+}
+
+/// Waits for a signal. All are blocked in init, so that none is missed and none interrupts it.
+pub(super) fn next_signal() -> Option<Signal> {
+    // SAFETY: the set is initialised before it is used; nothing is written through the null pointer.
+    let signal = unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::sigwaitinfo(&raw const all, std::ptr::null_mut())
+    };
+    Signal::from_named_raw(signal)
 }
 
 /// Signals as a program expects them: none blocked, a broken pipe kills.

@@ -27,7 +27,9 @@ use crate::capabilities::Capabilities;
 use crate::cgroup::Cgroup;
 use crate::child::{Confine, IdMaps, Namespaces, Step};
 use crate::error::LaunchError;
-use crate::overlay::{OverlayDirs, OverlayKind, Workspace, c_path, c_text};
+use wink::filesystem::host::OverlayDirs;
+
+use crate::overlay::{OverlayKind, Workspace, c_path, c_text};
 
 /// Where programs are looked for unless an environment says otherwise.
 pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -229,12 +231,12 @@ impl Launch {
         run(self.prepare()?, streams, limits, clock).await
     }
 
-    /// Runs it to its end on this thread, without a limit on its time.
-    pub(crate) fn run_here(self) -> Result<(), LaunchError> {
+    /// Runs it to its end on this thread, without a limit on its time. Whether it exited with 0.
+    pub(crate) fn run_here(self) -> Result<bool, LaunchError> {
         let streams = Streams { stdin: self.stdin.clone(), keep: self.keep };
         let control =
             Control::new().map_err(|source| LaunchError::Surroundings { what: "making an event", source })?;
-        supervise(self.prepare()?, streams, &control).map(drop)
+        supervise(self.prepare()?, streams, &control).map(|watched| watched.status == Some(0))
     }
 
     fn prepare(self) -> Result<Prepared, LaunchError> {
@@ -407,12 +409,7 @@ pub(crate) async fn run(
 
     let mut watched = pin!(watched);
     let mut timer = until.time.map(|limit| clock.sleep_until(began.saturating_add(limit)));
-    let mut cancelled = pin!(async {
-        match &until.cancel {
-            Some(token) => token.cancelled().await,
-            None => std::future::pending().await,
-        }
-    });
+    let mut cancelled = until.cancel.map(|token| Box::pin(async move { token.cancelled().await }));
     let watched = poll_fn(|cx| {
         if let Poll::Ready(watched) = watched.as_mut().poll(cx) {
             return Poll::Ready(watched);
@@ -422,7 +419,8 @@ pub(crate) async fn run(
             control.stop(Stop::TimedOut);
         }
         // A second reason changes nothing.
-        if cancelled.as_mut().poll(cx).is_ready() {
+        if cancelled.as_mut().is_some_and(|cancelled| cancelled.as_mut().poll(cx).is_ready()) {
+            cancelled = None;
             control.stop(Stop::Cancelled);
         }
         watched.as_mut().poll(cx)

@@ -28,7 +28,10 @@ async fn runs_and_ends(bench: &Bench<'_>) {
     let finished = bench.run(world.shell("echo out; echo err >&2; exit 7")).await;
     assert_eq!(finished.ended, Ended::Exited(7));
     assert_eq!((said(&finished).as_str(), complained(&finished).as_str()), ("out\n", "err\n"));
-    assert_eq!(bench.sh("exit 125").await.0, 125, "an exit code of podman's own is the command's");
+    for code in [125, 126, 127, 255] {
+        let text = format!("echo 'Error: no' >&2; exit {code}");
+        assert_eq!(bench.sh(&text).await.0, code, "whatever else has this code, it is the command's");
+    }
     assert_eq!(bench.sh("kill -TERM $$").await.0, 143);
     assert_eq!(bench.sh("kill -KILL $$").await.0, 137);
 }

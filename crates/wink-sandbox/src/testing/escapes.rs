@@ -95,6 +95,22 @@ async fn memory_bomb(bench: &Bench<'_>) {
     assert_eq!(alone.ended.code(), 137, "{}", complained(&alone));
 }
 
+/// With a fifth of a processor.
+pub(super) async fn check_processors(bench: &Bench<'_>) {
+    // The last line of `times` is what the children took: `0m0.200s 0m0.010s`.
+    let (_, said) = bench
+        .sh("busy='while :; do :; done'; timeout 2 sh -c \"$busy\" & timeout 2 sh -c \"$busy\"; wait; times")
+        .await;
+    let seconds: f64 = said
+        .lines()
+        .last()
+        .unwrap_or_default()
+        .split_whitespace()
+        .filter_map(|time| time.trim_end_matches('s').split_once('m')?.1.parse::<f64>().ok())
+        .sum();
+    assert!(seconds > 0.0 && seconds < 1.0, "two loops took {seconds} seconds in two: {said}");
+}
+
 async fn floods(bench: &Bench<'_>) {
     let world = World::new();
     let job = Job { time: Some(Duration::from_secs(2)), ..world.shell("yes | tee /dev/stderr") };

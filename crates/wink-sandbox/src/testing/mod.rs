@@ -23,7 +23,9 @@ use crate::capabilities::{Capabilities, Scratch};
 use crate::error::SandboxError;
 use crate::launch::{Command, Ended, Finished};
 use crate::limits::Limits;
-use crate::overlay::{OverlayDirs, OverlayKind, Workspace};
+use wink::filesystem::host::OverlayDirs;
+
+use crate::overlay::{OverlayKind, Workspace};
 use crate::sandbox::{Job, Sandbox};
 
 /// Runs the whole contract on sandboxes that `make` makes, escape attempts included: each has to be stopped, or the
@@ -69,6 +71,10 @@ where
     let bench = Bench { sandbox: &sandbox, clock };
     behaviour::check(&bench).await;
     escapes::check(&bench).await;
+    if limits.cpu.is_some() {
+        let sandbox = make(Limits { cpu: Some(0.2), ..limits }).await.unwrap();
+        escapes::check_processors(&Bench { sandbox: &sandbox, clock: bench.clock }).await;
+    }
     refused
 }
 

@@ -1,8 +1,10 @@
 //! What a command works in: a layer over the workspace of its call.
 
+use std::io;
 use std::sync::Arc;
 
 use wink::BoxFuture;
+use wink::filesystem::host::{CommandLayer, HostFilesystem};
 use wink::filesystem::{Filesystem, FsError};
 
 use crate::overlay::Workspace;
@@ -16,6 +18,9 @@ pub enum LayerError {
          bind a HostFilesystem as the workspace to use shell_execute"
     )]
     NotOnDisk,
+    /// There is no thread to work on it.
+    #[error("the layer of a command could not be worked on: {0}")]
+    Thread(#[from] io::Error),
     /// The filesystem says why.
     #[error(transparent)]
     Fs(#[from] FsError),
@@ -39,15 +44,42 @@ pub trait WorkspaceLayer: Send + Sync {
     fn finish(self: Box<Self>) -> BoxFuture<'static, Result<(), LayerError>>;
 }
 
-/// Knows no workspace that is on disk.
+/// Layers over [`HostFilesystem`]s, as overlays.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct NoLayers;
+pub struct HostLayers;
 
-impl WorkspaceLayers for NoLayers {
+impl WorkspaceLayers for HostLayers {
     fn layer<'a>(
         &'a self,
-        _files: &'a Arc<dyn Filesystem>,
+        files: &'a Arc<dyn Filesystem>,
     ) -> BoxFuture<'a, Result<Box<dyn WorkspaceLayer>, LayerError>> {
-        Box::pin(std::future::ready(Err(LayerError::NotOnDisk)))
+        let files = Arc::clone(files);
+        Box::pin(async move {
+            let made = aside(move || HostFilesystem::of(&*files).map(HostFilesystem::command_layer)).await?;
+            let layer = made.ok_or(LayerError::NotOnDisk)??;
+            Ok(Box::new(HostLayer(layer)) as Box<dyn WorkspaceLayer>)
+        })
     }
+}
+
+struct HostLayer(CommandLayer);
+
+impl WorkspaceLayer for HostLayer {
+    fn workspace(&self) -> Workspace {
+        Workspace::Overlay(self.0.overlay())
+    }
+
+    fn finish(self: Box<Self>) -> BoxFuture<'static, Result<(), LayerError>> {
+        Box::pin(async move { Ok(aside(move || self.0.finish()).await??) })
+    }
+}
+
+/// Work with files, on a thread of its own: as much as was changed, which may be a lot.
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, LayerError> {
+    let (done, wait) = tokio::sync::oneshot::channel();
+    std::thread::Builder::new().name("wink-layer".to_owned()).spawn(move || {
+        // Whoever does not wait any more has no use for it.
+        let _ = done.send(work());
+    })?;
+    wait.await.map_err(|_| LayerError::Thread(io::Error::other("the thread that worked on it is gone")))
 }

@@ -68,7 +68,9 @@ impl StoredEntry {
                 from_hex(&hex).map(Held::File).ok_or("'hex' is not hexadecimal")
             }
             (EntryKind::Symlink, None, None, Some(target)) => Ok(Held::Link(target)),
-            _ => Err("a file has 'text' or 'hex', a link 'target', a directory neither, and there is nothing else"),
+            _ => Err(
+                "a file has 'text' or 'hex', a link 'target', a directory neither, and there is nothing else",
+            ),
         }
     }
 }
@@ -79,10 +81,7 @@ pub(super) fn encode(entries: &[StoredEntry]) -> Value {
 }
 
 /// Reads what [`encode`] wrote, handing `add` one entry after the other.
-pub(super) fn decode(
-    json: &Value,
-    mut add: impl FnMut(StoredEntry) -> Result<(), String>,
-) -> FsResult<()> {
+pub(super) fn decode(json: &Value, mut add: impl FnMut(StoredEntry) -> Result<(), String>) -> FsResult<()> {
     let malformed = |reason: String| FsError::SnapshotMalformed { reason };
     match json.get("format") {
         None => return Err(malformed("an object with 'format' and 'entries' is expected".to_owned())),

@@ -28,15 +28,30 @@ impl Tools {
 }
 
 /// The paths that an argument names: a text, or a list of texts. None for anything else, an empty list included.
-pub(super) fn named_paths<'a>(
+///
+/// `list[].field` is the field of each object in a list; such a list may be empty or missing, and then names nothing.
+pub(super) fn named_paths<'a, 'p>(
     params: &'a Params,
-    parameter: &str,
-) -> Option<impl Iterator<Item = &'a str> + use<'a>> {
-    let value = params.get(parameter)?;
-    let values = match value {
-        Value::String(_) => std::slice::from_ref(value),
-        Value::Array(values) if !values.is_empty() && values.iter().all(Value::is_string) => values,
+    parameter: &'p str,
+) -> Option<impl Iterator<Item = &'a str> + use<'a, 'p>> {
+    let (name, field) = match parameter.split_once("[].") {
+        Some((list, field)) => (list, Some(field)),
+        None => (parameter, None),
+    };
+    let text = move |value: &'a Value| match field {
+        Some(field) => value.get(field).and_then(Value::as_str),
+        None => value.as_str(),
+    };
+    let values = match (params.get(name), field) {
+        (Some(value @ Value::String(_)), None) => std::slice::from_ref(value),
+        (Some(Value::Array(values)), _) if values.iter().all(|value| text(value).is_some()) => {
+            if values.is_empty() && field.is_none() {
+                return None;
+            }
+            values
+        }
+        (None, Some(_)) => &[],
         _ => return None,
     };
-    Some(values.iter().filter_map(Value::as_str))
+    Some(values.iter().filter_map(text))
 }

@@ -41,7 +41,8 @@ impl ReadBeforeWritePolicy {
         self
     }
 
-    /// `tool` changes the file (or the list of files) that `parameter` names.
+    /// `tool` changes the file (or the list of files) that `parameter` names; `list[].field` is the field of each
+    /// object in a list, such as `writes[].path` of `evaluate_python`.
     pub fn writes(mut self, tool: impl Into<String>, parameter: impl Into<String>) -> Self {
         self.writes.insert(tool.into(), parameter.into());
         self

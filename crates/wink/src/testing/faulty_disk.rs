@@ -16,7 +16,14 @@ use crate::filesystem::host::disk::{Disk, Entry, Meta, Replace};
 pub struct FaultyDisk {
     inner: Arc<dyn Disk>,
     fault: DiskFault,
+    syncs: Syncs,
     done: AtomicUsize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Syncs {
+    PassedOn,
+    Skipped,
 }
 
 /// What goes wrong, and after how many changes.
@@ -32,22 +39,39 @@ enum DiskFault {
 impl FaultyDisk {
     /// Counts and does nothing else.
     pub fn counting(inner: Arc<dyn Disk>) -> Self {
-        Self { inner, fault: DiskFault::Never, done: AtomicUsize::new(0) }
+        Self::new(inner, DiskFault::Never)
     }
 
     /// After `changes` changes one fails for want of space.
     pub fn full_after(inner: Arc<dyn Disk>, changes: usize) -> Self {
-        Self { inner, fault: DiskFault::Once(changes), done: AtomicUsize::new(0) }
+        Self::new(inner, DiskFault::Once(changes))
     }
 
     /// After `changes` changes nothing works any more.
     pub fn stopping_after(inner: Arc<dyn Disk>, changes: usize) -> Self {
-        Self { inner, fault: DiskFault::Stop(changes), done: AtomicUsize::new(0) }
+        Self::new(inner, DiskFault::Stop(changes))
+    }
+
+    /// Does not pass syncs on: for a real disk, that is slow at it, in a test where the power does not fail.
+    pub fn without_syncs(self) -> Self {
+        Self { syncs: Syncs::Skipped, ..self }
     }
 
     /// How many changes were asked for.
     pub fn changes(&self) -> usize {
         self.done.load(Ordering::Relaxed)
+    }
+
+    fn new(inner: Arc<dyn Disk>, fault: DiskFault) -> Self {
+        Self { inner, fault, syncs: Syncs::PassedOn, done: AtomicUsize::new(0) }
+    }
+
+    fn sync(&self, sync: impl FnOnce(&dyn Disk) -> io::Result<()>) -> io::Result<()> {
+        let disk = self.change()?;
+        match self.syncs {
+            Syncs::PassedOn => sync(disk),
+            Syncs::Skipped => Ok(()),
+        }
     }
 
     fn change(&self) -> io::Result<&dyn Disk> {
@@ -121,10 +145,10 @@ impl Disk for FaultyDisk {
     }
 
     fn sync_file(&self, path: &Path) -> io::Result<()> {
-        self.change()?.sync_file(path)
+        self.sync(|disk| disk.sync_file(path))
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.change()?.sync_dir(dir)
+        self.sync(|disk| disk.sync_dir(dir))
     }
 }

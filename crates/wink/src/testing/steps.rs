@@ -7,6 +7,10 @@ use crate::support::steps::listen;
 /// Every step there is, by the name it is reached under: `room.what-was-just-done`.
 pub const ALL: &[&str] = &[
     "host.content-read",
+    "host.staged",
+    "host.planned",
+    "host.merged",
+    "host.kept",
     "journal.pre-images-saved",
     "journal.pre-images-synced",
     "journal.intent-written",
@@ -23,10 +27,9 @@ pub const ALL: &[&str] = &[
     "store.claim-written",
     "store.before-commit",
     "store.committed",
+    "command.layer-made",
     "sandbox.command-over",
-    "sandbox.container-removed",
-    "sandbox.layer-made",
-    "sandbox.layer-read",
+    "command.layer-read",
 ];
 
 /// Has `listener` called, on the thread concerned, whenever a step was just done. For the whole process, and in place of

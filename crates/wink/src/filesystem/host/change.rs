@@ -13,8 +13,8 @@ use super::view::{Spot, View, is_in_state};
 use super::{Base, io_error};
 use crate::filesystem::text::apply_edit;
 use crate::filesystem::{
-    DeleteMode, Edit, EditReceipt, EntryKind, FileVersion, FsError, FsPath, FsResult, MkdirOptions, WriteMode,
-    WriteOptions, WriteReceipt,
+    DeleteMode, Edit, EditReceipt, EntryKind, FileVersion, FsError, FsPath, FsResult, MkdirOptions,
+    WriteMode, WriteOptions, WriteReceipt,
 };
 
 const FILE_MODE: u32 = 0o644;
@@ -176,7 +176,10 @@ impl Base {
             return Err(FsError::Io {
                 path: path.clone(),
                 kind: io::ErrorKind::PermissionDenied,
-                message: format!("'{}' is where the runtime keeps its own state; use another name", super::STATE),
+                message: format!(
+                    "'{}' is where the runtime keeps its own state; use another name",
+                    super::STATE
+                ),
             });
         }
         Ok(resolved)
@@ -196,7 +199,13 @@ impl Base {
             Some(spot) => self.view(layer).about(spot).map_err(failed)?.0.mode,
             None => FILE_MODE & !self.umask,
         };
-        let staged = self.writing()?.stage.write(content, mode).map_err(failed)?;
+        let stage = &self.writing()?.stage;
+        let staged = match spot {
+            Some(Spot::Base(place, _)) => stage.write_over(content, mode, place),
+            Some(Spot::File(old)) => stage.write_over(content, mode, old.path()),
+            _ => stage.write(content, mode),
+        };
+        let staged = staged.map_err(failed)?;
         self.note(layer, path, real, spot)?;
         let version = staged.version();
         layer.put(real, Node::File(staged));

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use super::disk::Disk;
 use super::host_disk::HostDisk;
 use super::journal::{Applied, JournalError, KeptAside, Recovered};
-use super::lock::WorkspaceLock;
 use super::layer::{Layer, Prepared, differences, plan, rebase};
+use super::lock::WorkspaceLock;
 use super::name::to_shown;
 use super::staged::Staged;
 use super::view::is_in_state;
@@ -17,9 +17,11 @@ use super::{Base, Fork, ForkState, STATE, Shared, Writing, io_error};
 use crate::filesystem::{FileVersion, FsError, FsPath, FsResult, MergeReceipt};
 use crate::store::JournalId;
 use crate::support::lock::lock;
+use crate::support::steps::reach;
 
-/// How often a change of the workspace itself is tried again when somebody else was quicker.
-const TRIES: usize = 20;
+/// How often a change of the workspace itself is tried when somebody else was quicker. From the second time on that can
+/// only be somebody who knows nothing of locks.
+const TRIES: usize = 5;
 
 /// What a merge did.
 enum Merged {
@@ -79,12 +81,20 @@ impl Shared {
         let mut tries = 0;
         loop {
             tries += 1;
+            // Whoever was not quick enough makes the others wait.
+            let lock = if tries > 1 { Some(writing.lock(&self.base.disk)?) } else { None };
             let mut layer = Layer::default();
             let done = change(&self.base, &mut layer)?;
-            match self.base.apply(&layer) {
+            match self.base.apply(&layer, lock) {
                 Ok(None) => return Ok(Changed { done, versions: Vec::new() }),
                 Ok(Some((held, settled))) => {
-                    self.base.keep(held)?;
+                    let id = held.applied.id;
+                    if let Err(error) = self.base.keep(held) {
+                        // What could not be said to stand does not.
+                        let _lock = writing.lock(&self.base.disk)?;
+                        writing.journal.roll_back(id).map_err(|error| journal_error(&error))?;
+                        return Err(error);
+                    }
                     // No store decides about this one.
                     self.base.sync_kept()?;
                     return Ok(Changed { done, versions: settled.versions });
@@ -131,7 +141,7 @@ impl Shared {
             let fork = Arc::clone(theirs);
             return Ok(MergeReceipt::new(Merged::Nested { instance, before, after, fork, was }));
         }
-        let Some((held, settled)) = self.base.apply(&state.layer)? else {
+        let Some((held, settled)) = self.base.apply(&state.layer, None)? else {
             return Ok(MergeReceipt::new(Merged::Nothing { instance }));
         };
         // What it changed is what shows through now.
@@ -207,7 +217,9 @@ impl Shared {
 
     fn own(&self, receipt: MergeReceipt) -> FsResult<Merged> {
         let merged: Option<Merged> = receipt.downcast();
-        merged.filter(|merged| merged.instance() == self.instance).ok_or(FsError::Foreign { what: "merge receipt" })
+        merged
+            .filter(|merged| merged.instance() == self.instance)
+            .ok_or(FsError::Foreign { what: "merge receipt" })
     }
 }
 
@@ -244,31 +256,36 @@ impl Writing {
 
 impl Base {
     /// Brings a layer into the workspace, which is held until that is kept or rolled back.
-    fn apply(&self, layer: &Layer) -> FsResult<Option<(Held, Settled)>> {
+    fn apply(&self, layer: &Layer, lock: Option<WorkspaceLock>) -> FsResult<Option<(Held, Settled)>> {
         let writing = self.writing()?;
-        let failed = |error: io::Error| io_error(&FsPath::root(), "merged", &error);
-        let mut lock = writing.lock(&self.disk)?;
+        let mut lock = match lock {
+            Some(lock) => lock,
+            None => writing.lock(&self.disk)?,
+        };
         writing.recover()?;
         let planned = plan(&self.disk, &writing.stage, layer)?;
         if planned.plan.steps.is_empty() {
             return Ok(None);
         }
+        reach("host.planned");
         let id = JournalId::fresh();
-        lock.note(Some(id)).map_err(failed)?;
+        note(&mut lock, Some(id));
         let applied = writing.journal.apply(id, &planned.plan, &planned.expected);
         let applied = applied.map_err(|error| journal_error(&error))?;
-        let mut versions = Vec::with_capacity(planned.versions.len());
-        for (before, path) in &planned.versions {
-            if let Some(entry) = self.disk.look(path).map_err(failed)? {
-                versions.push((*before, entry.version()));
-            }
-        }
-        let now: HashMap<FileVersion, FileVersion> = versions.iter().copied().collect();
+        // Nothing may fail from here on.
+        let placed: HashMap<&Path, FileVersion> =
+            applied.placed.iter().map(|placed| (placed.path.as_path(), placed.version)).collect();
+        let versions: Vec<(FileVersion, FileVersion)> = planned
+            .versions
+            .iter()
+            .filter_map(|(before, path)| Some((*before, *placed.get(path.as_path())?)))
+            .collect();
         let mut staged = Vec::with_capacity(planned.staged.len());
         for (file, path) in planned.staged {
-            file.merged(&path, now.get(&file.version()).copied().unwrap_or(file.version()));
+            file.merged(&path, placed.get(path.as_path()).copied().unwrap_or(file.version()));
             staged.push(file);
         }
+        reach("host.merged");
         Ok(Some((Held { applied, lock }, Settled { staged, versions, _prepared: planned.prepared })))
     }
 
@@ -276,7 +293,9 @@ impl Base {
     fn keep(&self, held: Held) -> FsResult<()> {
         let Held { applied, mut lock } = held;
         self.writing()?.journal.keep(applied.id).map_err(|error| journal_error(&error))?;
-        lock.note(None).map_err(|error| io_error(&FsPath::root(), "unlocked", &error))
+        reach("host.kept");
+        note(&mut lock, None);
+        Ok(())
     }
 
     /// Makes durable that a journal was kept, where nobody else knows.
@@ -296,7 +315,15 @@ impl Base {
         settled.staged.iter().for_each(|staged| staged.unmerge());
         let aside = self.writing()?.journal.roll_back(applied.id).map_err(|error| journal_error(&error))?;
         report(&aside);
-        lock.note(None).map_err(|error| io_error(&FsPath::root(), "unlocked", &error))
+        note(&mut lock, None);
+        Ok(())
+    }
+}
+
+/// Writes down what is going on, for people who look; nothing depends on it.
+fn note(lock: &mut WorkspaceLock, journal: Option<JournalId>) {
+    if let Err(error) = lock.note(journal) {
+        tracing::debug!(%error, "the lock could not be written to");
     }
 }
 

@@ -61,6 +61,26 @@ impl HostDisk {
         regular(openat(&dir, name, flags, Mode::from_raw_mode(mode as RawMode))?)
     }
 
+    /// Gives a file of ours to whoever owns another one, which is about to be replaced by it. Only root can; for others
+    /// the file stays their own. The mode is set anew, since some of its bits go with a change of owner.
+    pub fn give_to_owner_of(&self, other: &Path, ours: &Path, mode: u32) -> io::Result<()> {
+        let look = |path| {
+            let (dir, name) = self.parent(path)?;
+            io::Result::Ok(statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?)
+        };
+        let (theirs, mine) = (look(other)?, look(ours)?);
+        if (theirs.st_uid, theirs.st_gid) == (mine.st_uid, mine.st_gid) {
+            return Ok(());
+        }
+        // What its own owner may not open, they may not give away either.
+        let Ok(file) = self.open_file(ours) else { return Ok(()) };
+        match fchown(&file, Some(Uid::from_raw(theirs.st_uid)), Some(Gid::from_raw(theirs.st_gid))) {
+            Ok(()) => Ok(fchmod(&file, Mode::from_raw_mode(mode as RawMode))?),
+            Err(Errno::PERM) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// The open root itself, for whoever has to name it to the kernel.
     pub fn root(&self) -> BorrowedFd<'_> {
         self.root.as_fd()

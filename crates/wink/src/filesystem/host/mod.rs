@@ -5,7 +5,7 @@
 //! through as it is now. So what others do to files that the fork has not changed is seen, and what they do to those
 //! that it has is a conflict when it is merged. The runtime's own state is in `.wink` at the root, which nobody sees.
 //!
-//! No operation ever follows a link out of the root ([`resolve`]), and none opens what is neither file nor directory.
+//! No operation ever follows a link out of the root, and none opens what is neither file nor directory.
 
 mod change;
 #[cfg(target_os = "linux")]
@@ -49,7 +49,7 @@ pub use host_disk::HostDisk;
 pub use lock::WorkspaceLock;
 
 /// The state directory, at the root of the workspace.
-const STATE: &str = ".wink";
+pub(crate) const STATE: &str = ".wink";
 
 /// A directory of the machine as a workspace, or a fork of one.
 ///

@@ -79,17 +79,17 @@ impl Filesystem for HostFilesystem {
 
     fn delete<'a>(&'a self, path: &'a FsPath, mode: DeleteMode) -> BoxFuture<'a, FsResult<()>> {
         let path = path.clone();
-        self.off(move |shared| Ok(shared.change(|base, layer| base.delete(layer, &path, mode))?.done))
+        self.off(move |shared| shared.change(|base, layer| base.delete(layer, &path, mode)).map(drop))
     }
 
     fn mkdir<'a>(&'a self, path: &'a FsPath, options: MkdirOptions) -> BoxFuture<'a, FsResult<()>> {
         let path = path.clone();
-        self.off(move |shared| Ok(shared.change(|base, layer| base.mkdir(layer, &path, options))?.done))
+        self.off(move |shared| shared.change(|base, layer| base.mkdir(layer, &path, options)).map(drop))
     }
 
     fn rename<'a>(&'a self, from: &'a FsPath, to: &'a FsPath) -> BoxFuture<'a, FsResult<()>> {
         let (from, to) = (from.clone(), to.clone());
-        self.off(move |shared| Ok(shared.change(|base, layer| base.rename(layer, &from, &to))?.done))
+        self.off(move |shared| shared.change(|base, layer| base.rename(layer, &from, &to)).map(drop))
     }
 
     fn stat<'a>(&'a self, path: &'a FsPath) -> BoxFuture<'a, FsResult<Metadata>> {

@@ -184,8 +184,7 @@ impl<'a> Back<'a> {
     /// Whether a path where something was put is in a directory that had left its place: then what was put is gone with
     /// the directory that was made instead, and what is at the path now came back. Unless it was put where that went.
     fn has(&self, path: &Path) -> bool {
-        let Some((above, to)) =
-            path.ancestors().skip(1).find_map(|above| self.held.get_key_value(above))
+        let Some((above, to)) = path.ancestors().skip(1).find_map(|above| self.held.get_key_value(above))
         else {
             return false;
         };

@@ -82,7 +82,9 @@ fn walk(
     let children = match view.children(dir) {
         Ok(children) => children,
         // Gone, replaced or swapped for a link since it was seen: there is nothing to find in it.
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(()),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(());
+        }
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !path.is_root() => {
             tracing::debug!(%path, "a directory that may not be listed is left out");
             return Ok(());

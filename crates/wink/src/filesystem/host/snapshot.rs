@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -67,7 +67,7 @@ impl Shared {
             *layer = base.layer_of(mark)?;
             Ok(())
         })
-        .map(|changed| changed.done)
+        .map(drop)
     }
 
     pub(super) fn decode_snapshot(&self, json: &Value) -> FsResult<FsSnapshot> {
@@ -118,7 +118,7 @@ impl Base {
     /// A layer that leads from the workspace as it is now to `tree`.
     fn layer_to(&self, tree: &Tree) -> FsResult<Layer> {
         let mut layer = Layer::default();
-        self.clear(&mut layer, tree, &PathBuf::new())?;
+        self.clear(&mut layer, tree, Path::new(""))?;
         for (path, wanted) in &tree.entries {
             let failed = |error: io::Error| io_error(&super::name::to_shown(path), "restored", &error);
             let there = match path.as_os_str().is_empty() {
@@ -133,7 +133,8 @@ impl Base {
                 }
                 Held::File(content) => {
                     if !self.has(there.as_ref(), content, wanted.meta).map_err(failed)? {
-                        let staged = self.writing()?.stage.write_with(content, wanted.meta).map_err(failed)?;
+                        let staged =
+                            self.writing()?.stage.write_with(content, wanted.meta).map_err(failed)?;
                         self.place(&mut layer, path, Node::File(staged))?;
                     }
                 }
@@ -155,7 +156,7 @@ impl Base {
     }
 
     /// Removes what `tree` does not have, or has as another kind. What can be in no snapshot is left alone.
-    fn clear(&self, layer: &mut Layer, tree: &Tree, dir: &PathBuf) -> FsResult<()> {
+    fn clear(&self, layer: &mut Layer, tree: &Tree, dir: &Path) -> FsResult<()> {
         let failed = |error: io::Error| io_error(&super::name::to_shown(dir), "restored", &error);
         let children = {
             let view = self.view(layer);
@@ -181,7 +182,7 @@ impl Base {
         Ok(())
     }
 
-    fn set_dir_meta(&self, layer: &mut Layer, path: &std::path::Path, meta: Meta) {
+    fn set_dir_meta(&self, layer: &mut Layer, path: &Path, meta: Meta) {
         let found = self.disk.look(path).ok().flatten();
         if found.is_some_and(|entry| entry.meta.mode != meta.mode)
             && let Some(dir) = layer.dir_mut(path)
@@ -207,11 +208,19 @@ impl Base {
         Ok(entries)
     }
 
-    fn store(&self, view: View<'_>, path: &FsPath, spot: &Spot, entries: &mut Vec<StoredEntry>) -> FsResult<()> {
+    fn store(
+        &self,
+        view: View<'_>,
+        path: &FsPath,
+        spot: &Spot,
+        entries: &mut Vec<StoredEntry>,
+    ) -> FsResult<()> {
         let failed = |error: io::Error| io_error(path, "read", &error);
         let held = match spot.kind() {
             EntryKind::Directory => Held::Directory,
-            EntryKind::Symlink => Held::Link(shown(view.target(spot).map_err(failed)?.as_os_str()).into_owned()),
+            EntryKind::Symlink => {
+                Held::Link(shown(view.target(spot).map_err(failed)?.as_os_str()).into_owned())
+            }
             EntryKind::Other => return Ok(()),
             // One that changes meanwhile is read again.
             EntryKind::File => match self.try_content(path, spot)? {

@@ -7,12 +7,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::disk::{Disk, Entry, Meta, Replace};
+use super::STATE;
+#[cfg(target_os = "linux")]
+use super::disk::Replace;
+use super::disk::{Disk, Entry, Meta};
 use super::host_disk::HostDisk;
 use super::owner::Owner;
-use super::STATE;
 use crate::filesystem::{EntryKind, FileVersion};
 use crate::support::lock::lock;
+use crate::support::steps::reach;
 
 /// Where a process stages. Its directory goes with it, or, if it dies, when the workspace is next opened.
 pub(super) struct Stage {
@@ -52,6 +55,7 @@ impl Stage {
     }
 
     /// A directory for a command's layer, not made yet.
+    #[cfg(target_os = "linux")]
     pub(super) fn fresh_layer(&self) -> PathBuf {
         Path::new(STATE).join("layers").join(format!("{}-{}", self.owner.id().display(), self.number()))
     }
@@ -60,6 +64,23 @@ impl Stage {
     pub(super) fn write(self: &Arc<Self>, content: &[u8], mode: u32) -> io::Result<Arc<Staged>> {
         let path = self.fresh();
         self.disk.create(&path, content, mode)?;
+        self.staged(path)
+    }
+
+    /// Stages contents that are to replace a file of the workspace: with its mode, and for its owner.
+    pub(super) fn write_over(
+        self: &Arc<Self>,
+        content: &[u8],
+        mode: u32,
+        other: &Path,
+    ) -> io::Result<Arc<Staged>> {
+        let path = self.fresh();
+        self.disk.create(&path, content, mode)?;
+        match self.disk.give_to_owner_of(other, &path, mode) {
+            // It was removed meanwhile: that is found when this is merged.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            given => given?,
+        }
         self.staged(path)
     }
 
@@ -79,6 +100,7 @@ impl Stage {
     }
 
     /// Takes a file over that is somewhere else in the state directory.
+    #[cfg(target_os = "linux")]
     pub(super) fn adopt(self: &Arc<Self>, from: &Path) -> io::Result<Arc<Staged>> {
         let path = self.fresh();
         self.disk.rename(from, &path, Replace::Refused)?;
@@ -86,6 +108,7 @@ impl Stage {
     }
 
     fn staged(self: &Arc<Self>, path: PathBuf) -> io::Result<Arc<Staged>> {
+        reach("host.staged");
         let entry = self.disk.look(&path)?.ok_or(io::ErrorKind::NotFound)?;
         let version = entry.version();
         let place = Mutex::new(Place::Stage);
@@ -203,9 +226,13 @@ pub(super) fn make_dir(disk: &HostDisk, path: &Path) -> io::Result<()> {
 
 /// Removes what is at `path`, if anything, with everything in it.
 pub(super) fn remove_tree(disk: &dyn Disk, path: &Path) -> io::Result<()> {
-    match disk.look(path)?.map(|entry| entry.kind) {
+    match disk.look(path)? {
         None => Ok(()),
-        Some(EntryKind::Directory) => {
+        Some(entry) if entry.kind == EntryKind::Directory => {
+            // Commands and kernels leave directories that nobody may look into.
+            if entry.meta.mode & 0o700 != 0o700 {
+                disk.set_meta(path, Meta { mode: entry.meta.mode | 0o700, ..entry.meta })?;
+            }
             for (name, _) in disk.read_dir(path)? {
                 remove_tree(disk, &path.join(name))?;
             }

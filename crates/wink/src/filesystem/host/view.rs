@@ -131,7 +131,9 @@ impl<'a> View<'a> {
                 let mut children = match &dir.source {
                     Some(source) => match self.below(source, |name| !dir.changed.contains_key(name)) {
                         // Somebody removed it; what the fork has there is still there.
-                        Err(error) if error.kind() == io::ErrorKind::NotFound && !source.as_os_str().is_empty() => {
+                        Err(error)
+                            if error.kind() == io::ErrorKind::NotFound && !source.as_os_str().is_empty() =>
+                        {
                             Vec::new()
                         }
                         children => children?,

@@ -130,7 +130,9 @@ impl PathPolicyBuilder {
         self
     }
 
-    /// Says which parameters of a tool are paths. A call without one of them is denied.
+    /// Says which parameters of a tool are paths. A call without one of them is denied. `list[].field` stands for the
+    /// field of each object in a list, which may be empty or missing; `evaluate_python` is known to have `reads[].path`
+    /// and `writes[].path`.
     pub fn tool(
         mut self,
         tool: impl Into<String>,
@@ -168,12 +170,13 @@ impl PathPolicyBuilder {
             |globs: Vec<String>| globs.iter().map(|glob| Rule::new(glob)).collect::<Result<Vec<_>, _>>();
         let mut tools = HashMap::new();
         if self.others == Others::ByParameter {
-            for tool in ["glob", "grep"] {
-                tools.insert(
-                    tool.to_owned(),
-                    Named { parameters: vec!["path".to_owned()], reach: Reach::Tree },
-                );
-            }
+            let mut know = |tool: &str, parameters: &[&str], reach| {
+                let parameters = parameters.iter().map(|parameter| (*parameter).to_owned()).collect();
+                tools.insert(tool.to_owned(), Named { parameters, reach });
+            };
+            know("glob", &["path"], Reach::Tree);
+            know("grep", &["path"], Reach::Tree);
+            know("evaluate_python", &["reads[].path", "writes[].path"], Reach::Path);
         }
         tools.extend(
             self.tools.into_iter().map(|(tool, parameters, reach)| (tool, Named { parameters, reach })),

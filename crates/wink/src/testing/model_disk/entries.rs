@@ -7,13 +7,16 @@ use super::inodes::Chance;
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Entries {
-    all: BTreeMap<(u64, OsString), History>,
+    all: BTreeMap<Place, History>,
     /// How many names there are for each inode.
     names: HashMap<u64, u64>,
     last: u64,
-    /// Which changes happen only together with which: by the number of the change, the other one and its place.
-    needs: HashMap<u64, (u64, (u64, OsString))>,
+    /// Which changes are durable only when others are: by the number of the change, the others and their places.
+    needs: HashMap<u64, Vec<(u64, Place)>>,
 }
+
+/// A directory, and a name in it.
+type Place = (u64, OsString);
 
 /// What a name stood for, and stands for: the first is durable, the last is what programs see.
 #[derive(Debug, Clone)]
@@ -65,15 +68,23 @@ impl Entries {
     pub(super) fn rename(&mut self, from: (u64, &OsStr), to: (u64, &OsStr), inode: u64, is_dir: bool) {
         let added = self.set(to.0, to.1, Some(inode));
         let removed = self.set(from.0, from.1, None);
-        self.needs.insert(removed, (added, (to.0, to.1.to_owned())));
+        self.needs.insert(removed, vec![(added, (to.0, to.1.to_owned()))]);
         if is_dir {
-            self.needs.insert(added, (removed, (from.0, from.1.to_owned())));
+            self.needs.insert(added, vec![(removed, (from.0, from.1.to_owned()))]);
         }
+    }
+
+    /// An empty directory loses its name: durably only when all that was in it is durably somewhere else.
+    pub(super) fn remove_dir(&mut self, dir: u64, name: &OsStr, inode: u64) {
+        let range = self.all.range((inode, OsString::new())..(inode + 1, OsString::new()));
+        let left = range.map(|(place, _)| (u64::MAX, place.clone())).collect();
+        let removed = self.set(dir, name, None);
+        self.needs.insert(removed, left);
     }
 
     /// What programs see in this directory becomes durable.
     pub(super) fn sync(&mut self, dir: u64) {
-        let places: Vec<(u64, OsString)> = self
+        let places: Vec<Place> = self
             .all
             .range((dir, OsString::new())..(dir + 1, OsString::new()))
             .map(|(place, _)| place.clone())
@@ -84,13 +95,13 @@ impl Entries {
     }
 
     pub(super) fn sync_all(&mut self) {
-        let places: Vec<(u64, OsString)> = self.all.keys().cloned().collect();
+        let places: Vec<Place> = self.all.keys().cloned().collect();
         places.iter().for_each(|place| self.persist(place, u64::MAX));
     }
 
     /// Any of the states of each name may be what is found.
     pub(super) fn crash(&mut self, chance: &mut Chance) {
-        let places: Vec<(u64, OsString)> = self.all.keys().cloned().collect();
+        let places: Vec<Place> = self.all.keys().cloned().collect();
         for place in &places {
             let Some(history) = self.all.get(place) else { continue };
             let chosen = history.values.get(chance.of(history.values.len()));
@@ -110,19 +121,23 @@ impl Entries {
     }
 
     /// All changes to a name up to this one are durable, and with them those that they need.
-    fn persist(&mut self, place: &(u64, OsString), change: u64) {
+    fn persist(&mut self, place: &Place, change: u64) {
         let mut todo = vec![(place.clone(), change)];
         while let Some((place, change)) = todo.pop() {
             let Some(history) = self.all.get_mut(&place) else { continue };
             let past = history.values.iter().take_while(|(number, _)| *number <= change).count();
             // The first was durable already, and what it needs as well.
             for (number, _) in history.values.drain(..past.saturating_sub(1)).skip(1).collect::<Vec<_>>() {
-                todo.extend(self.needs.remove(&number).map(|(change, place)| (place, change)));
+                todo.extend(
+                    self.needs.remove(&number).into_iter().flatten().map(|(change, place)| (place, change)),
+                );
             }
             if past > 1
                 && let Some((number, _)) = history.values.first()
             {
-                todo.extend(self.needs.remove(number).map(|(change, place)| (place, change)));
+                todo.extend(
+                    self.needs.remove(number).into_iter().flatten().map(|(change, place)| (place, change)),
+                );
             }
         }
     }

@@ -2,9 +2,9 @@
 //!
 //! It has two sides: what programs see, and what would be there after the power fails ([`ModelDisk::crash`]). Contents and
 //! mode of a file become durable when it is synced, entries of a directory when that is. What is not synced may be
-//! durable all the same or not, each entry and each file for itself, in any order. Two things a disk does not do: a
-//! rename never loses a file (its new name is durable before the loss of the old one is), and a directory never has two
-//! names, or none.
+//! durable all the same or not, each entry and each file for itself, in any order. Some things a disk does not do: a
+//! rename never loses a file (its new name is durable before the loss of the old one is), a directory never has two names,
+//! and it is not removed before what was moved out of it is durably elsewhere.
 
 mod entries;
 mod inodes;
@@ -48,6 +48,13 @@ const ROOT: u64 = 1;
 impl Default for ModelDisk {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+impl Clone for ModelDisk {
+    /// Another disk in the same state, with what is durable of it and what is not.
+    fn clone(&self) -> Self {
+        Self { state: Mutex::new(lock(&self.state).clone()) }
     }
 }
 
@@ -193,7 +200,11 @@ impl State {
             (true, true) if !self.entries.is_empty(inode) => return Err(Errno::NOTEMPTY.into()),
             _ => {}
         }
-        self.entries.set(dir, &name, None);
+        if directory {
+            self.entries.remove_dir(dir, &name, inode);
+        } else {
+            self.entries.set(dir, &name, None);
+        }
         self.touch(dir)
     }
 }

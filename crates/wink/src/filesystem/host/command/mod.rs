@@ -19,6 +19,7 @@ use super::staged::remove_tree;
 use super::{HostFilesystem, STATE, Shared, io_error};
 use crate::filesystem::{FileVersion, FsError, FsPath, FsResult};
 use crate::support::lock::lock;
+use crate::support::steps::reach;
 use xattr::Xattrs;
 
 /// What a command works on. Dropping it forgets what the command did.
@@ -58,7 +59,9 @@ impl HostFilesystem {
     pub fn command_layer(&self) -> FsResult<CommandLayer> {
         let base = &self.shared.base;
         let Some(fork) = &self.shared.fork else {
-            return Err(FsError::Unsupported { operation: "running a command on a workspace that is not a fork" });
+            return Err(FsError::Unsupported {
+                operation: "running a command on a workspace that is not a fork",
+            });
         };
         let dir = base.writing()?.stage.fresh_layer();
         let mut made = CommandLayer {
@@ -70,6 +73,7 @@ impl HostFilesystem {
             began: 0,
         };
         made.make().map_err(|error| io_error(&FsPath::root(), "prepared for a command", &error))?;
+        reach("command.layer-made");
         Ok(made)
     }
 }
@@ -104,6 +108,8 @@ impl CommandLayer {
             });
         }
         state.layer = layer;
+        drop(state);
+        reach("command.layer-read");
         Ok(())
     }
 

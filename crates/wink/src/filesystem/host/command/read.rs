@@ -88,7 +88,9 @@ impl Reading<'_> {
         let disk = Arc::clone(&self.command.fork.base.disk);
         let failed = |error| Failed::At(at.to_owned(), error);
         let there = match &below {
-            Some(place) if !(parent == Some(Path::new("")) && is_state(name)) => disk.look(place).map_err(failed)?,
+            Some(place) if !(parent == Some(Path::new("")) && is_state(name)) => {
+                disk.look(place).map_err(failed)?
+            }
             _ => None,
         };
         match kind {
@@ -99,7 +101,8 @@ impl Reading<'_> {
             EntryKind::Directory => self.directory(at, below, there.as_ref(), parent),
             EntryKind::Symlink => {
                 let target = disk.read_link(&self.command.inside(at)).map_err(failed)?;
-                if let (Some(place), Some(EntryKind::Symlink)) = (&below, there.as_ref().map(|entry| entry.kind))
+                if let (Some(place), Some(EntryKind::Symlink)) =
+                    (&below, there.as_ref().map(|entry| entry.kind))
                     && disk.read_link(place).map_err(failed)? == target
                 {
                     return Ok(None);

@@ -1,6 +1,6 @@
 //! Carrying out an intent: first all that can be needed to take it back is made durable, then the tree is changed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -154,6 +154,10 @@ impl Work<'_> {
                 Replace::Allowed
             }
         };
+        if matches!(from, From::Taken(_)) && self.touched.is_in_new_dir(path) {
+            // Else it might be durable that it was moved into the new directory, but not where that is.
+            self.touched.sync(self.disk)?;
+        }
         match self.disk.rename(&source, path, replace) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(conflict(path)),
             Err(error) if is_gone(&error) => return Err(conflict(path)),
@@ -163,9 +167,12 @@ impl Work<'_> {
             // Two names of one file: the rename did nothing.
             self.disk.unlink(&source).doing("remove", &source)?;
         }
+        // What was replaced need not be synced: it is not in the tree any more.
+        self.touched.files.remove(path);
         self.moved(&source, path, ours.kind);
         if matches!(from, From::Staged(_)) && ours.kind == EntryKind::Directory {
             self.touched.itself(path, EntryKind::Directory);
+            self.touched.new_dirs.insert(path.to_owned());
         }
         Ok(())
     }
@@ -189,12 +196,22 @@ impl Work<'_> {
 
     /// A program that writes in place has changed the pre-image too: that is somebody's change, and found here.
     fn check_images(&self, intent: &Intent) -> Result<(), JournalError> {
+        // By another of its names, the plan itself may have given it another time.
+        let set: HashMap<(u64, u64), i128> = intent
+            .steps
+            .iter()
+            .filter_map(|record| match record {
+                Record::Meta { before, after, .. } => Some(((before.dev, before.ino), after.modified)),
+                _ => None,
+            })
+            .collect();
         for record in &intent.steps {
             let Record::Put { path, replaced: Some((before, number)), .. } = record else { continue };
+            let modified = set.get(&(before.dev, before.ino)).copied().unwrap_or(before.modified);
+            let expected = Stamp { modified, ..before.clone() };
             let image = self.look(&self.place.image(*number))?;
-            let is_whole =
-                image.is_some_and(|image| (image.len, image.meta.modified) == (before.len, before.modified));
-            if !is_whole {
+            // A copy is another file, which nobody writes to.
+            if !image.is_some_and(|image| expected.is_unchanged(&image) || !expected.is_same(&image)) {
                 return Err(conflict(path));
             }
         }
@@ -238,6 +255,8 @@ pub(super) fn rebased(path: &Path, from: &Path, to: &Path) -> Option<PathBuf> {
 struct Touched {
     dirs: BTreeSet<PathBuf>,
     files: BTreeSet<PathBuf>,
+    /// Directories whose own entries are not durable yet.
+    new_dirs: BTreeSet<PathBuf>,
 }
 
 impl Touched {
@@ -250,14 +269,14 @@ impl Touched {
 
     fn itself(&mut self, path: &Path, kind: EntryKind) {
         match kind {
-            EntryKind::Directory => self.dirs.insert(path.to_owned()),
-            EntryKind::File => self.files.insert(path.to_owned()),
-            EntryKind::Symlink | EntryKind::Other => return self.parent_of(path),
-        };
+            EntryKind::Directory => drop(self.dirs.insert(path.to_owned())),
+            EntryKind::File => drop(self.files.insert(path.to_owned())),
+            EntryKind::Symlink | EntryKind::Other => self.parent_of(path),
+        }
     }
 
     fn moved(&mut self, from: &Path, to: &Path) {
-        for set in [&mut self.dirs, &mut self.files] {
+        for set in [&mut self.dirs, &mut self.files, &mut self.new_dirs] {
             // Paths are sorted by component: all that is below comes right after.
             let below: Vec<PathBuf> = set
                 .range::<Path, _>((Bound::Included(from), Bound::Unbounded))
@@ -273,8 +292,14 @@ impl Touched {
         }
     }
 
-    fn sync(&self, disk: &dyn Disk) -> Result<(), JournalError> {
+    fn is_in_new_dir(&self, path: &Path) -> bool {
+        path.ancestors().any(|dir| self.new_dirs.contains(dir))
+    }
+
+    fn sync(&mut self, disk: &dyn Disk) -> Result<(), JournalError> {
         self.files.iter().try_for_each(|file| disk.sync_file(file).doing("sync", file))?;
-        self.dirs.iter().try_for_each(|dir| disk.sync_dir(dir).doing("sync", dir))
+        self.dirs.iter().try_for_each(|dir| disk.sync_dir(dir).doing("sync", dir))?;
+        *self = Self::default();
+        Ok(())
     }
 }

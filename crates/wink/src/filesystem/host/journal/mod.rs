@@ -262,10 +262,17 @@ impl Journal {
 
     fn take_back(&self, name: &Name) -> Result<Vec<KeptAside>, JournalError> {
         let place = Place::new(&self.shelf, name);
+        // Without an intent the tree was not touched, and neither without the directory that is durable before it.
+        let has_begun = self.disk.look(&place.pre()).doing("look at", &place.dir)?.is_some();
         let aside = match self.intent(&place)? {
-            Some(intent) => undo::undo(&*self.disk, &place, &self.trash, &intent)?,
-            // The tree was not touched.
-            None => Vec::new(),
+            Some(intent) if has_begun => {
+                // Its owner may have died before it was durable; what is moved through it must not be lost with it.
+                for dir in [&place.pre(), &place.dir, &self.shelf] {
+                    self.disk.sync_dir(dir).doing("sync", dir)?;
+                }
+                undo::undo(&*self.disk, &place, &self.trash, &intent)?
+            }
+            _ => Vec::new(),
         };
         if self.disk.look(&place.dir).doing("look at", &place.dir)?.is_some() {
             self.rename(name, State::Gone)?;

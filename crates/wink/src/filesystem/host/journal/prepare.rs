@@ -77,7 +77,9 @@ pub(super) fn prepare(
         disk,
         origins: Origins::default(),
         taken: HashMap::new(),
+        left: HashSet::new(),
         placed: HashMap::new(),
+        set: HashMap::new(),
         seen: HashSet::new(),
         images: 0,
         prepared: Prepared { intent, versions: HashMap::new() },
@@ -91,8 +93,12 @@ struct Look<'a> {
     origins: Origins,
     /// What was taken, and where it was before.
     taken: HashMap<u32, (PathBuf, Entry)>,
+    /// Where something was taken.
+    left: HashSet<PathBuf>,
     /// What was put, and where it was before the plan, if it was in the tree.
     placed: HashMap<&'a Path, (Option<PathBuf>, Stamp)>,
+    /// The inodes that the plan gives another mode and time.
+    set: HashMap<(u64, u64), MetaRecord>,
     /// Directories that are among the parents already.
     seen: HashSet<PathBuf>,
     images: u32,
@@ -107,6 +113,7 @@ impl<'a> Look<'a> {
             PlanStep::Meta { path, meta } => {
                 let (origin, before) = self.stays(path)?;
                 let after = MetaRecord { mode: meta.mode, modified: meta.modified };
+                self.set.insert((before.dev, before.ino), after);
                 Record::Meta { path: path.clone(), origin, before, after }
             }
         };
@@ -118,12 +125,13 @@ impl<'a> Look<'a> {
         let origin = self.origins.of(path);
         self.parent_of(&origin)?;
         let entry = self.look(&origin)?.ok_or_else(|| conflict(path))?;
-        let before = Stamp::of(&entry);
+        let before = self.by_then(&entry);
         if entry.kind == EntryKind::Directory {
             self.origins.take(path, slot);
             // Some filesystems write down in a directory where it is, and give it a new time for that.
             self.remember(&origin, &entry);
         }
+        self.left.insert(origin.clone());
         self.taken.insert(slot, (origin.clone(), entry));
         Ok(Record::Take { path: path.to_owned(), origin, slot, before })
     }
@@ -144,8 +152,12 @@ impl<'a> Look<'a> {
             let before = self.look(&origin)?.filter(|entry| entry.kind != EntryKind::Directory);
             let number = self.images;
             self.images += 1;
-            Some((Stamp::of(&before.ok_or_else(|| conflict(path))?), number))
+            Some((self.by_then(&before.ok_or_else(|| conflict(path))?), number))
         } else {
+            let makes_place = origin.ancestors().any(|path| self.left.contains(path));
+            if !makes_place && self.look(&origin)?.is_some() {
+                return Err(conflict(path));
+            }
             None
         };
         let ours = Stamp::of(&entry);
@@ -165,6 +177,15 @@ impl<'a> Look<'a> {
             }
             EntryKind::Other => Err(problem("is neither file, directory nor link")),
             _ => Ok(entry),
+        }
+    }
+
+    /// What an entry is known by when the plan has come here: it may have got another time, by this name or another.
+    fn by_then(&self, entry: &Entry) -> Stamp {
+        let stamp = Stamp::of(entry);
+        match self.set.get(&(entry.dev, entry.ino)) {
+            Some(set) => Stamp { mode: set.mode, modified: set.modified, ..stamp },
+            None => stamp,
         }
     }
 

@@ -7,7 +7,7 @@
 //! After a crash, a change below a directory that was moved may be found where the directory was before, and the other
 //! way round. So each step looks in both places, and one that finds nothing is tried again when others have made progress.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,8 @@ pub(super) fn undo(
     intent: &Intent,
 ) -> Result<Vec<KeptAside>, JournalError> {
     let taken = intent.steps.iter().filter(|step| matches!(step, Record::Take { .. })).map(Record::origin);
-    let mut work = Work { disk, place, trash, taken: taken.collect(), aside: Vec::new() };
+    let parents = intent.parents.iter().map(|parent| (parent.path.as_path(), &parent.before)).collect();
+    let mut work = Work { disk, place, trash, taken: taken.collect(), parents, aside: Vec::new() };
     let mut left: Vec<&Record> = intent.steps.iter().rev().collect();
     loop {
         let count = left.len();
@@ -64,6 +65,8 @@ struct Work<'a> {
     trash: &'a Path,
     /// The places that something was taken from.
     taken: HashSet<&'a Path>,
+    /// The directories that things were in.
+    parents: HashMap<&'a Path, &'a Stamp>,
     aside: Vec<KeptAside>,
 }
 
@@ -82,9 +85,9 @@ impl<'a> Work<'a> {
     fn step(&mut self, step: &Record, how: Try) -> Result<Undone, JournalError> {
         match step {
             Record::Take { origin, slot, before, .. } => self.untake(origin, *slot, before, how),
-            Record::Put { path, origin, from: From::Staged(_), ours, replaced } => {
+            Record::Put { path, origin, from: From::Staged(staged), ours, replaced } => {
                 let image = replaced.as_ref().map(|(before, number)| (before, self.place.image(*number)));
-                self.unput(path, origin, ours, image, how)
+                self.unput(path, origin, staged, ours, image, how)
             }
             Record::Put { path, origin, from: From::Taken(slot), ours, replaced } => {
                 let image = replaced.as_ref().map(|(before, number)| (before, self.place.image(*number)));
@@ -107,11 +110,12 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// What was put from the stage goes; what it replaced comes back in the same step.
+    /// What was put from the stage goes back there; what it replaced comes back in the same step.
     fn unput(
         &mut self,
         path: &Path,
         origin: &Path,
+        staged: &Path,
         ours: &Stamp,
         image: Option<(&Stamp, PathBuf)>,
         how: Try,
@@ -119,12 +123,14 @@ impl<'a> Work<'a> {
         if let Some(at) = self.find(path, origin, |entry| ours.is_unchanged(entry))? {
             return match image {
                 Some((_, image)) if self.look(&image)?.is_some() => {
+                    // Without links, or when nobody waits for it any more, it is only replaced.
+                    let _ = self.disk.link(at, staged);
                     self.disk.rename(&image, at, Replace::Allowed).doing("restore", at)?;
                     Ok(Undone::Yes)
                 }
                 // Never removed while nothing can take its place.
                 Some(_) => Ok(self.report(origin, None)),
-                None => self.remove(at, origin, ours.kind, how),
+                None => self.unplace(at, origin, staged, ours, how),
             };
         }
         match image {
@@ -134,9 +140,14 @@ impl<'a> Work<'a> {
             _ if how == Try::Quietly && path != origin => Ok(Undone::NotYet),
             Some(_) => Ok(Undone::Yes),
             None => {
-                // What is there instead was there before and taken, or it is somebody's.
-                let theirs = self.look(origin)?.is_some() && !self.taken.contains(origin);
-                Ok(if theirs { self.report(origin, None) } else { Undone::Yes })
+                // What is there instead was there before and taken, or is still to be moved; or it is somebody's.
+                let was_taken = origin.ancestors().any(|path| self.taken.contains(path));
+                let theirs = !was_taken && self.look(origin)?.is_some();
+                Ok(match how {
+                    _ if !theirs => Undone::Yes,
+                    Try::Quietly => Undone::NotYet,
+                    Try::Finally => self.report(origin, None),
+                })
             }
         }
     }
@@ -188,6 +199,9 @@ impl<'a> Work<'a> {
         how: Try,
     ) -> Result<Undone, JournalError> {
         let Some(entry) = self.look(held)? else { return Ok(Undone::Yes) };
+        if how == Try::Quietly && !self.is_in_its_directory(to)? {
+            return Ok(Undone::NotYet);
+        }
         match self.look(to)? {
             Some(there) if (there.dev, there.ino) == (entry.dev, entry.ino) => {
                 // It never left, or is back already: this is only its second name.
@@ -208,6 +222,15 @@ impl<'a> Work<'a> {
         self.set_aside(held, to)
     }
 
+    /// Another directory may still be where the one was that this belongs into.
+    fn is_in_its_directory(&self, path: &Path) -> Result<bool, JournalError> {
+        let parent = path.parent().unwrap_or(Path::new(""));
+        match self.parents.get(parent) {
+            Some(before) => Ok(self.look(parent)?.is_some_and(|entry| before.is_same(&entry))),
+            None => Ok(true),
+        }
+    }
+
     /// What is in the journal and cannot go to its place is kept in the trash.
     fn set_aside(&mut self, held: &Path, to: &Path) -> Result<Undone, JournalError> {
         let (Some(name), Some(journal)) = (held.file_name(), self.place.dir.file_name()) else {
@@ -222,23 +245,33 @@ impl<'a> Work<'a> {
         Ok(self.report(to, Some(aside)))
     }
 
-    fn remove(
+    fn unplace(
         &mut self,
         at: &Path,
         origin: &Path,
-        kind: EntryKind,
+        staged: &Path,
+        ours: &Stamp,
         how: Try,
     ) -> Result<Undone, JournalError> {
-        if kind != EntryKind::Directory {
-            self.disk.unlink(at).doing("remove", at)?;
+        if ours.kind != EntryKind::Directory {
+            if self.disk.rename(at, staged, Replace::Refused).is_err() {
+                // Nobody waits for it any more.
+                self.disk.unlink(at).doing("remove", at)?;
+            }
             return Ok(Undone::Yes);
         }
+        // Removed and not moved: so nothing that somebody put into it can go with it.
         match self.disk.remove_dir(at) {
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(match how {
                 Try::Quietly => Undone::NotYet,
                 Try::Finally => self.report(origin, None),
             }),
-            removed => removed.doing("remove", at).map(|()| Undone::Yes),
+            removed => {
+                removed.doing("remove", at)?;
+                let meta = Meta { mode: ours.mode, modified: ours.modified };
+                let _ = self.disk.make_dir(staged, ours.mode).and_then(|()| self.disk.set_meta(staged, meta));
+                Ok(Undone::Yes)
+            }
         }
     }
 

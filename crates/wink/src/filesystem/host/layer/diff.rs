@@ -5,8 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Dir, Layer, Node};
+use super::{Dir, Expected, Layer, Node};
 use crate::filesystem::FileVersion;
+use crate::filesystem::host::disk::Disk;
 use crate::filesystem::host::host_disk::HostDisk;
 use crate::filesystem::host::view::{Spot, View};
 
@@ -18,8 +19,11 @@ pub(in crate::filesystem::host) fn differences(
 ) -> io::Result<BTreeSet<PathBuf>> {
     let mut found = BTreeSet::new();
     for position in positions(before, after) {
-        let (one, two) = (position.tree(disk, before, &position.before)?, position.tree(disk, after, &position.after)?);
-        found.extend(one.iter().filter(|(path, what)| two.get(*path) != Some(what)).map(|(path, _)| path.clone()));
+        let (one, two) =
+            (position.tree(disk, before, &position.before)?, position.tree(disk, after, &position.after)?);
+        found.extend(
+            one.iter().filter(|(path, what)| two.get(*path) != Some(what)).map(|(path, _)| path.clone()),
+        );
         found.extend(two.into_iter().filter(|(path, _)| !one.contains_key(path)).map(|(path, _)| path));
     }
     Ok(found)
@@ -33,13 +37,24 @@ pub(in crate::filesystem::host) fn rebase(
     onto: &Layer,
 ) -> io::Result<Result<Layer, BTreeSet<PathBuf>>> {
     let theirs = differences(disk, before, onto)?;
+    let is_dir_in = |layer, path: &Path| -> io::Result<bool> {
+        Ok(matches!(View { disk, layer }.at(path)?, Some(spot) if is_dir(&spot)))
+    };
+    let positions = positions(before, after);
+    let starts: BTreeSet<&Path> = positions.iter().map(|position| &*position.path).collect();
     let mut conflicts = BTreeSet::new();
     for path in differences(disk, before, after)? {
-        let is_dir = |layer| Ok::<_, io::Error>(matches!(View { disk, layer }.at(&path)?, Some(spot) if is_dir(&spot)));
         let parent = path.parent().unwrap_or(Path::new(""));
-        let has_parent = matches!(View { disk, layer: onto }.at(parent)?, Some(spot) if self::is_dir(&spot))
-            || differs_at_or_above(before, after, parent);
-        if !has_parent || (theirs.contains(&path) && !(is_dir(after)? && is_dir(onto)?)) {
+        let has_parent = is_dir_in(onto, parent)? || parent.ancestors().any(|above| starts.contains(above));
+        let (stays, is_theirs_dir) = (is_dir_in(after, &path)?, is_dir_in(onto, &path)?);
+        let mut conflict = !has_parent || (theirs.contains(&path) && !(stays && is_theirs_dir));
+        if is_theirs_dir && !stays {
+            // Something new in a directory that is no more.
+            for inside in theirs.range::<PathBuf, _>(&path..).take_while(|inside| inside.starts_with(&path)) {
+                conflict = conflict || View { disk, layer: onto }.at(inside)?.is_some();
+            }
+        }
+        if conflict {
             conflicts.insert(path);
         }
     }
@@ -47,35 +62,25 @@ pub(in crate::filesystem::host) fn rebase(
         return Ok(Err(conflicts));
     }
     let mut merged = onto.clone();
-    for position in positions(before, after) {
-        graft(&mut merged, &position.path, position.after.as_ref());
-    }
     for (place, expected) in &after.records {
         merged.record(place, *expected);
+    }
+    for position in &positions {
+        let is_theirs = theirs
+            .range::<PathBuf, _>(&position.path..)
+            .next()
+            .is_some_and(|path| path.starts_with(&position.path));
+        match &position.after {
+            _ if is_theirs => position.graft(disk, before, after, &mut merged)?,
+            Some(node) => merged.put(&position.path, node.clone()),
+            None => merged.forget(&position.path),
+        }
     }
     Ok(Ok(merged))
 }
 
-/// Puts a node into a layer; where both have a directory, what is in it.
-fn graft(layer: &mut Layer, path: &Path, node: Option<&Node>) {
-    match (node, layer.node(path)) {
-        (None, _) => layer.forget(path),
-        (Some(Node::Dir(new)), Some(Node::Dir(old))) if new.source == old.source => {
-            let new = Arc::clone(new);
-            for (name, node) in &new.changed {
-                graft(layer, &path.join(&**name), Some(node));
-            }
-        }
-        (Some(node), _) => layer.put(path, node.clone()),
-    }
-}
-
 fn is_dir(spot: &Spot) -> bool {
     spot.kind() == crate::filesystem::EntryKind::Directory
-}
-
-fn differs_at_or_above(before: &Layer, after: &Layer, path: &Path) -> bool {
-    positions(before, after).iter().any(|position| path.starts_with(&position.path))
 }
 
 /// A place where two layers begin to differ.
@@ -134,6 +139,40 @@ fn as_dir(node: Option<&Node>, below: Option<&Path>) -> Option<Arc<Dir>> {
 }
 
 impl Position {
+    /// Brings the changes at and below it into a layer that has changes there as well, path by path.
+    fn graft(&self, disk: &HostDisk, before: &Layer, after: &Layer, layer: &mut Layer) -> io::Result<()> {
+        let (one, two) = (self.tree(disk, before, &self.before)?, self.tree(disk, after, &self.after)?);
+        // What is in a directory comes after it: it goes first.
+        for path in one.keys().rev().filter(|path| !two.contains_key(*path)) {
+            let place = View { disk, layer }.place_below(path);
+            let is_below = place.map_or(Ok(None), |place| disk.look(&place))?.is_some();
+            layer.remove(path, is_below);
+        }
+        for (path, _) in two.iter().filter(|(path, what)| one.get(*path) != Some(what)) {
+            let Some(spot) = (View { disk, layer: after }).at(path)? else { continue };
+            let below = View { disk, layer }.place_below(path);
+            let node = match &spot {
+                Spot::File(staged) => Node::File(Arc::clone(staged)),
+                Spot::Link(link) => Node::Link(Arc::clone(link)),
+                Spot::Base(place, entry) if !is_dir(&spot) => {
+                    layer.record(place, Expected::exactly(Some(entry)));
+                    Node::Moved(Arc::from(&**place))
+                }
+                Spot::Base(..) | Spot::Dir(_) => {
+                    if matches!(View { disk, layer }.at(path)?, Some(there) if is_dir(&there)) {
+                        continue;
+                    }
+                    Node::Dir(Arc::new(Dir::new(View { disk, layer: after }.about(&spot)?.0)))
+                }
+            };
+            match &node {
+                Node::Moved(place) if below.as_deref() == Some(place) => layer.forget(path),
+                _ => layer.put(path, node),
+            }
+        }
+        Ok(())
+    }
+
     /// Everything at and below it on one side.
     fn tree(
         &self,
@@ -155,7 +194,12 @@ impl Position {
     }
 }
 
-fn collect(view: View<'_>, path: PathBuf, spot: &Spot, tree: &mut BTreeMap<PathBuf, Identity>) -> io::Result<()> {
+fn collect(
+    view: View<'_>,
+    path: PathBuf,
+    spot: &Spot,
+    tree: &mut BTreeMap<PathBuf, Identity>,
+) -> io::Result<()> {
     if is_dir(spot) {
         for (name, child) in view.children(spot)? {
             if let Some(child) = view.child_spot(child)? {

@@ -178,20 +178,6 @@ impl Layer {
         }
     }
 
-    /// The node at a path, if the path was changed itself: not if something above it was moved or replaced.
-    pub(super) fn node(&self, path: &Path) -> Option<&Node> {
-        let mut dir = &self.root;
-        let mut names = path.iter().peekable();
-        while let Some(name) = names.next() {
-            match (dir.changed.get(name)?, names.peek()) {
-                (node, None) => return Some(node),
-                (Node::Dir(child), Some(_)) => dir = child,
-                _ => return None,
-            }
-        }
-        None
-    }
-
     /// Puts a node at a path whose parents are directories in the fork.
     pub(super) fn put(&mut self, path: &Path, node: Node) {
         if let Some((dir, name)) = self.parent_mut(path) {

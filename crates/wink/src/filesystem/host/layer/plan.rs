@@ -67,7 +67,9 @@ pub(in crate::filesystem::host) fn plan(
         checked: Vec::new(),
     };
     work.children(Path::new(""), &layer.root, Some(Path::new("")), true)
-        .and_then(|()| if work.conflicts.is_empty() { work.finish(stage).map(Ok) } else { Ok(Err(work.conflicts)) })
+        .and_then(|()| {
+            if work.conflicts.is_empty() { work.finish(stage).map(Ok) } else { Ok(Err(work.conflicts)) }
+        })
         .map_err(|error| super::super::io_error(&crate::filesystem::FsPath::root(), "merged", &error))?
         .map_err(|conflicts| {
             let mut paths: Vec<_> = conflicts.iter().map(|path| to_shown(path)).collect();
@@ -149,7 +151,8 @@ impl Work<'_> {
             Node::Dir(dir) => match &dir.source {
                 Some(source) => {
                     self.moved(path, source, below)?;
-                    let is_there = matches!(self.disk.look(source)?, Some(found) if found.kind == EntryKind::Directory);
+                    let is_there =
+                        matches!(self.disk.look(source)?, Some(found) if found.kind == EntryKind::Directory);
                     self.children(path, dir, Some(source), is_there)?;
                     if let (Some(meta), true) = (dir.meta, is_there) {
                         self.metas.push((path.to_owned(), meta));
@@ -286,6 +289,8 @@ impl Work<'_> {
                     Source::Staged(made)
                 }
             };
+            // What was there may have been moved elsewhere.
+            let replaces = replaces && !self.taken.contains_key(&path);
             steps.push(PlanStep::Put { path, from, replaces });
         }
         // What is set last is not changed by what comes into a directory afterwards.

@@ -6,15 +6,13 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::{HostMount, MountError, MountReport, Mounted, SkipReason, Skipped, shown};
-use crate::filesystem::host::HostDisk;
 use crate::filesystem::host::disk::Disk;
+use crate::filesystem::host::{HostDisk, STATE};
 use crate::filesystem::{EntryKind, FsError, FsLimits, FsPath, GlobPattern, MemoryFilesystem};
 use crate::suites::files::VfsConfig;
 
 /// Entries of one mount that are looked at.
 const MAX_ENTRIES: usize = 100_000;
-/// What Wink keeps in a workspace for itself.
-const STATE: &str = ".wink";
 
 /// Copies everything that the config names.
 pub(super) fn all(config: &VfsConfig) -> Result<Mounted, MountError> {

@@ -1,0 +1,168 @@
+//! Whole calls on a directory of the machine: all of what a tool did is there afterwards, or nothing is.
+
+#![cfg(all(unix, feature = "macros"))]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests panic when they fail")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use wink::filesystem::host::{HostFilesystem, HostOptions};
+use wink::filesystem::{DeleteMode, Edit, Filesystem, MkdirOptions};
+use wink::prelude::*;
+use wink::resource::Binding;
+
+/// Changes files in every way there is, then does as it is told.
+#[tool]
+async fn change(end: String, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+    let files = cx.filesystem().await?;
+    files.write_text("src/main.rs", "new").await?;
+    files.write_text("target/debug/out", "built").await?;
+    files.delete("docs", DeleteMode::Recursive).await?;
+    files.rename("data", "moved").await?;
+    files.edit("moved/a", &Edit::once("a", "b")).await?;
+    files.mkdir("empty/new", MkdirOptions { parents: true, exist_ok: true }).await?;
+    match end.as_str() {
+        "succeed" => Ok(ToolResult::done("done")),
+        "fail" => Ok(ToolResult::error("no")),
+        "error" => Err(ToolError::new("no")),
+        _ => panic!("no"),
+    }
+}
+
+/// Says how a file reads.
+#[tool]
+async fn show(file: String, cx: &mut ToolContext) -> Result<ToolResult<String>, ToolError> {
+    Ok(ToolResult::value(cx.filesystem().await?.read_text(&file).await?))
+}
+
+/// Everything about a tree that a call could disturb.
+fn state(root: &Path) -> BTreeMap<String, (u32, i64, i64, Vec<u8>)> {
+    let mut found = BTreeMap::new();
+    let mut todo = vec![root.to_owned()];
+    while let Some(path) = todo.pop() {
+        let about = fs::symlink_metadata(&path).unwrap();
+        let content = if about.is_symlink() {
+            fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes()
+        } else if about.is_dir() {
+            todo.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            Vec::new()
+        } else {
+            fs::read(&path).unwrap()
+        };
+        let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+        if name.split('/').next() != Some(".wink") {
+            found.insert(name, (about.mode(), about.mtime(), about.mtime_nsec(), content));
+        }
+        todo.retain(|path| path.file_name().is_none_or(|name| name != ".wink"));
+    }
+    found
+}
+
+fn workspace() -> TempDir {
+    let dir = TempDir::new().unwrap();
+    let root = dir.path();
+    for (path, text) in [
+        ("src/main.rs", "old"),
+        ("docs/a", "1"),
+        ("docs/b/c", "2"),
+        ("data/a", "a"),
+        (".gitignore", "target\n"),
+    ] {
+        fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+        fs::write(root.join(path), text).unwrap();
+    }
+    fs::create_dir(root.join("empty")).unwrap();
+    symlink("src/main.rs", root.join("link")).unwrap();
+    fs::set_permissions(root.join("docs/a"), PermissionsExt::from_mode(0o751)).unwrap();
+    dir
+}
+
+async fn executor(files: &Arc<HostFilesystem>) -> Executor {
+    let section = Section::markdown("work", "Work")
+        .body("Work.")
+        .tool(change_tool())
+        .tool(show_tool())
+        .resource(Binding::filesystem(files.clone()));
+    let prompt = PromptTemplate::builder("tests", "host").section(section).build().unwrap().prompt();
+    Executor::open(&prompt, &Session::new()).await.unwrap()
+}
+
+fn call(name: &str, arguments: &str) -> ToolCall {
+    ToolCall::new("call", name, arguments)
+}
+
+// case 92
+#[tokio::test]
+async fn a_call_that_fails_leaves_the_directory_as_it_was() {
+    let dir = workspace();
+    let files = Arc::new(HostFilesystem::open(dir.path(), HostOptions::default()).unwrap());
+    let executor = executor(&files).await;
+    let before = state(dir.path());
+    for end in ["fail", "error", "panic"] {
+        let outcome = executor.call(call("change", &format!(r#"{{"end": "{end}"}}"#))).await;
+        assert!(!outcome.event.success, "{end}");
+        assert_eq!(state(dir.path()), before, "{end}");
+    }
+    assert_eq!(fs::read_dir(dir.path().join(".wink/journal")).unwrap().count(), 0, "it was never touched");
+}
+
+#[tokio::test]
+async fn a_call_that_succeeds_is_there_whole() {
+    let dir = workspace();
+    let files = Arc::new(HostFilesystem::open(dir.path(), HostOptions::default()).unwrap());
+    let executor = executor(&files).await;
+    let mark = files.snapshot().unwrap();
+    let before = state(dir.path());
+    let outcome = executor.call(call("change", r#"{"end": "succeed"}"#)).await;
+    assert_eq!(outcome.text(), "done");
+    let names: Vec<String> = state(dir.path()).into_keys().collect();
+    assert_eq!(
+        names,
+        [
+            "",
+            ".gitignore",
+            "empty",
+            "empty/new",
+            "link",
+            "moved",
+            "moved/a",
+            "src",
+            "src/main.rs",
+            "target",
+            "target/debug",
+            "target/debug/out"
+        ]
+    );
+    assert_eq!(fs::read_to_string(dir.path().join("link")).unwrap(), "new");
+    let outcome = executor.call(call("show", r#"{"file": "moved/a"}"#)).await;
+    assert_eq!(outcome.text(), "b");
+    // The way back: contents, modes and kinds. The times of directories are those of coming back.
+    files.restore(&mark).unwrap();
+    let what = |state: BTreeMap<String, (u32, i64, i64, Vec<u8>)>| -> Vec<(String, u32, Vec<u8>)> {
+        state.into_iter().map(|(path, (mode, _, _, content))| (path, mode, content)).collect()
+    };
+    assert_eq!(what(state(dir.path())), what(before));
+}
+
+#[tokio::test]
+async fn what_somebody_else_does_meanwhile_fails_the_call_and_is_kept() {
+    let dir = workspace();
+    let files = Arc::new(HostFilesystem::open(dir.path(), HostOptions::default()).unwrap());
+    let root = dir.path().to_owned();
+    wink::testing::steps::on_every_step(move |step| {
+        if step == "host.content-read" && root.exists() {
+            fs::write(root.join("src/main.rs"), "theirs").unwrap();
+        }
+    });
+    let executor = executor(&files).await;
+    let outcome = executor.call(call("change", r#"{"end": "succeed"}"#)).await;
+    wink::testing::steps::stop_listening();
+    assert!(!outcome.event.success);
+    assert!(outcome.text().contains("src/main.rs"), "{}", outcome.text());
+    assert_eq!(fs::read_to_string(dir.path().join("src/main.rs")).unwrap(), "theirs");
+    assert!(dir.path().join("docs/b/c").exists() && !dir.path().join("target").exists());
+}
