@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::ReducerFailure;
 use super::events::ToolInvoked;
 use super::reducer::{Registry, Slot, concrete, type_of};
-use super::root::{PolicyCell, Root};
+use super::root::{PolicyCell, Recount, Root};
 use super::slice::{Cell, Change, Item, SliceDef, SliceKind, SliceOp, SliceView};
 use crate::filesystem::FileVersion;
 
@@ -68,7 +68,12 @@ pub(crate) struct Fork {
     pub(crate) reads: Vec<(Slot, u64)>,
     /// The success to count in the index of calls.
     pub(crate) success: Option<(Arc<str>, Timestamp)>,
+    /// Other changes of that index, which only an undo makes.
+    pub(crate) recounts: Option<Box<Recounts>>,
 }
+
+/// Changes of the index of calls, by tool.
+pub(crate) type Recounts = Vec<(Arc<str>, Recount)>;
 
 /// A place in a fork's history to come back to.
 pub(crate) struct Mark {
@@ -284,6 +289,7 @@ impl Fork {
     /// Whether anything of the session would change.
     pub(crate) fn is_clean(&self) -> bool {
         self.success.is_none()
+            && self.recounts.is_none()
             && self.touched.iter().all(|touched| touched.changes.is_empty())
             && self.policies.iter().all(|policy| policy.changes.is_empty())
     }
@@ -456,6 +462,10 @@ pub(crate) fn clear_where<T: super::SliceType>(
 
 /// The edit that makes `items` the only ones.
 pub(crate) fn seed<T: super::SliceType>(items: impl IntoIterator<Item = T>) -> Arc<Edit> {
-    let items: Vec<Item> = items.into_iter().map(|item| Arc::new(item) as Item).collect();
+    contents(items.into_iter().map(|item| Arc::new(item) as Item).collect())
+}
+
+/// [`seed`], with items whose type is erased.
+pub(crate) fn contents(items: Vec<Item>) -> Arc<Edit> {
     Arc::new(move |_, _| Ok(Some(Change::Replace(items.clone()))))
 }

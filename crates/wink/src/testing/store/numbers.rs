@@ -6,8 +6,8 @@ use std::task::{Context, Poll, Waker};
 use super::{Open, add, at, check_twice, claimed, mark, recorded, records};
 use crate::session::{InvocationId, SessionId};
 use crate::store::{
-    Batch, Claimed, Durability, HistoryQuery, LedgerChange, LedgerState, Record, Rows, SharedStore,
-    StoreError, StoreErrorKind,
+    Batch, Claimed, Durability, HistoryQuery, JournalId, LedgerChange, LedgerState, NumberedJournal, Record,
+    Rows, SharedStore, StoreError, StoreErrorKind,
 };
 
 pub(super) async fn records_are_numbered(mut open: Open) {
@@ -118,6 +118,51 @@ pub(super) async fn history_says_who_wrote_what(mut open: Open) {
         assert_eq!(ask(call(InvocationId::fresh(at(3)))).await, Vec::<u64>::new());
         let nobody = store.history(&SessionId::from("other"), query()).await.unwrap();
         assert_eq!(nobody.records, []);
+    })
+    .await;
+}
+
+pub(super) async fn history_says_which_journals_a_call_had(mut open: Open) {
+    let session = SessionId::from("one");
+    let store = open();
+    if store.durability() == Durability::Process {
+        return;
+    }
+    let call = Some(InvocationId::fresh(at(1)));
+    let all = [(2, 1, call), (2, 0, None), (5, 3, None), (5, 0, None)];
+    let journals = all.map(|(sequence, records, call)| {
+        (records, NumberedJournal { sequence, id: JournalId::fresh(), call })
+    });
+    store.commit(&session, Batch { records: records("a", 0..1), ..Batch::default() }).await.unwrap();
+    for (count, journal) in journals {
+        let batch = Batch {
+            records: records("a", 0..count),
+            journals: vec![journal.id],
+            ends: journal.call,
+            ..Batch::default()
+        };
+        store.commit(&session, batch).await.unwrap();
+    }
+    let other = Batch { journals: vec![JournalId::fresh()], ..Batch::default() };
+    store.commit(&SessionId::from("other"), other).await.unwrap();
+    let journals = journals.map(|(_, journal)| journal);
+    let refused = Batch { journals: vec![JournalId::fresh()], expects: Some(77), ..Batch::default() };
+    assert!(store.commit(&session, refused).await.is_err());
+    check_twice(store, &mut open, async |store, _| {
+        let ask = async |query: HistoryQuery| {
+            let mut found = store.history(&session, query).await.unwrap().journals;
+            // Those of one number may come in any order.
+            found.sort_by_key(|one| journals.iter().position(|journal| journal == one));
+            found
+        };
+        let query = HistoryQuery::default;
+        assert_eq!(ask(query()).await, journals);
+        assert_eq!(ask(HistoryQuery { call, ..query() }).await, journals[..1]);
+        assert_eq!(ask(HistoryQuery { after: Some(1), ..query() }).await, journals);
+        assert_eq!(ask(HistoryQuery { after: Some(2), ..query() }).await, journals[2..]);
+        assert_eq!(ask(HistoryQuery { after: Some(0), upto: Some(4), ..query() }).await, journals[..2]);
+        let stream = Some("a".to_owned());
+        assert_eq!(ask(HistoryQuery { stream, ..query() }).await, [], "a journal is of no stream");
     })
     .await;
 }
