@@ -114,8 +114,8 @@ pub struct History {
     pub records: Vec<NumberedRecord>,
     /// Those asked for, by number. Those with the same number are in no order.
     pub journals: Vec<NumberedJournal>,
-    /// Up to this number records were replaced by what they came to ([`Store::compact`]): what the session was before is
-    /// no longer known.
+    /// Up to this number records were replaced by what they came to ([`Store::compact`]), those of some streams at least:
+    /// what the session was before is no longer known.
     pub compacted: u64,
     /// Up to this number it may be forgotten of journals that they were committed.
     pub forgotten: u64,

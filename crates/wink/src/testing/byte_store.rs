@@ -232,7 +232,7 @@ impl Kept {
             if let Some(one) = self.records.iter_mut().find(|one| one.sequence == last) {
                 one.record = record;
             }
-            self.compacted = self.compacted.max(last);
+            self.compacted = self.compacted.max(upto.min(self.sequence));
         }
     }
 }

@@ -193,7 +193,7 @@ pub(super) async fn old_records_are_replaced_by_what_they_come_to(mut open: Open
         assert_eq!((loaded.records.as_slice(), loaded.sequence), (kept.as_slice(), 6));
         let history = store.history(&session, HistoryQuery::default()).await.unwrap();
         assert_eq!(history.records.iter().map(|one| one.sequence).collect::<Vec<_>>(), numbers);
-        assert_eq!(history.compacted, 3, "what `a` was before is not known any more");
+        assert_eq!(history.compacted, 4, "what all was before is not known any more");
         // Whoever has read up to 1 gets the whole of `a`; whoever has read up to 3 has it.
         for since in 0..=6_usize {
             let new = numbers.iter().zip(&kept).filter(|(number, _)| **number > since as u64);
@@ -204,11 +204,15 @@ pub(super) async fn old_records_are_replaced_by_what_they_come_to(mut open: Open
     .await;
     assert_eq!(store.compact(&session, 4, vec![a.clone()]).await.unwrap(), 0, "again changes nothing");
     assert_eq!(store.load(&session).await.unwrap().records, kept);
-    let (a, b) = (record("a", 15), record("b", 16));
+    let (a, b, c) = (record("a", 15), record("b", 16), all[3].clone());
     assert_eq!(store.compact(&session, 6, vec![a.clone(), b.clone()]).await.unwrap(), 2);
+    let none = store.compact(&session, 99, vec![record("d", 1)]).await.unwrap();
+    let all = store.compact(&session, 99, vec![a.clone()]).await.unwrap();
+    let known = store.history(&session, HistoryQuery::default()).await.unwrap().compacted;
+    assert_eq!((none, all, known), (0, 0, 6), "what is still to come is not compacted");
     let next = Batch { records: vec![record("a", 7)], expects: Some(6), ..Batch::default() };
     store.commit(&session, next).await.expect("numbers go on");
-    let kept = [all[3].clone(), a, b, record("a", 7)];
+    let kept = [c, a, b, record("a", 7)];
     check_twice(store, &mut open, async |store, _| {
         assert_eq!(store.load(&session).await.unwrap().records, kept);
     })
