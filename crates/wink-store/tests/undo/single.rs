@@ -233,6 +233,38 @@ async fn what_cannot_be_undone_says_why() {
 }
 
 #[tokio::test]
+async fn a_workspace_that_remembers_nothing_is_said_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = wink_store::SqliteStore::open(dir.path(), Default::default()).unwrap();
+    let session = wink::session::Session::builder().store(Arc::new(store)).id("s").open().await.unwrap();
+    session.know::<crate::world::Note>().unwrap();
+    let files = Arc::new(wink::filesystem::MemoryFilesystem::new());
+    let binding = wink::resource::Binding::filesystem(files);
+    let resources = wink::resource::ResourceRegistry::of([binding]).unwrap().open().await.unwrap();
+    let call = InvocationId::fresh(session.clock().now());
+    let event = json!({ "version": 1, "kind": "state", "change": { "append": "one" } });
+    let record =
+        wink::store::Record { call: Some(call), ..wink::store::Record::new("note", event.to_string()) };
+    let batch = |records| wink::store::Batch { records, ..Default::default() };
+    session.store().commit(session.id(), batch(vec![record])).await.unwrap();
+    let request =
+        wink::transaction::UndoRequest { call, reach: UndoReach::ToBefore, force: UndoForce::Refuse };
+    let undone = wink::transaction::undo(&session, &resources, request).await.unwrap();
+    let why = "this workspace does not remember what calls changed in it".to_owned();
+    assert_eq!(undone.left, [LeftAlone { what: "files".into(), why }]);
+    assert_eq!((undone.slices, session.slice::<crate::world::Note>().len()), (vec!["note".to_owned()], 0));
+    // Were it to have journals, they could not be undone here.
+    let journals = vec![wink::store::JournalId::fresh()];
+    let batch = wink::store::Batch { journals, ..batch(vec![]) };
+    session.store().commit(session.id(), batch).await.unwrap();
+    let refused = wink::transaction::undo(&session, &resources, request).await;
+    assert!(
+        matches!(refused, Err(UndoError::Files(wink::filesystem::FsError::Unsupported { .. }))),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test]
 async fn from_inside_a_call_it_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path()).await;

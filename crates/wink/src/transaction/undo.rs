@@ -183,11 +183,19 @@ async fn prepare(session: &Session, tx: &Transaction, mut undone: Undone) -> Res
 }
 
 async fn revert(tx: &Transaction, past: &PastCalls, force: UndoForce) -> Result<Reverted, UndoError> {
-    if past.journals.is_empty() {
-        return Ok(Reverted::default());
+    if !past.journals.is_empty() {
+        let files = tx.resource::<dyn Filesystem>().await?;
+        return Ok(files.revert(&past.journals, force).await?);
     }
-    let files = tx.resource::<dyn Filesystem>().await?;
-    Ok(files.revert(&past.journals, force).await?)
+    // Without journals nothing says whether files were changed, unless this is a workspace that has journals.
+    let mut left = Vec::new();
+    if let Some(files) = tx.resource_optional::<dyn Filesystem>().await?
+        && let Err(FsError::Unsupported { .. }) = files.revert(&[], force).await
+    {
+        let why = "this workspace does not remember what calls changed in it".to_owned();
+        left.push(LeftAlone { what: "files".to_owned(), why });
+    }
+    Ok(Reverted { left, ..Reverted::default() })
 }
 
 /// Slices become what they were. Whoever changes one from here on is in conflict with this.

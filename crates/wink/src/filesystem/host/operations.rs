@@ -144,7 +144,7 @@ impl Filesystem for HostFilesystem {
         force: UndoForce,
     ) -> BoxFuture<'a, FsResult<Reverted>> {
         let journals = journals.to_vec();
-        self.off(move |shared| Ok(shared.change(|base, layer| base.revert(layer, &journals, force))?.done))
+        self.off(move |shared| shared.revert(&journals, force))
     }
 
     fn snapshot(&self) -> FsResult<FsSnapshot> {

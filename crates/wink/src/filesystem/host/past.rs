@@ -11,7 +11,7 @@ use super::journal::{After, Before, Past, Stamp};
 use super::layer::{Dir, Expected, Layer, Link, Node};
 use super::name::to_shown;
 use super::view::{Spot, made_version};
-use super::{Base, io_error};
+use super::{Base, Shared, io_error};
 use crate::filesystem::{EntryKind, FsError, FsPath, FsResult, LeftAlone, Reverted, UndoForce};
 use crate::store::JournalId;
 
@@ -24,6 +24,20 @@ struct Found {
     inside: BTreeMap<FsPath, Vec<FsPath>>,
     /// What cannot be brought back, and why.
     lost: BTreeMap<FsPath, String>,
+}
+
+impl Shared {
+    /// Takes back what journals did, in this fork.
+    pub(super) fn revert(&self, journals: &[JournalId], force: UndoForce) -> FsResult<Reverted> {
+        if self.fork.is_none() {
+            return Err(FsError::Unsupported { operation: "undoing a past call anywhere but in a fork" });
+        }
+        let writing = self.base.writing()?;
+        // A journal that was committed by somebody who died is kept, and none is pruned meanwhile.
+        let _lock = writing.lock(&self.base.disk)?;
+        writing.recover()?;
+        Ok(self.change(|base, layer| base.revert(layer, journals, force))?.done)
+    }
 }
 
 impl Base {
@@ -48,12 +62,7 @@ impl Base {
     }
 
     /// Takes back what these journals did, in a layer that has changed nothing yet. It is left so if that is refused.
-    pub(super) fn revert(
-        &self,
-        layer: &mut Layer,
-        journals: &[JournalId],
-        force: UndoForce,
-    ) -> FsResult<Reverted> {
+    fn revert(&self, layer: &mut Layer, journals: &[JournalId], force: UndoForce) -> FsResult<Reverted> {
         let (mut pasts, mut forgotten) = (Vec::new(), Vec::new());
         for id in journals {
             match self.writing()?.journal.past(*id).map_err(|error| journal_error(&error))? {
