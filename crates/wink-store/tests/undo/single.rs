@@ -69,7 +69,7 @@ async fn what_a_call_changed_is_as_before() {
         time: undone.time,
     };
     assert_eq!(undone, expected);
-    assert_eq!(world.undos(), [undone.clone()], "it is in the log");
+    assert_eq!(world.undos(), std::slice::from_ref(&undone), "it is in the log");
     assert_eq!(*heard.lock().unwrap(), [(undone.id, Some(undone.id))], "and was heard of");
     let said: Vec<String> =
         world.session.slice::<crate::world::Said>().iter().map(|said| said.0.clone()).collect();

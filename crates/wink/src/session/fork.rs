@@ -32,7 +32,12 @@ pub(crate) struct Step {
 #[derive(Clone)]
 pub(crate) enum Action {
     Event(Item),
-    Edit { slot: Slot, edit: Arc<Edit> },
+    Edit {
+        slot: Slot,
+        edit: Arc<Edit>,
+    },
+    /// Of the index of calls, by tool. Only an undo does this; it goes by no slice.
+    Recount(Arc<Recounts>),
 }
 
 /// A direct change of a slice (seed, clear), as a function so that it can be repeated.
@@ -68,8 +73,6 @@ pub(crate) struct Fork {
     pub(crate) reads: Vec<(Slot, u64)>,
     /// The success to count in the index of calls.
     pub(crate) success: Option<(Arc<str>, Timestamp)>,
-    /// Other changes of that index, which only an undo makes.
-    pub(crate) recounts: Option<Box<Recounts>>,
 }
 
 /// Changes of the index of calls, by tool.
@@ -158,6 +161,7 @@ impl Fork {
                     }
                 }
             }
+            Action::Recount(_) => {}
         }
         failures
     }
@@ -221,7 +225,7 @@ impl Fork {
                 // Subscribers have heard of the call's own event before.
                 Action::Event(item) if is_own_event(item) || !heard(item) => None,
                 Action::Event(item) if (committed && step.state) || is_log(item) => Some(Arc::clone(item)),
-                Action::Event(_) | Action::Edit { .. } => None,
+                Action::Event(_) | Action::Edit { .. } | Action::Recount(_) => None,
             })
             .collect()
     }
@@ -289,9 +293,18 @@ impl Fork {
     /// Whether anything of the session would change.
     pub(crate) fn is_clean(&self) -> bool {
         self.success.is_none()
-            && self.recounts.is_none()
             && self.touched.iter().all(|touched| touched.changes.is_empty())
             && self.policies.iter().all(|policy| policy.changes.is_empty())
+            && self.recounts().next().is_none()
+    }
+
+    /// The changes of the index of calls, beside the success.
+    pub(crate) fn recounts(&self) -> impl Iterator<Item = &(Arc<str>, Recount)> {
+        let recounts = self.steps.iter().filter_map(|step| match &step.what {
+            Action::Recount(recounts) if step.state => Some(recounts.iter()),
+            Action::Recount(_) | Action::Event(_) | Action::Edit { .. } => None,
+        });
+        recounts.flatten()
     }
 
     /// Whether every slice and policy state that the fork took over is still what `root` has.
@@ -373,7 +386,7 @@ impl Touched {
     ) -> Result<(), String> {
         match action {
             Action::Edit { slot, edit } if *slot == self.slot => self.change(def, &|cell| edit(cell, def)),
-            Action::Edit { .. } => Ok(()),
+            Action::Edit { .. } | Action::Recount(_) => Ok(()),
             Action::Event(event) => {
                 let mut failures = Vec::new();
                 registry.reduce(

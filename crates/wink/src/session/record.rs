@@ -108,7 +108,7 @@ pub(crate) fn of_tables(fork: &Fork) -> Result<Vec<Record>, String> {
     if let Some((tool, at)) = &fork.success {
         records.push(record(CALLS, &StoredCalls::Success { tool: Arc::clone(tool), at: *at })?);
     }
-    for (tool, recount) in fork.recounts.iter().flat_map(|recounts| recounts.iter()) {
+    for (tool, recount) in fork.recounts() {
         let (tool, recount) = (Arc::clone(tool), *recount);
         records.push(record(CALLS, &StoredCalls::Recount { tool, recount })?);
     }

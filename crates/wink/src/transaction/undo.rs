@@ -12,8 +12,8 @@ use crate::filesystem::{Filesystem, FsError, FsPath, LeftAlone, Reverted, UndoFo
 use crate::ledger::ToolEffect;
 use crate::resource::ResourceContext;
 use crate::session::{
-    Closing, CommitError, Conflict, Ending, InvocationId, Item, KeptEffect, PastCalls, PastError, Session,
-    SliceBack, TablesBack, ToolInvoked, UndoReach, Undone,
+    Action, Closing, CommitError, Conflict, Ending, InvocationId, Item, KeptEffect, PastCalls, PastError,
+    Session, SliceBack, TablesBack, ToolInvoked, UndoReach, Undone,
 };
 use crate::store::{LedgerState, Rows, StoreError, StoreErrorKind};
 use crate::support::background::MustFinish;
@@ -227,7 +227,8 @@ fn put_tables_back(tx: &Transaction, tables: TablesBack) -> Result<Vec<LeftAlone
         }
     }
     if !tables.calls.is_empty() {
-        tx.work().with(|fork, _| fork.recounts = Some(Box::new(tables.calls)))?;
+        let recount = Action::Recount(Arc::new(tables.calls));
+        tx.work().with(|fork, _| fork.record(recount, false))?;
     }
     Ok(left)
 }

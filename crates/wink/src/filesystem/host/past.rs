@@ -299,7 +299,7 @@ impl Found {
             // Of directories in each other, what is in the innermost is somebody's.
             let theirs: Vec<&FsPath> = theirs.iter().filter(|path| !inside.contains_key(path)).collect();
             if force == UndoForce::Refuse {
-                changed.extend(theirs.iter().map(|path| FsPath::clone(path)));
+                changed.extend(theirs.iter().copied().cloned());
             }
             let names: Vec<String> = theirs.iter().map(|path| format!("'{path}'")).collect();
             let why = match names.is_empty() {
