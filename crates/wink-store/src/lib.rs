@@ -23,7 +23,10 @@
 //! the locks by which processes take turns on a session. Locks die with their process, so nothing there has to be cleaned up
 //! by hand, and nothing there may be.
 
-/// The guide's page on durability, whose examples are run here.
+// The examples of the front page, and those of the guide that need a store, run like all others.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod readme {}
 #[cfg(doctest)]
 #[doc = include_str!("../../wink/src/guide/durability.md")]
 mod guide {}
