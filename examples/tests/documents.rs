@@ -34,6 +34,7 @@ fn places(file: &str) -> Vec<PathBuf> {
         root().join(format!("crates/wink/tests/{path}.rs")),
         root().join(format!("crates/wink/src/{path}.rs")),
         root().join(format!("crates/wink-store/tests/{path}.rs")),
+        root().join(format!("crates/wink-cli/tests/{path}.rs")),
     ]
 }
 

@@ -57,6 +57,35 @@ fn the_deployment_is_kept_in_order() {
 }
 
 #[test]
+fn what_fails_in_a_real_directory_was_never_there() {
+    let printed = printed("workspace");
+    let (one, other) = ("price.sh: echo $(( $1 * 119 / 100 ))\n", "price.sh: echo $(( $1 * 107 / 100 ))\n");
+    let shown: Vec<bool> = printed
+        .split_inclusive('\n')
+        .filter(|line| [one, other].contains(line))
+        .map(|line| line == one)
+        .collect();
+    assert_eq!(
+        shown,
+        [false, true, true],
+        "edited, back at the undo point, and still there in the end: {printed}"
+    );
+    assert!(
+        printed.contains("no      shipping.sh must not be changed; 1 files were, and are undone.\n"),
+        "{printed}"
+    );
+    let log = "In the log of the session:\n- read_file succeeded\n- edit_file succeeded\n- shell_execute ";
+    assert!(printed.contains(log) && printed.ends_with("- replace_everywhere failed\n"), "{printed}");
+    if !printed.contains("(There are no commands here: ") {
+        assert!(printed.contains("ok      exit code 1\n"), "{printed}");
+        assert!(
+            printed.contains("no      The command exited with 1. What it changed is undone.\n"),
+            "{printed}"
+        );
+    }
+}
+
+#[test]
 fn no_fault_leaves_anything_in_between() {
     let printed = printed("testing_your_tool");
     assert!(printed.contains("130 faults injected"), "{printed}");

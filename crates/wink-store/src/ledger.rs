@@ -60,11 +60,11 @@ fn delete(conn: &Connection, key: &str) -> Result<(), StoreError> {
 /// died is there.
 fn settled(conn: &Connection, owners: &Owners, found: Found) -> Result<LedgerRow, StoreError> {
     let Found { row, owner: Some(owner) } = found else { return Ok(found.row) };
-    let LedgerState::Claimed { owner: claimant, since } = &row.state else { return Ok(row) };
+    let LedgerState::Claimed { since, .. } = &row.state else { return Ok(row) };
     if !owners.is_dead(&owner) {
         return Ok(row);
     }
-    let reason = format!("interrupted: {claimant} ended while the call ran");
+    let reason = "an earlier call was interrupted: its process ended while it ran".to_owned();
     let doubt = LedgerRow { state: LedgerState::InDoubt { reason, since: *since }, ..row };
     put(conn, owners, &doubt)?;
     Ok(doubt)

@@ -1,5 +1,7 @@
 //! The durable store of [Wink](wink): sessions, ledger and marks of journals in one SQLite database, which several
-//! processes may have open at a time.
+//! processes may have open at a time; and [`Workspace`], which is a directory and its store together.
+//!
+//! What is promised, on what ground, and how recovery works is told in the guide: [`wink::guide::durability`].
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -20,6 +22,14 @@
 //! for each store that is open, by which it is known whether whoever made a claim still lives, and `sessions/`, with
 //! the locks by which processes take turns on a session. Locks die with their process, so nothing there has to be cleaned up
 //! by hand, and nothing there may be.
+
+// The examples of the front page, and those of the guide that need a store, run like all others.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod readme {}
+#[cfg(doctest)]
+#[doc = include_str!("../../wink/src/guide/durability.md")]
+mod guide {}
 
 mod ground;
 mod ledger;

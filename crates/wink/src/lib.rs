@@ -187,11 +187,6 @@ pub use schemars;
 pub use serde;
 pub use serde_json;
 
-/// The examples of the front page, run like all others.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
-
 // Everything that is handed around can cross threads; so can a call while it runs.
 const _: () = {
     const fn send_and_sync<T: Send + Sync + ?Sized>() {}

@@ -1,17 +1,23 @@
-//! `wink demo`: a short session to watch. Everything that it claims is read back from the session and checked.
+//! `wink demo`: a short session to watch, in a directory of its own. Everything that it claims is read back from session and
+//! disk and checked.
 //!
-//! [`scenes`] is the story, [`stage`] what it is played on, [`tools`] and [`bank`] what somebody who builds an agent
-//! would write.
+//! [`scenes`] is the story, [`stage`] what it is played on, [`place`] where, [`tools`] and [`bank`] what somebody who builds an
+//! agent would write. [`commands`] is what this machine can run, and [`victim`] the process that is killed.
 
 mod bank;
+mod commands;
+mod place;
 mod scenes;
 mod stage;
 mod tools;
+pub(crate) mod victim;
 
 use std::io;
 use std::process::ExitCode;
 
 use crate::term::Screen;
+use commands::Commands;
+use place::Place;
 use stage::Stage;
 
 /// Why the demo did not go through.
@@ -41,21 +47,34 @@ impl<T, E: std::fmt::Display> Doing<T> for Result<T, E> {
 
 /// Runs the demo and says how it ended.
 pub(crate) fn main() -> ExitCode {
-    match run(Screen::stdout()) {
+    let made = tempfile::Builder::new().prefix("wink-demo-").tempdir();
+    let mut dir = match made.doing("make a temporary directory") {
+        Ok(dir) => dir,
+        Err(error) => {
+            anstream::eprintln!("wink demo: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match run(Screen::stdout(), Place::at(dir.path().to_owned())) {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever watched has seen enough, as `head` does.
         Err(DemoError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
-            anstream::eprintln!("wink demo: {error}");
+            // For whoever wants to look.
+            dir.disable_cleanup(true);
+            anstream::eprintln!(
+                "wink demo: {error}\nIts directory was left as it is: {}",
+                dir.path().display()
+            );
             ExitCode::FAILURE
         }
     }
 }
 
-fn run(screen: Screen) -> Result<(), DemoError> {
+fn run(screen: Screen, place: Place) -> Result<(), DemoError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     runtime.doing("start a runtime")?.block_on(async {
-        let mut stage = Stage::open(screen).await?;
+        let mut stage = Stage::open(screen, place, Commands::find()).await?;
         scenes::play(&mut stage).await
     })
 }

@@ -1,60 +1,99 @@
-//! What the story is played on: a session, a workspace, a resource, a bank, and the screen that shows them.
+//! What the story is played on: a workspace on disk, a session in its store, a resource, a bank, and the screen that shows
+//! them.
 
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::fmt::{Debug, Display};
-use std::future::Future;
+use std::path::Path;
 use std::sync::Arc;
 
 use wink::executor::{Executor, ToolCall};
-use wink::filesystem::{Filesystem, FilesystemExt, FsPath, MemoryFilesystem};
 use wink::ledger::EffectLedger;
-use wink::limits::CancelToken;
 use wink::prelude::*;
 use wink::serde_json::Value;
 use wink::session::{Ending, ToolInvoked};
 use wink::suites::{Plan, PlanningToolsSection, VfsToolsSection};
+use wink_store::Workspace;
 
-use super::bank::Bank;
+use super::bank::{Bank, Receipt};
+use super::commands::Commands;
+use super::place::Place;
 use super::tools::{self, Lamps, Shipment, Sight};
 use super::{DemoError, Doing};
 use crate::term::{BAD, BOLD, DIM, GOOD, NAME, ODD, PLAIN, Screen, Span, span};
 
 /// The files that the story begins with.
-const FILES: [(&str, &str); 3] =
-    [("prices.txt", "lamp 19.00\nrug 80.00\n"), ("orders/17.txt", "open"), ("orders/18.txt", "open")];
+const FILES: [(&str, &str); 4] = [
+    ("prices.txt", "rug 80.00\nlamp 19.00\n"),
+    ("sales.txt", "16: 19.00 EUR\n"),
+    ("orders/17.txt", "open"),
+    ("orders/18.txt", "open"),
+];
+
+/// The workspace as it is on disk: every path, with the text of those that are files.
+pub(super) type Tree = BTreeMap<String, Option<String>>;
 
 pub(super) struct Stage {
     pub(super) screen: Screen,
-    pub(super) executor: Executor,
-    pub(super) bank: Arc<Bank>,
-    files: Arc<dyn Filesystem>,
+    pub(super) place: Place,
+    pub(super) commands: Commands,
+    shop: Shop,
     lamps: Arc<Lamps>,
+    bank: Arc<Bank>,
     scene: &'static str,
     calls: usize,
     checks: usize,
 }
 
-impl Stage {
-    /// Sets everything up: two suites and the demo's own tools make the prompt, and an executor runs its calls.
-    pub(super) async fn open(screen: Screen) -> Result<Self, DemoError> {
-        let files: Arc<dyn Filesystem> = Arc::new(MemoryFilesystem::new());
-        for (path, text) in FILES {
-            files.write_text(path, text).await.doing("fill the workspace")?;
-        }
-        let lamps = Arc::new(Lamps::new(3));
-        let bank = Arc::new(Bank::open());
-        let prompt = PromptTemplate::builder("wink", "demo")
+/// What a process has that works in the shop.
+pub(super) struct Shop {
+    pub(super) executor: Executor,
+    pub(super) workspace: Workspace,
+}
+
+impl Shop {
+    /// Opens workspace and session: two suites and the demo's own tools make the prompt, and an executor runs its calls.
+    pub(super) async fn open(
+        place: &Place,
+        lamps: &Arc<Lamps>,
+        bank: &Arc<Bank>,
+        commands: &Commands,
+    ) -> Result<Self, DemoError> {
+        let workspace = Workspace::open(place.workspace()).doing("open the workspace")?;
+        let mut template = PromptTemplate::builder("wink", "demo")
             .section(PlanningToolsSection::new().section())
-            .section(VfsToolsSection::new().over(Arc::clone(&files)).section())
-            .section(tools::shop(&lamps, &bank))
-            .build()
-            .doing("build the prompt")?
-            .prompt();
-        let session = Session::builder().id("demo").build();
+            .section(VfsToolsSection::new().over(Arc::clone(workspace.files()) as _).section())
+            .section(tools::shop(lamps, bank));
+        if let Some(shell) = commands.section() {
+            template = template.section(shell);
+        }
+        let prompt = template.build().doing("build the prompt")?.prompt();
+        let session = workspace.session("demo").open().await.doing("open the session")?;
         let executor = Executor::open(&prompt, &session).await.doing("open the executor")?;
-        Ok(Self { screen, executor, bank, files, lamps, scene: "", calls: 0, checks: 0 })
+        Ok(Self { executor, workspace })
+    }
+}
+
+impl Stage {
+    /// Sets everything up.
+    pub(super) async fn open(screen: Screen, place: Place, commands: Commands) -> Result<Self, DemoError> {
+        std::fs::create_dir_all(place.workspace()).doing("make the workspace")?;
+        for (path, text) in FILES {
+            let path = place.workspace().join(path);
+            let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+            made.and_then(|()| std::fs::write(&path, text)).doing("fill the workspace")?;
+        }
+        let (lamps, bank) = (Arc::new(Lamps::new(3)), Arc::new(Bank::with_books(place.books())));
+        let shop = Shop::open(&place, &lamps, &bank, &commands).await?;
+        Ok(Self { screen, place, commands, shop, lamps, bank, scene: "", calls: 0, checks: 0 })
+    }
+
+    /// Opens workspace and session anew, as a process does that is started after another one died.
+    pub(super) async fn reopen(&mut self) -> Result<(), DemoError> {
+        self.shop = Shop::open(&self.place, &self.lamps, &self.bank, &self.commands).await?;
+        Ok(())
     }
 
     /// Begins a scene.
@@ -70,7 +109,7 @@ impl Stage {
     /// Makes a call as a model would, and shows both sides of it. Returns what the log says of it.
     pub(super) async fn call(&mut self, tool: &str, arguments: Value) -> Result<Arc<ToolInvoked>, DemoError> {
         let call = self.propose(tool, &arguments)?;
-        let outcome = self.executor.call(call).await;
+        let outcome = self.shop.executor.call(call).await;
         self.answer(&outcome.event, outcome.text())?;
         Ok(outcome.event)
     }
@@ -78,26 +117,13 @@ impl Stage {
     /// As [`Stage::call`], showing the first line of the answer only.
     pub(super) async fn call_briefly(&mut self, tool: &str, arguments: Value) -> Result<(), DemoError> {
         let call = self.propose(tool, &arguments)?;
-        let outcome = self.executor.call(call).await;
+        let outcome = self.shop.executor.call(call).await;
         self.answer(&outcome.event, outcome.text().lines().next().unwrap_or_default())
     }
 
-    /// As [`Stage::call`], but the call is cancelled when `enough` ends.
-    pub(super) async fn call_until(
-        &mut self,
-        enough: impl Future<Output = ()>,
-        tool: &str,
-        arguments: Value,
-    ) -> Result<Arc<ToolInvoked>, DemoError> {
-        let call = self.propose(tool, &arguments)?;
-        let cancel = CancelToken::new();
-        let cancelling = async {
-            enough.await;
-            cancel.cancel();
-        };
-        let (outcome, ()) = tokio::join!(self.executor.call_cancellable(call, cancel.clone()), cancelling);
-        self.answer(&outcome.event, outcome.text())?;
-        Ok(outcome.event)
+    /// Says that another process makes a call here.
+    pub(super) fn call_elsewhere(&mut self, tool: &str, arguments: &Value) -> Result<(), DemoError> {
+        self.propose(tool, arguments).map(drop)
     }
 
     fn propose(&mut self, tool: &str, arguments: &Value) -> Result<ToolCall, DemoError> {
@@ -145,7 +171,11 @@ impl Stage {
     }
 
     pub(super) fn session(&self) -> &Session {
-        self.executor.session()
+        self.shop.executor.session()
+    }
+
+    pub(super) fn workspace(&self) -> &Workspace {
+        &self.shop.workspace
     }
 
     pub(super) fn plan(&self) -> Plan {
@@ -161,32 +191,52 @@ impl Stage {
         EffectLedger::new(Arc::clone(session.store()), Arc::clone(session.clock()))
     }
 
-    pub(super) async fn read(&self, path: &str) -> Result<String, DemoError> {
-        self.files.read_text(path).await.doing("read the workspace")
+    /// What the bank has in its books.
+    pub(super) fn charges(&self) -> Result<Vec<Receipt>, DemoError> {
+        self.bank.charges().doing("read the bank's books")
     }
 
-    /// Every path of the workspace, with the text of those that are files.
-    pub(super) async fn tree(&self) -> Result<Vec<(FsPath, Option<String>)>, DemoError> {
-        let mut tree = Vec::new();
-        let entries = self.files.glob(&FsPath::root(), "**").await.doing("look through the workspace")?;
-        for entry in entries {
-            let text = self.files.read_text(entry.path.as_str()).await.ok();
-            tree.push((entry.path, text));
-        }
+    /// A file, as anybody reads it.
+    pub(super) fn read(&self, path: &str) -> Result<String, DemoError> {
+        std::fs::read_to_string(self.place.workspace().join(path)).doing("read the workspace")
+    }
+
+    /// Everything in the workspace, as anybody sees it.
+    pub(super) fn tree(&self) -> Result<Tree, DemoError> {
+        let mut tree = Tree::new();
+        walk(self.place.workspace(), "", &mut tree).doing("look through the workspace")?;
         Ok(tree)
     }
 
     /// What anybody outside a call sees of an order.
-    pub(super) async fn sight(&self, order: u32) -> Result<Sight, DemoError> {
-        let label = tools::label_path(order);
-        let has_label = self.files.exists_at(&label).await.doing("look for a label")?;
+    pub(super) fn sight(&self, order: u32) -> Result<Sight, DemoError> {
+        let tree = self.tree()?;
+        let text = |path: &str| tree.get(path).cloned().flatten();
         Ok(Sight {
             shipments: self.session().slice::<Shipment>().len(),
-            order_file: self.read(&tools::order_path(order)).await?,
-            label_file: if has_label { Some(self.read(&label).await?) } else { None },
+            order_file: text(&tools::order_path(order)).unwrap_or_default(),
+            label_file: text(&tools::label_path(order)),
             lamps: *self.lamps.read(),
         })
     }
+}
+
+/// What is below a directory, but for the runtime's own state.
+fn walk(dir: &Path, below: &str, tree: &mut Tree) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        let path = format!("{below}{}", entry.file_name().to_string_lossy());
+        if path == ".wink" {
+            continue;
+        }
+        if entry.file_type()?.is_dir() {
+            walk(&entry.path(), &format!("{path}/"), tree)?;
+            tree.insert(path, None);
+        } else {
+            tree.insert(path, Some(std::fs::read_to_string(entry.path())?));
+        }
+    }
+    Ok(())
 }
 
 /// How a call ended, in a word and a colour.
@@ -194,7 +244,7 @@ pub(super) fn verdict(event: &ToolInvoked) -> (String, anstyle::Style) {
     let style = match event.ending {
         Ending::Succeeded if event.replayed => return ("replayed".to_owned(), ODD),
         Ending::Succeeded => GOOD,
-        Ending::InDoubt | Ending::Cancelled => ODD,
+        Ending::InDoubt | Ending::Interrupted => ODD,
         _ => BAD,
     };
     // The word that the log itself uses.

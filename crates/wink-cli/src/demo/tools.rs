@@ -1,11 +1,11 @@
 //! The demo's own tools: what somebody who builds an agent writes.
 //!
 //! `ship_order` changes session, files and a resource before it finds out whether it can be done at all. It has no
-//! code that cleans up. `charge_card` has an effect outside, which nobody can undo.
+//! code that cleans up. `charge_card` has an effect outside, which nobody can undo, and changes files after it.
 
 use std::sync::Arc;
 
-use wink::filesystem::Edit;
+use wink::filesystem::{Edit, WriteMode, WriteOptions};
 use wink::ledger::IdempotencyConfig;
 use wink::prelude::*;
 use wink::resource::{Binding, Shared};
@@ -76,6 +76,14 @@ pub(super) fn label_path(order: u32) -> String {
     format!("labels/{order}.txt")
 }
 
+/// The file of an invoice.
+pub(super) fn invoice_path(order: u32) -> String {
+    format!("invoices/{order}.txt")
+}
+
+/// What was sold.
+pub(super) const SALES: &str = "sales.txt";
+
 /// Ships the lamp of an order.
 #[tool]
 async fn ship_order(
@@ -112,7 +120,7 @@ async fn ship_order(
     Ok(result.exclude_value_from_context())
 }
 
-/// Charges the customer of an order.
+/// Charges the customer of an order, and books the payment.
 #[tool]
 async fn charge_card(
     /// The number of the order.
@@ -122,15 +130,39 @@ async fn charge_card(
     cents: u32,
     cx: &mut ToolContext,
 ) -> Result<ToolResult<Receipt>, ToolError> {
-    let receipt = cx.resource::<Bank>().await?.charge(order, cents).await;
+    let receipt = cx.resource::<Bank>().await?.charge(order, cents)?;
+    book(&receipt, cx).await?;
     Ok(ToolResult::value(receipt))
 }
 
-/// Both tools, and the resource that takes part in transactions.
+/// Books a payment that was made.
+#[tool]
+async fn book_payment(
+    /// What the bank gave for it.
+    receipt: Receipt,
+    cx: &mut ToolContext,
+) -> Result<ToolResult<()>, ToolError> {
+    book(&receipt, cx).await?;
+    Ok(ToolResult::done(format!("Payment of order {} is booked.", receipt.order)))
+}
+
+/// Three files that belong together.
+async fn book(receipt: &Receipt, cx: &mut ToolContext) -> Result<(), ToolError> {
+    let (order, amount) = (receipt.order, receipt.amount());
+    let files = cx.filesystem().await?;
+    files.write_text(&invoice_path(order), &amount).await?;
+    let append = WriteOptions::new(WriteMode::Append);
+    files.write(&order_path(order), b", paid", append).await?;
+    files.write(SALES, format!("{order}: {amount}\n").as_bytes(), append).await?;
+    Ok(())
+}
+
+/// The tools, and the resource that takes part in transactions.
 pub(super) fn shop(lamps: &Arc<Lamps>, bank: &Arc<Bank>) -> Section {
     Section::tools("shop", "The shop")
         .resource(Binding::instance(Arc::clone(lamps)).named("lamps").snapshotable())
         .resource(Binding::instance(Arc::clone(bank)).named("bank"))
         .tool(ship_order_tool())
         .tool(charge_card_tool().idempotency(IdempotencyConfig::auto()).rendered())
+        .tool(book_payment_tool())
 }

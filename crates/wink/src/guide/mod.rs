@@ -11,6 +11,7 @@
 //! | [examples] | How is a model shown what a call looks like? |
 //! | [suites] | How are tools, guidance, state and policies kept together? Which suites are there? |
 //! | [transactions] | What is rolled back, and what is not? |
+//! | [durability] | What survives the process, on what ground, and what is in doubt after it? |
 //! | [policies] | Who decides whether a call may run? |
 //! | [idempotency] | How is an effect kept from happening twice? |
 //! | [scopes] | How long do clients, connections and other resources live? |
@@ -24,6 +25,9 @@ pub mod batches {}
 pub mod context {}
 #[doc = include_str!("contracts.md")]
 pub mod contracts {}
+// Its examples use `wink-store`, which runs them as its own tests.
+#[cfg_attr(not(doctest), doc = include_str!("durability.md"))]
+pub mod durability {}
 #[doc = include_str!("examples.md")]
 pub mod examples {}
 #[doc = include_str!("idempotency.md")]

@@ -83,8 +83,8 @@ impl ByteStore {
             state.sessions.entry(session).or_default().unfinished = marks;
         }
         for row in state.ledger.values_mut() {
-            if let LedgerState::Claimed { owner, since } = &row.state {
-                let reason = format!("interrupted: {owner} ended while the call ran");
+            if let LedgerState::Claimed { since, .. } = &row.state {
+                let reason = "an earlier call was interrupted: its process ended while it ran".to_owned();
                 row.state = LedgerState::InDoubt { reason, since: *since };
             }
         }
