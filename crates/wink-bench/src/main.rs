@@ -1,7 +1,7 @@
 //! Wink beside the floor and its peers, in one run.
 //!
 //! `cargo run --release -p wink-bench` prints tables with the targets; `-- --json` prints one JSON object.
-//! Names of rows restrict the run to them. To see where the instructions of one case go:
+//! Names of rows or of groups of rows (`durable`, `host`) restrict the run to them. To see where the instructions of one case go:
 //!
 //! ```text
 //! valgrind --tool=callgrind --collect-atstart=no --toggle-collect='*measured_region*' \
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use crate::cases::{Case, Contender, Row};
-use crate::measure::{COUNTED, Callgrind, Figures};
+use crate::measure::{COUNTED, Callgrind, Figures, Timed};
 use crate::report::Report;
 
 mod cases;
@@ -27,7 +27,7 @@ Usage: wink-bench [--json] [ROW]...
 Measures Wink beside the floor and its peers: instructions (with valgrind) and nanoseconds per call.
 
   --json   print one JSON object instead of tables
-  ROW      measure only these rows: call/empty, call/write, call/large, call/fail, policy/history
+  ROW      measure only these rows, or groups of rows: call, policy, durable, host, call/empty, host/api, ...
 ";
 
 fn main() -> ExitCode {
@@ -68,7 +68,7 @@ impl Command {
                 flag if flag.starts_with('-') => {
                     return Err(format!("`{flag}` is not an option\n\n{USAGE}"));
                 }
-                row => rows.push(row.parse()?),
+                row => rows.extend(Row::named(row)?),
             }
         }
         if rows.is_empty() {
@@ -101,9 +101,11 @@ impl Command {
     }
 }
 
-/// Times every case first, on a quiet machine, and then counts instructions, which do not mind company.
+/// Times every case first, on a quiet machine, and then counts instructions, which do not mind company. What is on disk
+/// comes after that, so that whoever measures in memory has the memory.
 fn measure_rows(rows: &[Row]) -> Report {
-    let timed: Vec<_> = rows.iter().map(|row| (*row, time_row(*row))).collect();
+    let (on_disk, in_memory): (Vec<Row>, Vec<Row>) = rows.iter().partition(|row| row.is_on_disk());
+    let timed: Vec<_> = in_memory.iter().map(|row| (*row, time_row(*row))).collect();
     let cases: Vec<(Contender, Row)> = timed
         .iter()
         .flat_map(|(row, contenders)| contenders.iter().map(|(contender, _)| (*contender, *row)))
@@ -118,10 +120,41 @@ fn measure_rows(rows: &[Row]) -> Report {
         });
         report.add(row, figures.collect());
     }
+    for (row, contenders) in time_on_disk(&on_disk) {
+        let figures = contenders.into_iter();
+        let figures =
+            figures.map(|(contender, ns)| (contender, Figures { instructions: None, ns: Some(ns) }));
+        report.add(row, figures.collect());
+    }
     report
 }
 
-fn time_row(row: Row) -> Vec<(Contender, f64)> {
+/// Rows that are compared take turns with all their contenders.
+fn time_on_disk(rows: &[Row]) -> Vec<(Row, Vec<(Contender, Timed)>)> {
+    let mut made: Vec<(Contender, (Row, Case))> = Vec::new();
+    for row in rows {
+        let cases = Contender::ALL.into_iter().filter_map(|who| Some((who, (*row, who.make(*row)?))));
+        made.extend(cases);
+    }
+    let mut timed: Vec<(Row, Vec<(Contender, Timed)>)> = Vec::new();
+    while let Some((_, (first, _))) = made.first() {
+        let family = first.family();
+        let (members, others): (Vec<_>, Vec<_>) =
+            made.into_iter().partition(|(_, (row, _))| row.family() == family);
+        made = others;
+        let (contenders, mut cases): (Vec<Contender>, Vec<(Row, Case)>) = members.into_iter().unzip();
+        let figures = measure::time_on_disk(&mut cases);
+        for ((contender, (row, _)), figures) in contenders.into_iter().zip(&cases).zip(figures) {
+            match timed.iter_mut().find(|(known, _)| known == row) {
+                Some((_, of_row)) => of_row.push((contender, figures)),
+                None => timed.push((*row, vec![(contender, figures)])),
+            }
+        }
+    }
+    timed
+}
+
+fn time_row(row: Row) -> Vec<(Contender, Timed)> {
     let (contenders, mut cases): (Vec<Contender>, Vec<Case>) =
         Contender::ALL.into_iter().filter_map(|contender| Some((contender, contender.make(row)?))).unzip();
     contenders.into_iter().zip(measure::time(&mut cases)).collect()

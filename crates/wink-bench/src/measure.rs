@@ -22,7 +22,17 @@ pub(crate) const COUNTED: &str = "--counted";
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Figures {
     pub(crate) instructions: Option<u64>,
-    pub(crate) ns: Option<f64>,
+    pub(crate) ns: Option<Timed>,
+}
+
+/// Nanoseconds per call, of many batches of calls.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Timed {
+    pub(crate) median: f64,
+    /// A tenth of the batches took less.
+    pub(crate) low: f64,
+    /// A tenth took more.
+    pub(crate) high: f64,
 }
 
 const ROUNDS: usize = 101;
@@ -32,7 +42,7 @@ const WARM_UP_CALLS: u32 = 300;
 const COUNTED_CALLS: u32 = 500;
 
 /// Nanoseconds per call of each case: the median of many batches, the cases taking turns.
-pub(crate) fn time(cases: &mut [Case]) -> Vec<f64> {
+pub(crate) fn time(cases: &mut [Case]) -> Vec<Timed> {
     let calls: Vec<u32> = cases.iter_mut().map(calls_in_a_batch).collect();
     let mut batches = vec![Vec::with_capacity(ROUNDS); cases.len()];
     for _ in 0..ROUNDS {
@@ -40,7 +50,22 @@ pub(crate) fn time(cases: &mut [Case]) -> Vec<f64> {
             batches.push(nanoseconds_per_call(case, *calls));
         }
     }
-    batches.into_iter().map(median).collect()
+    batches.into_iter().map(timed).collect()
+}
+
+/// The same for rows on disk: each run is timed by itself.
+pub(crate) fn time_on_disk(cases: &mut [(Row, Case)]) -> Vec<Timed> {
+    let mut batches = vec![Vec::new(); cases.len()];
+    let (warm_up, rounds) = cases.first().map_or((0, 0), |(row, _)| row.runs_on_disk());
+    for round in 0..warm_up + rounds {
+        for ((row, case), batches) in cases.iter_mut().zip(&mut batches) {
+            let ns = nanoseconds_per_call(case, 1) / f64::from(row.calls_in_a_run());
+            if round >= warm_up {
+                batches.push(ns);
+            }
+        }
+    }
+    batches.into_iter().map(timed).collect()
 }
 
 fn calls_in_a_batch(case: &mut Case) -> u32 {
@@ -56,9 +81,11 @@ fn nanoseconds_per_call(case: &mut Case, calls: u32) -> f64 {
     start.elapsed().as_nanos() as f64 / f64::from(calls)
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+fn timed(mut values: Vec<f64>) -> Timed {
     values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+    let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
+    let (count, tenth) = (values.len(), values.len() / 10);
+    Timed { median: at(count / 2), low: at(tenth), high: at(count.saturating_sub(tenth + 1)) }
 }
 
 /// Does the calls. Callgrind starts counting when this function is entered and stops when it is left, so its

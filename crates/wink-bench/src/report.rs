@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use serde_json::{Map, Value, json};
 
-use crate::cases::{Contender, Row};
+use crate::cases::{Contender, End, Row, Size, Way};
 use crate::measure::Figures;
 
 #[cfg(test)]
@@ -50,12 +50,18 @@ impl Report {
         if let (Some(ours), Some(theirs)) = (ours.instructions, theirs.instructions) {
             return Some(Reading { value: divide(ours as f64, theirs as f64)?, by: "instructions" });
         }
-        Some(Reading { value: divide(ours.ns?, theirs.ns?)?, by: "ns" })
+        Some(Reading { value: divide(ours.ns?.median, theirs.ns?.median)?, by: "ns" })
     }
 }
 
 fn figures_to_json(figures: Figures) -> Value {
-    json!({ "instructions": figures.instructions, "ns": figures.ns.map(|ns| (ns * 10.0).round() / 10.0) })
+    let rounded = |ns: f64| (ns * 10.0).round() / 10.0;
+    let mut object =
+        json!({ "instructions": figures.instructions, "ns": figures.ns.map(|ns| rounded(ns.median)) });
+    if let (Some(ns), Some(object)) = (figures.ns, object.as_object_mut()) {
+        object.insert("ns_spread".to_owned(), json!([rounded(ns.low), rounded(ns.high)]));
+    }
+    object
 }
 
 type Subject = (Contender, Row);
@@ -81,7 +87,7 @@ enum Bound {
 /// The plain call is "the floor" of every target, also of `call/write`: its own floor, which writes too, is
 /// dearer and would be the easier promise. That `policy/history` is flat shows in its size: it is asked of a long
 /// history, which nobody walks in fifty nanoseconds.
-const TARGETS: [Target; 7] = [
+const TARGETS: [Target; 17] = [
     Target { row: Row::CallEmpty, bound: Bound::Times(2.0, (Contender::Floor, Row::CallEmpty), "the floor") },
     Target {
         row: Row::CallEmpty,
@@ -98,7 +104,34 @@ const TARGETS: [Target; 7] = [
     },
     Target { row: Row::CallFail, bound: Bound::Times(1.3, (Contender::Wink, Row::CallWrite), "call/write") },
     Target { row: Row::PolicyHistory, bound: Bound::Nanoseconds(50.0) },
+    Target {
+        row: Row::DurableCall,
+        bound: Bound::Times(1.5, (Contender::Floor, Row::DurableCall), "a bare commit"),
+    },
+    // They share commits if a call costs less than one.
+    Target {
+        row: Row::DurableMany,
+        bound: Bound::Times(1.0, (Contender::Floor, Row::DurableMany), "a bare commit"),
+    },
+    flat(Way::Api, End::Commit, "with 1000 files"),
+    of_git(Way::Api, End::Commit),
+    flat(Way::Api, End::Rollback, "with 1000 files"),
+    of_git(Way::Api, End::Rollback),
+    flat(Way::Overlay, End::Commit, "with 1000 files"),
+    of_git(Way::Overlay, End::Commit),
+    flat(Way::Overlay, End::Rollback, "with 1000 files"),
+    of_git(Way::Overlay, End::Rollback),
 ];
+
+const fn flat(way: Way, end: End, whom: &'static str) -> Target {
+    let small = (Contender::Wink, Row::Host(way, end, Size::Small));
+    Target { row: Row::Host(way, end, Size::Large), bound: Bound::Times(1.5, small, whom) }
+}
+
+const fn of_git(way: Way, end: End) -> Target {
+    let row = Row::Host(way, end, Size::Large);
+    Target { row, bound: Bound::Times(0.1, (Contender::Git, row), "git") }
+}
 
 impl Target {
     fn limit(&self) -> f64 {
@@ -119,7 +152,7 @@ impl Target {
             Bound::Times(_, to, _) => report.ratio((Contender::Wink, self.row), to),
             Bound::Nanoseconds(_) => {
                 let figures = report.figures(Contender::Wink, self.row)?;
-                Some(Reading { value: figures.ns?, by: "ns" })
+                Some(Reading { value: figures.ns?.median, by: "ns" })
             }
         }
     }
@@ -127,21 +160,26 @@ impl Target {
 
 impl Display for Report {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:<15} {:<6} {:>13} {:>10} {:>8}", "row", "who", "instructions", "ns", "× floor")?;
+        writeln!(
+            f,
+            "{:<27} {:<6} {:>13} {:>12} {:>23} {:>8}",
+            "row", "who", "instructions", "ns", "tenth .. nine tenths", "× floor"
+        )?;
         for (row, contenders) in &self.rows {
             for (contender, figures) in contenders {
                 let instructions = figures.instructions.map(|count| count.to_string());
-                let ns = figures.ns.map(|ns| format!("{ns:.1}"));
+                let ns = figures.ns.map(|ns| format!("{:.1}", ns.median));
+                let spread = figures.ns.map(|ns| format!("{:.1} .. {:.1}", ns.low, ns.high));
                 let floor = self.ratio((*contender, *row), (Contender::Floor, *row));
                 let floor = floor.map(|reading| format!("{:.2}", reading.value));
-                let [instructions, ns, floor] =
-                    [instructions, ns, floor].map(|cell| cell.unwrap_or_else(|| "-".to_owned()));
+                let [instructions, ns, spread, floor] =
+                    [instructions, ns, spread, floor].map(|cell| cell.unwrap_or_else(|| "-".to_owned()));
                 let (row, who) = (row.name(), contender.name());
-                writeln!(f, "{row:<15} {who:<6} {instructions:>13} {ns:>10} {floor:>8}")?;
+                writeln!(f, "{row:<27} {who:<6} {instructions:>13} {ns:>12} {spread:>23} {floor:>8}")?;
             }
         }
         writeln!(f)?;
-        writeln!(f, "{:<15} {:<24} {:>20} verdict", "row", "target for wink", "measured")?;
+        writeln!(f, "{:<27} {:<24} {:>20} verdict", "row", "target for wink", "measured")?;
         for target in TARGETS.iter().filter(|target| self.rows.iter().any(|(row, _)| *row == target.row)) {
             let (measured, verdict) = match target.read(self) {
                 Some(Reading { value, by }) => {
@@ -150,7 +188,7 @@ impl Display for Report {
                 }
                 None => ("-".to_owned(), "not measured"),
             };
-            writeln!(f, "{:<15} {:<24} {measured:>20} {verdict}", target.row.name(), target.promise())?;
+            writeln!(f, "{:<27} {:<24} {measured:>20} {verdict}", target.row.name(), target.promise())?;
         }
         Ok(())
     }

@@ -63,9 +63,11 @@ impl World {
             }
             Call::Edit { path, old, new } => self.edit(path, old, new),
             Call::Delete { path } => self.tree.contains_key(path) && self.remove(path),
-            Call::Rename { from, to } => {
-                !self.tree.contains_key(to) && self.has_parent(to) && self.rename(from, to)
-            }
+            Call::Rename { from, to } => match self.tree.contains_key(to) {
+                // What stays where it is has been moved there.
+                true => from == to,
+                false => self.has_parent(to) && self.rename(from, to),
+            },
             Call::Mkdir { path } => !self.tree.contains_key(path) && self.make_dirs(path),
             Call::Command { lines, fail } => {
                 // A script goes on after a line that fails; only its end counts.

@@ -91,13 +91,6 @@ async fn command(lines: Vec<Line>, fail: bool, cx: &mut ToolContext) -> Result<T
     let layer = host.command_layer()?;
     let script: Vec<String> = lines.iter().map(Line::shell).collect();
     let dirs = layer.overlay();
-    let dirs = wink_sandbox::OverlayDirs {
-        lower: dirs.lower,
-        upper: dirs.upper,
-        work: dirs.work,
-        state_name: dirs.state_name,
-        user_xattr: dirs.user_xattr,
-    };
     Launch::shell(script.join("\n"), host.root()).overlay(dirs).run(cx.clock()).await?;
     if fail {
         return Ok(ToolResult::error("as asked"));

@@ -81,5 +81,5 @@ pub use namespace::NamespaceSandbox;
 pub use overlay::{OverlayKind, Workspace};
 pub use podman::PodmanSandbox;
 pub use sandbox::{Job, Sandbox, WORKSPACE};
-pub use tool::{Executed, PodmanSandboxSection, SandboxSection, ShellExecute};
+pub use tool::{Executed, PodmanSandboxSection, SandboxSection, ShellExecute, capture_of};
 pub use wink::filesystem::host::OverlayDirs;

@@ -80,14 +80,15 @@ impl Workspace {
                 data: options(dirs.user_xattr)?,
             }),
         }
-        if let Some(name) = self.state_name() {
-            let masked = format!("{at}/{name}");
-            steps.push(Step::Mask {
-                at: c_text("the workspace", &masked)?,
-                data: c"mode=555,size=4k".to_owned(),
-            });
-        }
+        steps.extend(self.mask(at)?);
         Ok(steps)
+    }
+
+    /// The step that hides the state directory, where the workspace is at `at`.
+    pub(crate) fn mask(&self, at: &str) -> Result<Option<Step>, LaunchError> {
+        let Some(name) = self.state_name() else { return Ok(None) };
+        let masked = c_text("the workspace", &format!("{at}/{name}"))?;
+        Ok(Some(Step::Mask { at: masked, data: c"mode=555,size=4k".to_owned() }))
     }
 }
 

@@ -82,9 +82,16 @@ pub(crate) fn prune(
         let age = SignedDuration::try_from(age).unwrap_or(SignedDuration::MAX);
         now.checked_sub(age).unwrap_or(Timestamp::MIN)
     };
-    let journals = conn
-        .execute("DELETE FROM journals WHERE at < ?1", [moment(before(keep.journals))])
-        .map_err(failed("prune"))?;
+    let old = moment(before(keep.journals));
+    let forget = || {
+        conn.execute(
+            "UPDATE sessions SET forgotten = max(forgotten, coalesce(
+                 (SELECT max(sequence) FROM journals WHERE session = sessions.id AND at < ?1), 0))",
+            [old],
+        )?;
+        conn.execute("DELETE FROM journals WHERE at < ?1", [old])
+    };
+    let journals = forget().map_err(failed("prune"))?;
     let effects = ledger::remove(conn, owners, &Rows::ExpiredAt(before(keep.expired)))?.len();
     Ok(Pruned { journals, effects })
 }

@@ -21,7 +21,7 @@ pub struct StoreOptions {
 #[must_use]
 pub struct Retention {
     /// For how long it is remembered of a journal that it was committed. Journals that were not settled are older only where
-    /// a workspace was left alone for longer than this.
+    /// a workspace was left alone for longer than this. Calls that are older cannot be undone.
     pub journals: Duration,
     /// For how long recorded effects are kept beyond the time at which they stop counting.
     pub expired: Duration,

@@ -7,8 +7,10 @@ use jiff::Timestamp;
 use rusqlite::{Connection, params, params_from_iter};
 use tokio::sync::oneshot;
 use wink::BoxFuture;
-use wink::session::SessionId;
-use wink::store::{CallMark, History, HistoryQuery, NumberedRecord, Record, StoreError, StoredSession};
+use wink::session::{InvocationId, SessionId};
+use wink::store::{
+    CallMark, History, HistoryQuery, NumberedJournal, NumberedRecord, Record, StoreError, StoredSession,
+};
 
 use crate::owners::Owners;
 use crate::records::{self, MOST, call_bytes, call_of, number_of, row_of};
@@ -128,8 +130,9 @@ pub(crate) fn history(
 ) -> rusqlite::Result<History> {
     let _one_moment = conn.unchecked_transaction()?;
     let Some(id) = records::find(conn, session)? else { return Ok(History::default()) };
-    let compacted: i64 =
-        conn.query_row("SELECT compacted FROM sessions WHERE id = ?1", params![id], |row| row.get(0))?;
+    let sql = "SELECT compacted, forgotten FROM sessions WHERE id = ?1";
+    let [compacted, forgotten]: [i64; 2] =
+        conn.query_row(sql, params![id], |row| Ok([row.get(0)?, row.get(1)?]))?;
     let (after, upto) = (query.after.unwrap_or(0), query.upto.unwrap_or(MOST));
     let mut sql = "SELECT id, at, call, stream, bytes FROM records WHERE id > ? AND id <= ?".to_owned();
     let mut values: Vec<rusqlite::types::Value> = vec![row_of(id, after).into(), row_of(id, upto).into()];
@@ -155,5 +158,28 @@ pub(crate) fn history(
             })
         })?
         .collect::<rusqlite::Result<Vec<_>>>()?;
-    Ok(History { records, compacted: u64::try_from(compacted).unwrap_or_default() })
+    let journals = if query.stream.is_none() { journals(conn, id, query)? } else { Vec::new() };
+    let [compacted, forgotten] =
+        [compacted, forgotten].map(|number| u64::try_from(number).unwrap_or_default());
+    Ok(History { records, journals, compacted, forgotten })
+}
+
+fn journals(conn: &Connection, session: i64, query: &HistoryQuery) -> rusqlite::Result<Vec<NumberedJournal>> {
+    let (after, upto) =
+        (query.after.map_or(-1, |after| row_of(0, after)), row_of(0, query.upto.unwrap_or(MOST)));
+    let mut select = conn.prepare_cached(
+        "SELECT id, invocation, sequence FROM journals
+         WHERE session = ?1 AND sequence > ?2 AND sequence <= ?3 ORDER BY sequence",
+    )?;
+    let mut rows = select.query([session, after, upto])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (id, call): (String, Option<String>) = (row.get(0)?, row.get(1)?);
+        // What is no id was not written by a store, and is nobody's journal.
+        let Ok(id) = id.parse() else { continue };
+        let call = call.as_deref().and_then(InvocationId::parse);
+        let journal = NumberedJournal { sequence: number_of(row.get(2)?), id, call };
+        found.extend(query.matches_journal(&journal).then_some(journal));
+    }
+    Ok(found)
 }

@@ -130,6 +130,7 @@ pub(crate) fn compact(
 ) -> rusqlite::Result<u64> {
     let Some(id) = find(conn, session)? else { return Ok(0) };
     let (first, last) = (row_of(id, 0), row_of(id, upto));
+    // Whatever is replaced, calls up to there are not known as a whole any more.
     let (mut gone, mut compacted) = (0, 0);
     for record in whole {
         let place: Option<i64> = conn
@@ -146,7 +147,7 @@ pub(crate) fn compact(
             .prepare_cached("DELETE FROM records WHERE id >= ?1 AND id < ?2 AND stream = ?3")?
             .execute(params![first, place, record.stream])?;
         gone += removed as u64;
-        compacted = compacted.max(number_of(place));
+        compacted = upto.min(sequence(conn, id)?);
     }
     conn.prepare_cached("UPDATE sessions SET compacted = max(compacted, ?2) WHERE id = ?1")?
         .execute(params![id, i64::try_from(compacted).unwrap_or(i64::MAX)])?;

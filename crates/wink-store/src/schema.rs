@@ -11,7 +11,7 @@ const APPLICATION: i32 = 0x7769_6e6b;
 
 /// What makes each version of the tables from the one before; the first is made from nothing. Never change one that
 /// was released: add another.
-const MIGRATIONS: &[fn(&Connection) -> rusqlite::Result<()>] = &[tables, journals];
+const MIGRATIONS: &[fn(&Connection) -> rusqlite::Result<()>] = &[tables, journals, journals_by_session];
 
 /// Records of one session are numbered from 1, and the number is the lower part of the row's own: a session's records stand
 /// together and in order, without an index.
@@ -62,6 +62,14 @@ fn journals(conn: &Connection) -> rusqlite::Result<()> {
              at INTEGER NOT NULL
          ) WITHOUT ROWID;
          CREATE INDEX records_by_call ON records (call) WHERE call IS NOT NULL;",
+    )
+}
+
+/// The way from a session to its journals, and up to where they were forgotten.
+fn journals_by_session(conn: &Connection) -> rusqlite::Result<()> {
+    conn.execute_batch(
+        "CREATE INDEX journals_by_session ON journals (session, sequence);
+         ALTER TABLE sessions ADD COLUMN forgotten INTEGER NOT NULL DEFAULT 0;",
     )
 }
 

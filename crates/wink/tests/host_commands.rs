@@ -13,7 +13,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use tempfile::TempDir;
-use wink::filesystem::host::{CommandLayer, HostFilesystem, HostOptions};
+use wink::filesystem::host::{Capture, CommandLayer, HostFilesystem, HostOptions};
 use wink::filesystem::{Filesystem, FilesystemExt, FsErrorKind, FsPath};
 use wink::testing::filesystem_tree;
 
@@ -46,7 +46,7 @@ fn host(fork: &Arc<dyn Filesystem>) -> &HostFilesystem {
 
 /// Runs a script in the workspace as the layer shows it.
 fn sh(layer: &CommandLayer, script: &str) -> String {
-    let dirs = layer.overlay();
+    let dirs = layer.overlay().unwrap();
     let at = TempDir::new().unwrap();
     let options = format!(
         "{},metacopy=off,lowerdir={},upperdir={},workdir={}",
@@ -116,7 +116,7 @@ async fn same_as_plain(before: &[&str], script: &str) -> Option<Vec<String>> {
         }
     }
     let untouched = on_disk(there.dir.path());
-    let layer = host(&fork).command_layer().unwrap();
+    let layer = host(&fork).command_layer_by(Capture::Overlay).unwrap();
     let seen = sh(&layer, "find . -path ./.wink -prune -o -print | sort");
     let mut expected: Vec<String> =
         shown(filesystem_tree(&*fork).await).keys().map(|path| format!("./{path}")).collect();
@@ -212,7 +212,7 @@ async fn modes_times_links_and_names_come_along() {
     let Some(there) = place(SEED) else { return };
     symlink("d/b", there.dir.path().join("link")).unwrap();
     let fork = there.files.fork().unwrap();
-    let layer = host(&fork).command_layer().unwrap();
+    let layer = host(&fork).command_layer_by(Capture::Overlay).unwrap();
     sh(
         &layer,
         "chmod 755 a; touch -d 2001-02-03T04:05:06Z d/b; ln -s ../a g/to_a; ln -sf g/h link; \
@@ -258,7 +258,7 @@ async fn what_no_workspace_can_hold_fails_the_call() {
         let Some(there) = place(SEED) else { return };
         let before = on_disk(there.dir.path());
         let fork = there.files.fork().unwrap();
-        let layer = host(&fork).command_layer().unwrap();
+        let layer = host(&fork).command_layer_by(Capture::Overlay).unwrap();
         sh(&layer, &format!("rm a; {script}"));
         let error = layer.finish().unwrap_err();
         assert_eq!(
@@ -275,7 +275,7 @@ async fn a_command_that_is_forgotten_leaves_nothing() {
     let Some(there) = place(SEED) else { return };
     let before = on_disk(there.dir.path());
     let fork = there.files.fork().unwrap();
-    let layer = host(&fork).command_layer().unwrap();
+    let layer = host(&fork).command_layer_by(Capture::Overlay).unwrap();
     sh(&layer, "rm -r d; echo x > ignored");
     drop(layer);
     assert!(fork.changes().is_empty());
@@ -287,13 +287,13 @@ async fn a_command_that_is_forgotten_leaves_nothing() {
 async fn what_somebody_changes_while_a_command_runs_is_kept() {
     let Some(there) = place(SEED) else { return };
     let fork = there.files.fork().unwrap();
-    let layer = host(&fork).command_layer().unwrap();
+    let layer = host(&fork).command_layer_by(Capture::Overlay).unwrap();
     fs::write(there.dir.path().join("d/b"), "theirs").unwrap();
     sh(&layer, "echo ours > d/b");
     let error = layer.finish().unwrap_err();
     assert_eq!((error.kind(), error.to_string().contains("d/b")), (FsErrorKind::Conflict, true), "{error}");
     // Later it is found when the fork is merged.
-    let layer = host(&fork).command_layer().unwrap();
+    let layer = host(&fork).command_layer_by(Capture::Overlay).unwrap();
     sh(&layer, "echo ours > a");
     layer.finish().unwrap();
     fs::write(there.dir.path().join("a"), "theirs").unwrap();
@@ -305,9 +305,9 @@ async fn what_somebody_changes_while_a_command_runs_is_kept() {
 #[tokio::test]
 async fn only_forks_that_are_left_alone_take_commands() {
     let Some(there) = place(SEED) else { return };
-    assert_eq!(there.files.command_layer().err().unwrap().kind(), FsErrorKind::Unsupported);
+    assert_eq!(there.files.command_layer_by(Capture::Overlay).err().unwrap().kind(), FsErrorKind::Unsupported);
     let fork = there.files.fork().unwrap();
-    let layer = host(&fork).command_layer().unwrap();
+    let layer = host(&fork).command_layer_by(Capture::Overlay).unwrap();
     sh(&layer, "echo x > new");
     fork.write_text("other", "y").await.unwrap();
     assert_eq!(layer.finish().unwrap_err().kind(), FsErrorKind::Io);

@@ -19,6 +19,7 @@ pub(super) fn make(row: Row) -> Option<Case> {
         Row::CallWrite | Row::CallLarge => Some(calls(Writing, Ok(ANSWER))),
         Row::CallFail => Some(calls(Failing, Err(FAILURE))),
         Row::PolicyHistory => Some(history()),
+        _ => None,
     }
 }
 

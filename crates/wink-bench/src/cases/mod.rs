@@ -9,7 +9,11 @@ use std::str::FromStr;
 #[cfg(test)]
 mod tests;
 
+mod durable;
 mod floor;
+mod git;
+mod host;
+mod place;
 mod rig;
 mod rmcp;
 mod typed_call;
@@ -31,11 +35,118 @@ pub(crate) enum Row {
     CallFail,
     /// One question about the history of the session: the one that a policy's context asks for a policy.
     PolicyHistory,
+    /// A call that dispatches one event, in a session whose store is on disk.
+    DurableCall,
+    /// The same with a claim in the ledger.
+    DurableClaim,
+    /// The same by sixty-four callers at a time, each on a session of its own; per call.
+    DurableMany,
+    /// The same by sixty-four callers of one session, who take turns; per call.
+    DurableOne,
+    /// A call that changes five files of a directory on disk.
+    Host(Way, End, Size),
+}
+
+/// By what a call changes files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// The runtime's own files.
+    Api,
+    /// A command on an overlay of the workspace.
+    Overlay,
+}
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Commit,
+    Rollback,
+}
+
+/// How many files the workspace has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Size {
+    Small,
+    Large,
+}
+
+impl Size {
+    pub(crate) fn files(self) -> usize {
+        match self {
+            Size::Small => 1_000,
+            Size::Large => 50_000,
+        }
+    }
 }
 
 impl Row {
-    pub(crate) const ALL: [Row; 5] =
-        [Row::CallEmpty, Row::CallWrite, Row::CallLarge, Row::CallFail, Row::PolicyHistory];
+    pub(crate) const ALL: [Row; 17] = [
+        Row::CallEmpty,
+        Row::CallWrite,
+        Row::CallLarge,
+        Row::CallFail,
+        Row::PolicyHistory,
+        Row::DurableCall,
+        Row::DurableClaim,
+        Row::DurableMany,
+        Row::DurableOne,
+        Row::Host(Way::Api, End::Commit, Size::Small),
+        Row::Host(Way::Api, End::Commit, Size::Large),
+        Row::Host(Way::Api, End::Rollback, Size::Small),
+        Row::Host(Way::Api, End::Rollback, Size::Large),
+        Row::Host(Way::Overlay, End::Commit, Size::Small),
+        Row::Host(Way::Overlay, End::Commit, Size::Large),
+        Row::Host(Way::Overlay, End::Rollback, Size::Small),
+        Row::Host(Way::Overlay, End::Rollback, Size::Large),
+    ];
+
+    /// Whether the disk is waited for: then the clock is all there is to measure by, and the rows take turns too.
+    pub(crate) fn is_on_disk(self) -> bool {
+        match self {
+            Row::CallEmpty | Row::CallWrite | Row::CallLarge | Row::CallFail | Row::PolicyHistory => false,
+            Row::DurableCall | Row::DurableClaim | Row::DurableMany | Row::DurableOne | Row::Host(..) => true,
+        }
+    }
+
+    /// Rows that are compared with each other, and so take turns.
+    pub(crate) fn family(self) -> &'static str {
+        match self {
+            Row::Host(Way::Api, End::Commit, _) => "host/api/commit",
+            Row::Host(Way::Api, End::Rollback, _) => "host/api/rollback",
+            Row::Host(Way::Overlay, End::Commit, _) => "host/overlay/commit",
+            Row::Host(Way::Overlay, End::Rollback, _) => "host/overlay/rollback",
+            row => row.name(),
+        }
+    }
+
+    /// How many runs come before those that are timed, and how many are timed. A database's log grows at first, and is
+    /// written again from its start later, which is what lasts.
+    pub(crate) fn runs_on_disk(self) -> (usize, usize) {
+        match self {
+            Row::DurableMany | Row::DurableOne => (3, 21),
+            Row::Host(..) => (5, 41),
+            _ => (500, 301),
+        }
+    }
+
+    /// How many calls one run is.
+    pub(crate) fn calls_in_a_run(self) -> u32 {
+        durable::calls_in_a_run(self)
+    }
+
+    /// The rows that a name means: its own, or all of a group.
+    pub(crate) fn named(name: &str) -> Result<Vec<Row>, String> {
+        let rows: Vec<Row> = Row::ALL
+            .into_iter()
+            .filter(|row| {
+                row.name().strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            })
+            .collect();
+        match rows.is_empty() {
+            true => name.parse().map(|row| vec![row]),
+            false => Ok(rows),
+        }
+    }
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -44,6 +155,18 @@ impl Row {
             Row::CallLarge => "call/large",
             Row::CallFail => "call/fail",
             Row::PolicyHistory => "policy/history",
+            Row::DurableCall => "durable/call",
+            Row::DurableClaim => "durable/claim",
+            Row::DurableMany => "durable/64/sessions",
+            Row::DurableOne => "durable/64/one",
+            Row::Host(Way::Api, End::Commit, Size::Small) => "host/api/commit/1000",
+            Row::Host(Way::Api, End::Commit, Size::Large) => "host/api/commit/50000",
+            Row::Host(Way::Api, End::Rollback, Size::Small) => "host/api/rollback/1000",
+            Row::Host(Way::Api, End::Rollback, Size::Large) => "host/api/rollback/50000",
+            Row::Host(Way::Overlay, End::Commit, Size::Small) => "host/overlay/commit/1000",
+            Row::Host(Way::Overlay, End::Commit, Size::Large) => "host/overlay/commit/50000",
+            Row::Host(Way::Overlay, End::Rollback, Size::Small) => "host/overlay/rollback/1000",
+            Row::Host(Way::Overlay, End::Rollback, Size::Large) => "host/overlay/rollback/50000",
         }
     }
 }
@@ -67,11 +190,13 @@ pub(crate) enum Contender {
     Rmcp,
     /// The tool set of rig.
     Rig,
+    /// A snapshot of the workspace before each call, made with git.
+    Git,
 }
 
 impl Contender {
-    pub(crate) const ALL: [Contender; 4] =
-        [Contender::Wink, Contender::Floor, Contender::Rmcp, Contender::Rig];
+    pub(crate) const ALL: [Contender; 5] =
+        [Contender::Wink, Contender::Floor, Contender::Rmcp, Contender::Rig, Contender::Git];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -79,15 +204,21 @@ impl Contender {
             Contender::Floor => "floor",
             Contender::Rmcp => "rmcp",
             Contender::Rig => "rig",
+            Contender::Git => "git",
         }
     }
 
     pub(crate) fn make(self, row: Row) -> Option<Case> {
-        match self {
-            Contender::Wink => wink::make(row, wink::Around::MUCH),
-            Contender::Floor => floor::make(row),
-            Contender::Rmcp => rmcp::make(row),
-            Contender::Rig => rig::make(row),
+        match (self, row) {
+            (Contender::Wink, Row::Host(way, end, size)) => host::make(way, end, size),
+            (Contender::Git, Row::Host(_, end, size)) => git::make(end, size),
+            (Contender::Wink, row) if row.is_on_disk() => durable::make(row),
+            (Contender::Floor, row) if row.is_on_disk() => durable::bare(row),
+            (Contender::Wink, row) => wink::make(row, wink::Around::MUCH),
+            (Contender::Floor, row) => floor::make(row),
+            (Contender::Rmcp, row) => rmcp::make(row),
+            (Contender::Rig, row) => rig::make(row),
+            (Contender::Git, _) => None,
         }
     }
 }

@@ -15,7 +15,7 @@ use super::{Case, Row};
 pub(super) fn make(row: Row) -> Option<Case> {
     match row {
         Row::CallEmpty => Some(call_empty()),
-        Row::CallWrite | Row::CallLarge | Row::CallFail | Row::PolicyHistory => None,
+        _ => None,
     }
 }
 

@@ -66,6 +66,7 @@ pub(super) fn make(row: Row, much: Around) -> Option<Case> {
         Row::CallLarge => call(Tool::new(TOOL, DESCRIPTION, write), much, Ok(ANSWER)),
         Row::CallFail => call(Tool::new(TOOL, DESCRIPTION, fail), Around::NOTHING, Err(FAILURE)),
         Row::PolicyHistory => history(much),
+        _ => return None,
     })
 }
 

@@ -2,8 +2,10 @@ use super::*;
 
 #[test]
 fn the_median_forgets_outliers() {
-    assert_eq!(median(vec![9_000.0, 1.0, 3.0, 2.0, 0.1]), 2.0);
-    assert!(median(vec![]).is_nan());
+    assert_eq!(timed(vec![9_000.0, 1.0, 3.0, 2.0, 0.1]).median, 2.0);
+    let many = (1..=20).map(f64::from).collect();
+    assert_eq!(timed(many), Timed { median: 11.0, low: 3.0, high: 18.0 });
+    assert!(timed(vec![]).median.is_nan());
 }
 
 #[test]
@@ -23,7 +25,7 @@ fn every_case_is_timed() {
     let mut cases: Vec<Case> = vec![Box::new(|| ()), Box::new(|| ())];
     let ns = time(&mut cases);
     assert_eq!(ns.len(), 2);
-    assert!(ns.iter().all(|ns| ns.is_finite()));
+    assert!(ns.iter().all(|ns| ns.median.is_finite()));
 }
 
 #[test]
@@ -38,7 +40,7 @@ fn every_contender_makes_the_empty_call() {
 
 #[test]
 fn every_row_has_a_floor() {
-    for row in Row::ALL {
+    for row in Row::ALL.into_iter().filter(|row| !matches!(row, Row::Host(..))) {
         let mut case = Contender::Floor.make(row).expect("a floor");
         case();
     }

@@ -1,7 +1,8 @@
 use super::*;
+use crate::measure::Timed;
 
 fn figures(instructions: Option<u64>, ns: f64) -> Figures {
-    Figures { instructions, ns: Some(ns) }
+    Figures { instructions, ns: Some(Timed { median: ns, low: ns - 1.0, high: ns + 2.0 }) }
 }
 
 #[test]
@@ -18,13 +19,13 @@ fn the_json_has_wink_in_every_row_and_peers_where_they_apply() {
     let expected = json!({ "rows": [
         {
             "name": "call/empty",
-            "wink": { "instructions": 12_000, "ns": 800.0 },
-            "floor": { "instructions": 6_938, "ns": 468.0 },
+            "wink": { "instructions": 12_000, "ns": 800.0, "ns_spread": [799.0, 802.0] },
+            "floor": { "instructions": 6_938, "ns": 468.0, "ns_spread": [467.0, 470.0] },
         },
         {
             "name": "policy/history",
             "wink": { "instructions": null, "ns": null },
-            "floor": { "instructions": null, "ns": 12.3 },
+            "floor": { "instructions": null, "ns": 12.3, "ns_spread": [11.3, 14.3] },
         },
     ] });
     assert_eq!(report.to_json(), expected);

@@ -168,6 +168,12 @@ impl Launch {
         self
     }
 
+    /// Runs it on a workspace as a layer has it.
+    pub fn workspace(mut self, workspace: Workspace) -> Self {
+        self.workspace = workspace;
+        self
+    }
+
     /// The directory below the workspace that it begins in.
     pub fn cwd(mut self, cwd: impl Into<String>) -> Self {
         self.cwd = cwd.into();
@@ -245,10 +251,16 @@ impl Launch {
             Workspace::Direct { .. } => None,
             Workspace::Overlay(dirs) => Some(able.can_mount(dirs)?),
         };
-        let user = kind == Some(OverlayKind::User);
+        // Where mounts can be made for its eyes only, it does not see the state directory.
+        let hidden = match &self.workspace {
+            Workspace::Direct { state_name, .. } => state_name.is_some(),
+            Workspace::Overlay(_) => false,
+        };
+        let masks = hidden && (able.pid_namespaces || able.user_namespaces);
+        let user = kind == Some(OverlayKind::User) || (masks && !able.pid_namespaces);
         // Without an overlay a plain user's command keeps all its rights, those of setuid programs too: no user namespace.
         let pid = self.tree == Tree::Best && if user { able.user_namespaces } else { able.pid_namespaces };
-        let namespaces = Namespaces { user, mount: pid || kind.is_some(), pid, rest: false };
+        let namespaces = Namespaces { user, mount: pid || masks || kind.is_some(), pid, rest: false };
         let root = self.workspace.root().to_owned();
         let mut steps = Vec::new();
         if namespaces.mount {
@@ -257,6 +269,9 @@ impl Launch {
         if kind.is_some() {
             steps.extend(self.workspace.open()?);
             steps.extend(self.workspace.mount(&text(&root)?)?);
+        }
+        if masks {
+            steps.extend(self.workspace.mask(&text(&root)?)?);
         }
         if pid {
             steps.push(proc_at("/proc")?);

@@ -1,12 +1,15 @@
 //! What a command works in: a layer over the workspace of its call.
 
+use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use wink::BoxFuture;
-use wink::filesystem::host::{CommandLayer, HostFilesystem};
+use wink::filesystem::host::{Capture, CommandLayer, HostFilesystem, OverlayDirs};
 use wink::filesystem::{Filesystem, FsError};
 
+use crate::capabilities::{Capabilities, Finding, probe_overlay};
 use crate::overlay::Workspace;
 
 /// There is no layer to be had, or what it holds could not be taken over.
@@ -44,7 +47,8 @@ pub trait WorkspaceLayer: Send + Sync {
     fn finish(self: Box<Self>) -> BoxFuture<'static, Result<(), LayerError>>;
 }
 
-/// Layers over [`HostFilesystem`]s, as overlays.
+/// Layers over [`HostFilesystem`]s: overlays where they can be mounted, and scans of the workspace elsewhere, unless the
+/// filesystem was opened for one of them ([`capture_of`]).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HostLayers;
 
@@ -55,8 +59,9 @@ impl WorkspaceLayers for HostLayers {
     ) -> BoxFuture<'a, Result<Box<dyn WorkspaceLayer>, LayerError>> {
         let files = Arc::clone(files);
         Box::pin(async move {
-            let made = aside(move || HostFilesystem::of(&*files).map(HostFilesystem::command_layer)).await?;
+            let made = aside(move || HostFilesystem::of(&*files).map(|files| files.command_layer(can_mount))).await?;
             let layer = made.ok_or(LayerError::NotOnDisk)??;
+            tracing::debug!(capture = %layer.capture(), "a command gets its view of the workspace");
             Ok(Box::new(HostLayer(layer)) as Box<dyn WorkspaceLayer>)
         })
     }
@@ -66,12 +71,58 @@ struct HostLayer(CommandLayer);
 
 impl WorkspaceLayer for HostLayer {
     fn workspace(&self) -> Workspace {
-        Workspace::Overlay(self.0.overlay())
+        match self.0.overlay() {
+            Some(dirs) => Workspace::Overlay(dirs),
+            None => Workspace::Direct {
+                root: self.0.root().to_owned(),
+                state_name: Some(self.0.state_name().to_owned()),
+            },
+        }
     }
 
     fn finish(self: Box<Self>) -> BoxFuture<'static, Result<(), LayerError>> {
         Box::pin(async move { Ok(aside(move || self.0.finish()).await??) })
     }
+}
+
+/// How what commands do in this workspace is found out, and how that is known.
+pub fn capture_of(files: &HostFilesystem) -> Result<(Capture, Finding), LayerError> {
+    let what = "what commands do in the workspace".to_owned();
+    if let Some(capture) = files.capture() {
+        let how = "the workspace was opened so".to_owned();
+        return Ok((capture, Finding { what, found: format!("by {capture}"), how }));
+    }
+    let fork = files.fork()?;
+    let fork = HostFilesystem::of(&*fork).ok_or(LayerError::NotOnDisk)?;
+    let why_not = match fork.command_layer_by(Capture::Overlay) {
+        Ok(layer) => layer.overlay().map_or(Ok(()), |dirs| can_mount(&dirs)).err(),
+        Err(error) => Some(error.to_string()),
+    };
+    Ok(match why_not {
+        None => {
+            let how = "mounted one over it".to_owned();
+            (Capture::Overlay, Finding { what, found: "by overlay".to_owned(), how })
+        }
+        Some(reason) => {
+            let how = "tried to mount an overlay over it".to_owned();
+            (Capture::Scan, Finding { what, found: format!("by scan: {reason}"), how })
+        }
+    })
+}
+
+/// Whether an overlay of these can be mounted: by doing it, once for each workspace.
+fn can_mount(dirs: &OverlayDirs) -> Result<(), String> {
+    type Known = HashMap<(PathBuf, bool), Result<(), String>>;
+    static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
+    Capabilities::detect().can_mount(dirs).map_err(|error| error.to_string())?;
+    let key = (dirs.lower.clone(), dirs.user_xattr);
+    let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = known().as_ref().and_then(|known| known.get(&key)) {
+        return known.clone();
+    }
+    let probed = probe_overlay(dirs).map(drop).map_err(|error| error.to_string());
+    known().get_or_insert_default().insert(key, probed.clone());
+    probed
 }
 
 /// Work with files, on a thread of its own: as much as was changed, which may be a lot.

@@ -16,7 +16,7 @@ use crate::namespace::NamespaceSandbox;
 use crate::podman::PodmanSandbox;
 use crate::sandbox::{Job, Sandbox};
 
-pub use layer::{HostLayers, LayerError, WorkspaceLayer, WorkspaceLayers};
+pub use layer::{HostLayers, LayerError, WorkspaceLayer, WorkspaceLayers, capture_of};
 pub use params::{Executed, ShellExecute};
 
 /// `shell_execute` in the sandbox of namespaces.

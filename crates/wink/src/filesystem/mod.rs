@@ -15,6 +15,7 @@ mod limits;
 mod looking;
 mod memory;
 mod path;
+mod revert;
 mod search;
 mod snapshot;
 mod stored;
@@ -27,6 +28,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::BoxFuture;
+use crate::store::JournalId;
 
 pub(crate) use error::shown;
 pub use error::{FsError, FsErrorKind};
@@ -35,6 +37,7 @@ pub use limits::FsLimits;
 pub(crate) use looking::Looking;
 pub use memory::MemoryFilesystem;
 pub use path::FsPath;
+pub use revert::{LeftAlone, Reverted, UndoForce};
 pub(crate) use search::GlobPattern;
 pub(crate) use snapshot::Ground;
 pub use snapshot::{FsSnapshot, MergeReceipt, SnapshotData};
@@ -140,6 +143,20 @@ pub trait Filesystem: Send + Sync + 'static {
     /// What a fork changed since it was made (created, removed or rewritten), sorted. Empty for a filesystem that
     /// is not a fork.
     fn changes(&self) -> Vec<FsPath>;
+
+    /// Takes back, in this fork, what was merged by these journals and kept. What was changed since, by whoever, is
+    /// named; `force` says whether it is overwritten or nothing is done.
+    ///
+    /// What others put into a directory that a journal made is never removed. For filesystems whose receipts name
+    /// journals; others cannot do it.
+    fn revert<'a>(
+        &'a self,
+        journals: &'a [JournalId],
+        force: UndoForce,
+    ) -> BoxFuture<'a, FsResult<Reverted>> {
+        let _ = (journals, force);
+        Box::pin(std::future::ready(Err(FsError::Unsupported { operation: "undoing a past call" })))
+    }
 
     /// Marks the present state, at constant cost.
     fn snapshot(&self) -> FsResult<FsSnapshot>;

@@ -13,8 +13,8 @@ use crate::store::{HistoryQuery, NumberedRecord, Record, StoreError};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[must_use]
 pub struct Compaction {
-    /// The last record that is made part of a whole; all that are stored, if none is named. What the session was before
-    /// it cannot be found out any more.
+    /// The last record that is made part of a whole, or the last before a call that it would divide; all that are stored,
+    /// if none is named. What the session was before it cannot be found out any more, and calls before it cannot be undone.
     pub upto: Option<u64>,
     /// Which LOG events before that stay.
     pub log: LogRetention,
@@ -39,7 +39,19 @@ impl Session {
     pub async fn compact(&self, how: Compaction) -> Result<u64, StoreError> {
         self.flush().await?;
         let query = HistoryQuery { upto: how.upto, ..HistoryQuery::default() };
-        let history = self.core.store.history(&self.core.id, query).await?;
+        let mut history = self.core.store.history(&self.core.id, query).await?;
+        if let Some(upto) = how.upto {
+            // A call of which half were left could not be undone as a whole any more, and nobody would know.
+            let next = HistoryQuery {
+                after: Some(upto),
+                upto: Some(upto.saturating_add(1)),
+                ..HistoryQuery::default()
+            };
+            let next = self.core.store.history(&self.core.id, next).await?;
+            if let Some(call) = next.records.first().and_then(|one| one.record.call) {
+                while history.records.pop_if(|last| last.record.call == Some(call)).is_some() {}
+            }
+        }
         let Some(upto) = history.records.last().map(|last| last.sequence) else { return Ok(0) };
         let mut streams: BTreeMap<String, Vec<NumberedRecord>> = BTreeMap::new();
         let mut tables = Root::default();

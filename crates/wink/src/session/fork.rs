@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::ReducerFailure;
 use super::events::ToolInvoked;
 use super::reducer::{Registry, Slot, concrete, type_of};
-use super::root::{PolicyCell, Root};
+use super::root::{PolicyCell, Recount, Root};
 use super::slice::{Cell, Change, Item, SliceDef, SliceKind, SliceOp, SliceView};
 use crate::filesystem::FileVersion;
 
@@ -32,7 +32,12 @@ pub(crate) struct Step {
 #[derive(Clone)]
 pub(crate) enum Action {
     Event(Item),
-    Edit { slot: Slot, edit: Arc<Edit> },
+    Edit {
+        slot: Slot,
+        edit: Arc<Edit>,
+    },
+    /// Of the index of calls, by tool. Only an undo does this; it goes by no slice.
+    Recount(Arc<Recounts>),
 }
 
 /// A direct change of a slice (seed, clear), as a function so that it can be repeated.
@@ -69,6 +74,9 @@ pub(crate) struct Fork {
     /// The success to count in the index of calls.
     pub(crate) success: Option<(Arc<str>, Timestamp)>,
 }
+
+/// Changes of the index of calls, by tool.
+pub(crate) type Recounts = Vec<(Arc<str>, Recount)>;
 
 /// A place in a fork's history to come back to.
 pub(crate) struct Mark {
@@ -153,6 +161,7 @@ impl Fork {
                     }
                 }
             }
+            Action::Recount(_) => {}
         }
         failures
     }
@@ -216,7 +225,7 @@ impl Fork {
                 // Subscribers have heard of the call's own event before.
                 Action::Event(item) if is_own_event(item) || !heard(item) => None,
                 Action::Event(item) if (committed && step.state) || is_log(item) => Some(Arc::clone(item)),
-                Action::Event(_) | Action::Edit { .. } => None,
+                Action::Event(_) | Action::Edit { .. } | Action::Recount(_) => None,
             })
             .collect()
     }
@@ -286,6 +295,16 @@ impl Fork {
         self.success.is_none()
             && self.touched.iter().all(|touched| touched.changes.is_empty())
             && self.policies.iter().all(|policy| policy.changes.is_empty())
+            && self.recounts().next().is_none()
+    }
+
+    /// The changes of the index of calls, beside the success.
+    pub(crate) fn recounts(&self) -> impl Iterator<Item = &(Arc<str>, Recount)> {
+        let recounts = self.steps.iter().filter_map(|step| match &step.what {
+            Action::Recount(recounts) if step.state => Some(recounts.iter()),
+            Action::Recount(_) | Action::Event(_) | Action::Edit { .. } => None,
+        });
+        recounts.flatten()
     }
 
     /// Whether every slice and policy state that the fork took over is still what `root` has.
@@ -367,7 +386,7 @@ impl Touched {
     ) -> Result<(), String> {
         match action {
             Action::Edit { slot, edit } if *slot == self.slot => self.change(def, &|cell| edit(cell, def)),
-            Action::Edit { .. } => Ok(()),
+            Action::Edit { .. } | Action::Recount(_) => Ok(()),
             Action::Event(event) => {
                 let mut failures = Vec::new();
                 registry.reduce(
@@ -456,6 +475,10 @@ pub(crate) fn clear_where<T: super::SliceType>(
 
 /// The edit that makes `items` the only ones.
 pub(crate) fn seed<T: super::SliceType>(items: impl IntoIterator<Item = T>) -> Arc<Edit> {
-    let items: Vec<Item> = items.into_iter().map(|item| Arc::new(item) as Item).collect();
+    contents(items.into_iter().map(|item| Arc::new(item) as Item).collect())
+}
+
+/// [`seed`], with items whose type is erased.
+pub(crate) fn contents(items: Vec<Item>) -> Arc<Edit> {
     Arc::new(move |_, _| Ok(Some(Change::Replace(items.clone()))))
 }

@@ -12,6 +12,7 @@ mod fork;
 mod ids;
 mod log_part;
 mod open;
+mod past;
 mod read_only;
 mod record;
 mod reducer;
@@ -23,6 +24,7 @@ mod sync;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod undone;
 mod window;
 
 use std::any::{Any, TypeId};
@@ -57,6 +59,7 @@ pub use slice::{SliceKey, SliceKind, SliceOp, SliceType, SliceView};
 pub use snapshot::{SessionSnapshot, SnapshotError, SnapshotScope};
 #[doc(hidden)]
 pub use tally::Counted;
+pub use undone::{KeptEffect, UndoReach, Undone};
 /// Implements [`trait@SliceType`] as an attribute says.
 ///
 /// `name` is required: it is what stored values are found by, whatever becomes of the type's own name. `version`,
@@ -81,10 +84,12 @@ pub use tally::Counted;
 pub use wink_macros::SliceType;
 
 pub(crate) use self::core::Closing;
-pub(crate) use fork::{Action, Fork, Mark, Step, clear_where, seed};
+pub(crate) use fork::{Action, Fork, Mark, Step, clear_where, contents, seed};
 pub(crate) use ids::fresh_uuid;
+pub(crate) use past::{PastCalls, PastError, SliceBack, TablesBack};
 pub(crate) use reducer::{Registry, Slot};
 pub(crate) use slice::Item;
+pub(crate) use window::Committing;
 
 /// A session. A handle: clones of it are the same session ([`Session::duplicate`] copies).
 #[derive(Clone)]
@@ -408,6 +413,11 @@ impl Session {
 
     /// A slice as `fork` sees it.
     pub(crate) fn read_in<T: SliceType>(&self, fork: &mut Fork, slot: Slot) -> SliceView<T> {
+        SliceView::new(self.look_in(fork, slot).items.clone())
+    }
+
+    /// A slice's contents as `fork` sees them.
+    pub(crate) fn look_in<'a>(&self, fork: &'a mut Fork, slot: Slot) -> &'a slice::Cell {
         let touched = fork.cell(slot, true, || {
             let registry = self.core.registry.load();
             match registry.def(slot) {
@@ -415,7 +425,7 @@ impl Session {
                 None => slice::Cell::nothing(),
             }
         });
-        SliceView::new(touched.cell.items.clone())
+        &touched.cell
     }
 
     /// Notes an event in `fork` that does nothing but go to the end of its own slice. None: it is another case.
@@ -451,16 +461,6 @@ impl Session {
         fork.events(&self.registry(), committed, heard)
     }
 
-    /// The right to commit, if nobody else has it.
-    pub(crate) fn try_committing(&self) -> Option<Committing<'_>> {
-        Some(Committing { _guard: self.core.committing.try_lock().ok()? })
-    }
-
-    /// Waits until no other commit is on its way.
-    pub(crate) async fn committing(&self) -> Committing<'_> {
-        Committing { _guard: self.core.committing.lock().await }
-    }
-
     fn cell_now(&self, slot: Slot) -> slice::Cell {
         let registry = self.registry();
         let Some(def) = registry.def(slot) else { return slice::Cell::nothing() };
@@ -489,9 +489,4 @@ impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Session").field("id", &self.core.id).finish_non_exhaustive()
     }
-}
-
-/// The right to commit: one commit at a time.
-pub(crate) struct Committing<'a> {
-    _guard: tokio::sync::MutexGuard<'a, ()>,
 }

@@ -128,6 +128,7 @@ impl Registry {
             SliceDef::of::<ToolInvoked>(),
             SliceDef::of::<super::PromptRendered>(),
             SliceDef::of::<super::PromptExecuted>(),
+            SliceDef::of::<super::Undone>(),
         ];
         for def in own {
             // Their names differ, so this cannot fail.

@@ -9,14 +9,14 @@ use serde_json::Value;
 use super::ReducerFailure;
 use super::fork::Fork;
 use super::reducer::{Registry, Slot};
-use super::root::{CallStat, Root};
+use super::root::{CallStat, Recount, Root};
 use super::slice::{Cell, Change, Item, SliceDef, SliceKind};
 use crate::store::Record;
 
 /// The stream of the session's index of successful calls.
-const CALLS: &str = "wink.calls";
+pub(super) const CALLS: &str = "wink.calls";
 /// The stream of policy states.
-const POLICIES: &str = "wink.policies";
+pub(super) const POLICIES: &str = "wink.policies";
 
 #[derive(Serialize, Deserialize)]
 struct Stored {
@@ -41,6 +41,7 @@ enum StoredChange {
 #[serde(rename_all = "snake_case")]
 enum StoredCalls {
     Success { tool: Arc<str>, at: Timestamp },
+    Recount { tool: Arc<str>, recount: Recount },
     Reset(std::collections::BTreeMap<Arc<str>, CallStat>),
 }
 
@@ -107,6 +108,10 @@ pub(crate) fn of_tables(fork: &Fork) -> Result<Vec<Record>, String> {
     if let Some((tool, at)) = &fork.success {
         records.push(record(CALLS, &StoredCalls::Success { tool: Arc::clone(tool), at: *at })?);
     }
+    for (tool, recount) in fork.recounts() {
+        let (tool, recount) = (Arc::clone(tool), *recount);
+        records.push(record(CALLS, &StoredCalls::Recount { tool, recount })?);
+    }
     Ok(records)
 }
 
@@ -137,6 +142,7 @@ pub(crate) fn apply_own(root: &mut Root, record: &Record, version: u64) -> Resul
     match record.stream.as_str() {
         CALLS => match decode(record)? {
             StoredCalls::Success { tool, at } => root.count_success(&tool, at),
+            StoredCalls::Recount { tool, recount } => root.recount(&tool, recount),
             StoredCalls::Reset(calls) => root.set_calls(calls.into_iter().collect()),
         },
         POLICIES => match decode(record)? {

@@ -26,6 +26,18 @@ pub struct CallStat {
     pub last: Timestamp,
 }
 
+/// A change of how often a tool succeeded. It can be made on whatever is there, so that it loses no success that came
+/// between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Recount {
+    /// How many more successes.
+    pub(crate) more: i64,
+    /// The time of the last one, if nobody succeeded since.
+    pub(crate) was: Option<Timestamp>,
+    /// What that becomes.
+    pub(crate) last: Option<Timestamp>,
+}
+
 #[derive(Clone, Default)]
 pub(crate) struct Root {
     /// By slot; shorter than the registry while nobody wrote to the later ones.
@@ -176,6 +188,19 @@ impl Root {
         }
     }
 
+    pub(crate) fn recount(&mut self, tool: &Arc<str>, Recount { more, was, last }: Recount) {
+        let now = self.calls(tool);
+        let before = now.map_or(0, |stat| stat.count);
+        let count = before.saturating_add_signed(more);
+        let last = if now.map(|stat| stat.last) == was { last } else { None };
+        match last.or(now.map(|stat| stat.last)).filter(|_| count > 0) {
+            Some(last) => _ = self.calls.insert(Arc::clone(tool), CallStat { count, last }),
+            None => _ = self.calls.remove(tool),
+        }
+        let counted = self.calls(tool).map_or(0, |stat| stat.count);
+        self.total_calls = self.total_calls.saturating_sub(before).saturating_add(counted);
+    }
+
     /// Takes over what `fork` changed, and leaves it what was there. The fork has been rebased onto this root.
     pub(crate) fn take(&mut self, fork: &mut Fork, version: u64) {
         for touched in fork.touched.iter_mut().filter(|touched| !touched.changes.is_empty()) {
@@ -197,6 +222,7 @@ impl Root {
         if let Some((tool, at)) = &fork.success {
             self.count_success(tool, *at);
         }
+        fork.recounts().for_each(|(tool, recount)| self.recount(tool, *recount));
     }
 
     /// Marks everything as changed by publication `version`, so that no fork from before mistakes it for what it

@@ -281,6 +281,19 @@ impl Change {
         matches!(self, Self::Append(_) | Self::Extend(_))
     }
 
+    /// The items that come to the end of a LOG slice.
+    pub(crate) fn into_added(self) -> Vec<Item> {
+        match self {
+            Self::Append(item) => vec![item],
+            Self::Extend(items) => items,
+            Self::Upsert(_)
+            | Self::ReplaceKey(_)
+            | Self::Replace(_)
+            | Self::Remove(_)
+            | Self::Swap { .. } => Vec::new(),
+        }
+    }
+
     /// How many items come to the end of a LOG slice.
     pub(crate) fn added(&self) -> usize {
         match self {

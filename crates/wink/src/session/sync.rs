@@ -371,7 +371,7 @@ impl Inner {
 }
 
 /// A store that panics has failed, like any other.
-async fn contained<'a, T>(
+pub(super) async fn contained<'a, T>(
     doing: &'static str,
     ask: impl FnOnce() -> crate::BoxFuture<'a, Result<T, StoreError>>,
 ) -> Result<T, StoreError> {

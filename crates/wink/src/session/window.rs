@@ -15,6 +15,11 @@ use crate::store::Record;
 use crate::support::future::drop_contained;
 use crate::support::lock::lock;
 
+/// The right to commit: one commit at a time.
+pub(crate) struct Committing<'a> {
+    _guard: tokio::sync::MutexGuard<'a, ()>,
+}
+
 #[derive(Default)]
 pub(super) struct Window {
     pub(super) late: Vec<Late>,
@@ -53,6 +58,16 @@ impl Window {
 }
 
 impl Session {
+    /// The right to commit, if nobody else has it.
+    pub(crate) fn try_committing(&self) -> Option<Committing<'_>> {
+        Some(Committing { _guard: self.core.committing.try_lock().ok()? })
+    }
+
+    /// Waits until no other commit is on its way.
+    pub(crate) async fn committing(&self) -> Committing<'_> {
+        Committing { _guard: self.core.committing.lock().await }
+    }
+
     /// Publishes what was stored, and what came from outside meanwhile on top of it.
     pub(super) fn close_window(&self, registry: &Registry, mut fork: Fork, mut log: &[LogAppend]) {
         let mut done = 0;

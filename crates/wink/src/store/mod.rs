@@ -94,10 +94,10 @@ pub struct StoredSession {
     pub sequence: u64,
 }
 
-/// Which records of a session. Every condition that is given has to hold.
+/// Which records and journals of a session. Every condition that is given has to hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HistoryQuery {
-    /// Of this stream.
+    /// Of this stream. Journals are of none.
     pub stream: Option<String>,
     /// Made by this call.
     pub call: Option<InvocationId>,
@@ -107,14 +107,18 @@ pub struct HistoryQuery {
     pub upto: Option<u64>,
 }
 
-/// Records as they were written, by number.
+/// Records as they were written, by number, and the journals that were committed with them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct History {
     /// Those asked for.
     pub records: Vec<NumberedRecord>,
-    /// Up to this number records were replaced by what they came to ([`Store::compact`]): what the session was before is
-    /// no longer known.
+    /// Those asked for, by number. Those with the same number are in no order.
+    pub journals: Vec<NumberedJournal>,
+    /// Up to this number records were replaced by what they came to ([`Store::compact`]), those of some streams at least:
+    /// what the session was before is no longer known.
     pub compacted: u64,
+    /// Up to this number it may be forgotten of journals that they were committed.
+    pub forgotten: u64,
 }
 
 /// A record and its place in the session.
@@ -126,6 +130,17 @@ pub struct NumberedRecord {
     pub at: Option<Timestamp>,
     /// What was written.
     pub record: Record,
+}
+
+/// A journal that was committed, and its place in the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NumberedJournal {
+    /// The number of the last record when it was committed, those of its own batch among them.
+    pub sequence: u64,
+    /// Which.
+    pub id: JournalId,
+    /// The call that it came with; none for a transaction by hand.
+    pub call: Option<InvocationId>,
 }
 
 /// The right to run calls of a session in this process, from a store that several processes share. Dropping it gives it
@@ -271,7 +286,7 @@ pub trait Store: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(StoreTurn::none())))
     }
 
-    /// Records of a session, by number: which streams a call changed, or what a stream was at some point.
+    /// Records and journals of a session, by number: what a call changed, or what a stream was at some point.
     fn history<'a>(
         &'a self,
         session: &'a SessionId,
@@ -349,6 +364,14 @@ impl HistoryQuery {
     pub fn matches(&self, NumberedRecord { sequence, record, .. }: &NumberedRecord) -> bool {
         self.stream.as_ref().is_none_or(|stream| *stream == record.stream)
             && self.call.is_none_or(|call| record.call == Some(call))
+            && self.after.is_none_or(|after| *sequence > after)
+            && self.upto.is_none_or(|upto| *sequence <= upto)
+    }
+
+    /// Whether this journal is asked for.
+    pub fn matches_journal(&self, NumberedJournal { sequence, call, .. }: &NumberedJournal) -> bool {
+        self.stream.is_none()
+            && self.call.is_none_or(|asked| *call == Some(asked))
             && self.after.is_none_or(|after| *sequence > after)
             && self.upto.is_none_or(|upto| *sequence <= upto)
     }

@@ -10,7 +10,7 @@ use crate::BoxFuture;
 use crate::session::SessionId;
 use crate::store::{
     Batch, CallMark, Claimed, Durability, History, HistoryQuery, LedgerChange, LedgerRow, LedgerState,
-    NumberedRecord, Record, Rows, Store, StoreError, StoredSession,
+    NumberedJournal, NumberedRecord, Record, Rows, Store, StoreError, StoredSession,
 };
 use crate::support::lock::lock;
 
@@ -37,6 +37,7 @@ struct State {
 #[derive(Default)]
 struct Kept {
     records: Vec<NumberedRecord>,
+    journals: Vec<NumberedJournal>,
     unfinished: Vec<CallMark>,
     sequence: u64,
     compacted: u64,
@@ -130,6 +131,9 @@ impl State {
                     stored.sequence += 1;
                     stored.records.push(NumberedRecord { sequence: stored.sequence, at: None, record });
                 }
+                let (sequence, call) = (stored.sequence, batch.ends);
+                let journals = batch.journals.into_iter().map(|id| NumberedJournal { sequence, id, call });
+                stored.journals.extend(journals);
                 if let Some(LedgerChange { from, to }) = batch.ledger {
                     self.set(from.key, to);
                 }
@@ -162,7 +166,8 @@ impl State {
     fn history(&self, session: &SessionId, query: &HistoryQuery) -> History {
         let Some(kept) = self.sessions.get(session) else { return History::default() };
         let records = kept.records.iter().filter(|one| query.matches(one)).cloned().collect();
-        History { records, compacted: kept.compacted }
+        let journals = kept.journals.iter().filter(|one| query.matches_journal(one)).copied().collect();
+        History { records, journals, compacted: kept.compacted, forgotten: 0 }
     }
 
     fn compact(&mut self, session: SessionId, upto: u64, whole: Vec<Record>) -> Result<u64, StoreError> {
@@ -227,7 +232,7 @@ impl Kept {
             if let Some(one) = self.records.iter_mut().find(|one| one.sequence == last) {
                 one.record = record;
             }
-            self.compacted = self.compacted.max(last);
+            self.compacted = self.compacted.max(upto.min(self.sequence));
         }
     }
 }

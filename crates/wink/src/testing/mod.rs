@@ -23,6 +23,9 @@ mod faulty_disk;
 mod faulty_store;
 mod filesystem;
 #[cfg(unix)]
+#[doc(hidden)]
+pub mod journal;
+#[cfg(unix)]
 mod model_disk;
 mod policy;
 mod scripted;

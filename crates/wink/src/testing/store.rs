@@ -49,6 +49,7 @@ pub async fn store_contract(make: impl Fn() -> Open) {
     numbers::records_are_numbered(make()).await;
     numbers::a_batch_that_expects_another_number_is_refused(make()).await;
     numbers::history_says_who_wrote_what(make()).await;
+    numbers::history_says_which_journals_a_call_had(make()).await;
     numbers::old_records_are_replaced_by_what_they_come_to(make()).await;
     numbers::the_living_are_left_alone(make()).await;
 }

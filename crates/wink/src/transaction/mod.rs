@@ -11,6 +11,7 @@ mod nested;
 mod snapshot;
 mod tracker;
 mod turn;
+mod undo;
 mod views;
 mod work;
 
@@ -29,11 +30,14 @@ use crate::support::future::drop_contained;
 use crate::support::holding;
 use crate::tool::footprint::Footprint;
 
+pub use crate::filesystem::{LeftAlone, UndoForce};
+pub use crate::session::{KeptEffect, UndoReach, Undone};
 pub use manual::{RestoreOutcome, ScopedTransaction, create_snapshot, restore_snapshot, transaction};
 pub use nested::Nested;
 pub use snapshot::{CompositeError, CompositeSnapshot, ResourcePart, SnapshotId, SnapshotPhase};
 pub use tracker::{PendingCall, PendingToolTracker, ToolEnd, TrackerError};
 pub use turn::InsideCall;
+pub use undo::{UndoError, UndoRequest, undo};
 pub use views::Views;
 pub use work::AccessError;
 

@@ -17,7 +17,7 @@ use super::{InsideCall, NoTurn};
 use crate::resource::{CallResources, ResourceError};
 use crate::session::{
     Action, CallStat, DispatchResult, EventSource, Fork, InvocationId, Item, Mark, ReducerFailure, Session,
-    SessionError, SliceType, SliceView, Slot, Step, ToolInvoked,
+    SessionError, SliceType, SliceView, Slot, Step, ToolInvoked, contents,
 };
 use crate::support::lock::lock;
 use crate::tool::footprint::{Access, Area, Footprint};
@@ -204,11 +204,20 @@ impl Work {
     pub(crate) fn edit<T: SliceType>(&self, action: impl FnOnce(Slot) -> Action) -> Result<(), AccessError> {
         self.check(Access::Write, || Area::Slice(TypeId::of::<T>(), T::NAME))?;
         let action = action(self.slot::<T>()?);
-        let failures = self.apply(action)?;
-        match failures.into_iter().next() {
+        self.edited(action)
+    }
+
+    fn edited(&self, action: Action) -> Result<(), AccessError> {
+        match self.apply(action)?.into_iter().next() {
             None => Ok(()),
             Some(failure) => Err(SessionError::Edit { slice: failure.slice, reason: failure.reason }.into()),
         }
+    }
+
+    /// Makes `items` the only ones in their slice, which must not be changed by anybody else meanwhile.
+    pub(crate) fn replace(&self, slot: Slot, items: Vec<Item>) -> Result<(), AccessError> {
+        self.with(|fork, session| _ = session.look_in(fork, slot))?;
+        self.edited(Action::Edit { slot, edit: contents(items) })
     }
 
     pub(crate) fn calls(&self, tool: &str) -> Result<Option<CallStat>, AccessError> {

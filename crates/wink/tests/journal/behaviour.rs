@@ -15,7 +15,7 @@ use wink::filesystem::host::plan::{Plan, PlanStep, Source};
 use wink::store::{JournalId, StoreError};
 use wink::testing::{FaultyDisk, ModelDisk, steps};
 
-use crate::world::{STATE, journal, tree};
+use wink::testing::journal::world::{STATE, journal, tree};
 
 pub(crate) fn p(text: &str) -> &Path {
     Path::new(text)
@@ -240,7 +240,7 @@ fn names_that_are_no_text_are_rolled_back_too() {
     let applied = apply(&journal, vec![PlanStep::Take { path: name, slot: 0 }]).unwrap();
     assert_eq!(disk.read_dir(p("d")).unwrap().len(), 1);
     // By somebody who only knows what is on disk.
-    let next = crate::world::journal(disk.clone());
+    let next = wink::testing::journal::world::journal(disk.clone());
     let expected = Recovered { rolled_back: vec![applied.id], ..Recovered::default() };
     assert_eq!(next.recover(None).unwrap(), expected);
     assert_eq!(tree(&*disk), before);

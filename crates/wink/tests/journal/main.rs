@@ -13,4 +13,3 @@
 mod behaviour;
 mod crashes;
 mod past;
-mod world;

@@ -10,7 +10,7 @@ use wink::store::JournalId;
 use wink::testing::{FakeClock, ModelDisk};
 
 use crate::behaviour::{apply, p, put, replace, small, staged, take};
-use crate::world::STATE;
+use wink::testing::journal::world::STATE;
 
 fn stamp(disk: &ModelDisk, path: &str) -> Stamp {
     Stamp::of(&disk.look(p(path)).unwrap().unwrap())
@@ -162,7 +162,7 @@ fn who_settles_by_itself_stays_kept_when_the_power_fails() {
         let (disk, journal) = small();
         keep(&journal, vec![take("a", 0)]);
         let next = Arc::new(disk.crash(seed));
-        let journal = crate::world::journal(next.clone());
+        let journal = wink::testing::journal::world::journal(next.clone());
         assert_eq!(journal.recover(None).unwrap(), Default::default());
         assert_eq!(next.look(p("a")).unwrap(), None);
         assert_eq!(journal.sequence().unwrap(), 1);

@@ -248,8 +248,9 @@ impl Writing {
     /// Settles what somebody who died left. Whoever holds the lock may do so.
     pub(super) fn recover(&self) -> FsResult<Recovered> {
         let verdict = self.verdict.as_deref().map(|verdict| verdict as _);
-        let recovered = self.journal.recover(verdict).map_err(|error| journal_error(&error))?;
+        let mut recovered = self.journal.recover(verdict).map_err(|error| journal_error(&error))?;
         report(&recovered.aside);
+        recovered.trash.extend(self.scanner.recover()?);
         Ok(recovered)
     }
 }

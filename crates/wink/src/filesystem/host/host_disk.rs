@@ -14,7 +14,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, Gid, Mode, OFlags, RawMode, Stat, Timespec, Timestamps, UTIME_OMIT, Uid, chmod,
+    AtFlags, Dir, FileType, Gid, Mode, OFlags, RawMode, Stat, Timespec, Timestamps, UTIME_OMIT, Uid, chmod, chownat,
     fchmod, fchown, fstat, fsync, futimens, linkat, mkdirat, openat, readlinkat, renameat, statat, symlinkat,
     unlinkat, utimensat,
 };
@@ -79,6 +79,67 @@ impl HostDisk {
             Err(Errno::PERM) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Gives an entry of ours, of any kind, to whoever owns another one. Only root can; for others it stays their own.
+    pub(super) fn own_like(&self, other: &Path, ours: &Path) -> io::Result<()> {
+        let (dir, name) = self.parent(other)?;
+        let theirs = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let (dir, name) = self.parent(ours)?;
+        let mine = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if (theirs.st_uid, theirs.st_gid) == (mine.st_uid, mine.st_gid) {
+            return Ok(());
+        }
+        let owner = (Some(Uid::from_raw(theirs.st_uid)), Some(Gid::from_raw(theirs.st_gid)));
+        match chownat(dir, name, owner.0, owner.1, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(()) | Err(Errno::PERM) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What is in a directory, each looked at: one step for each, however deep the directory is.
+    pub(super) fn entries(&self, dir: &Path) -> io::Result<Vec<(OsString, Entry)>> {
+        let handle = self.resolve.open_dir(self.root.as_fd(), dir)?;
+        let mut listed = Vec::new();
+        for item in Dir::read_from(&handle)? {
+            let item = item?;
+            let name = item.file_name().to_bytes();
+            if name == b"." || name == b".." {
+                continue;
+            }
+            let name = OsStr::from_bytes(name);
+            match statat(&handle, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => listed.push((name.to_owned(), entry(&stat))),
+                // Gone meanwhile.
+                Err(Errno::NOENT) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(listed)
+    }
+
+    /// Whether two files have the same contents.
+    pub(super) fn is_same_content(&self, one: &Path, two: &Path) -> io::Result<bool> {
+        let (mut one, mut two) = (self.open_file(one)?, self.open_file(two)?);
+        let (mut left, mut right) = (vec![0; 1 << 16], vec![0; 1 << 16]);
+        loop {
+            let (a, b) = (fill(&mut one, &mut left)?, fill(&mut two, &mut right)?);
+            if left.get(..a) != right.get(..b) {
+                return Ok(false);
+            }
+            if a == 0 {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Makes everything on this filesystem durable: for when there is too much to do it one by one.
+    pub(super) fn sync_all(&self) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        rustix::fs::syncfs(&self.root)?;
+        #[cfg(not(target_os = "linux"))]
+        rustix::fs::sync();
+        Ok(())
     }
 
     /// The open root itself, for whoever has to name it to the kernel.
@@ -252,6 +313,20 @@ impl Disk for HostDisk {
         check(dir)?;
         self.sync(self.resolve.open_dir(self.root.as_fd(), dir))
     }
+}
+
+/// Reads until there is no more room or no more to read.
+fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match file.read(rest) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
 }
 
 /// Looks first, so that a device is not even opened; and again afterwards, since it may have been swapped.

@@ -8,7 +8,6 @@
 //! No operation ever follows a link out of the root, and none opens what is neither file nor directory.
 
 mod change;
-#[cfg(target_os = "linux")]
 mod command;
 pub mod disk;
 mod fork;
@@ -23,6 +22,7 @@ mod owner;
 mod past;
 pub mod plan;
 mod resolve;
+mod scan;
 mod search;
 mod snapshot;
 mod staged;
@@ -37,14 +37,14 @@ use std::sync::{Arc, Mutex};
 use self::disk::Disk;
 use self::journal::{Journal, JournalOptions, Recovered, Retention, SettledBy};
 use self::layer::Layer;
+use self::scan::Scanner;
 use self::staged::Stage;
 use super::{Filesystem, FsError, FsLimits, FsPath, FsResult};
 use crate::limits::{Clock, SystemClock};
 use crate::store::{JournalId, StoreError};
 use crate::support::lock::lock;
 
-#[cfg(target_os = "linux")]
-pub use command::{CommandLayer, OverlayDirs};
+pub use command::{Capture, CommandLayer, OverlayDirs};
 pub use host_disk::HostDisk;
 pub use lock::WorkspaceLock;
 
@@ -82,6 +82,10 @@ pub struct HostOptions {
     /// Knows whether a journal was committed, where a store decides about that: asked when a process died between the
     /// one and the other. Without it, what was not marked as kept is rolled back.
     pub verdict: Option<Arc<HostVerdict>>,
+    /// How what commands do is found out; nothing means by an overlay where there can be one, and by a scan elsewhere.
+    pub capture: Option<Capture>,
+    /// How long that is kept which a scan takes out of the workspace when a command is undone.
+    pub trash: Retention,
     /// Gives new directories and journals their times.
     pub clock: Arc<dyn Clock>,
     /// Does without `openat2`, as on a kernel that does not have it.
@@ -99,6 +103,8 @@ impl Default for HostOptions {
             read_only: false,
             retention: JournalOptions::default().retention,
             verdict: None,
+            capture: None,
+            trash: Retention::Last(20),
             clock: Arc::new(SystemClock),
             walk: false,
         }
@@ -111,6 +117,8 @@ impl fmt::Debug for HostOptions {
             .field("limits", &self.limits)
             .field("read_only", &self.read_only)
             .field("retention", &self.retention)
+            .field("capture", &self.capture)
+            .field("trash", &self.trash)
             .finish_non_exhaustive()
     }
 }
@@ -126,6 +134,7 @@ struct Base {
     root: PathBuf,
     disk: Arc<HostDisk>,
     limits: FsLimits,
+    capture: Option<Capture>,
     clock: Arc<dyn Clock>,
     umask: u32,
     /// None when the workspace is only looked at.
@@ -136,6 +145,7 @@ struct Base {
 struct Writing {
     stage: Arc<Stage>,
     journal: Arc<Journal>,
+    scanner: Scanner,
     verdict: Option<Arc<HostVerdict>>,
     /// What was found when the workspace was opened.
     recovered: Recovered,
@@ -178,6 +188,7 @@ impl HostFilesystem {
             root: std::path::absolute(root).map_err(failed)?,
             disk,
             limits: options.limits,
+            capture: options.capture,
             clock: options.clock,
             umask: umask(),
             writing,
@@ -218,9 +229,11 @@ impl Writing {
         let shared: Arc<dyn Disk> = Arc::clone(disk) as _;
         let journal = Journal::new(shared, state, journal).map_err(|error| fork::journal_error(&error))?;
         let stage = Stage::open(disk).map_err(failed)?;
+        let scanner = Scanner::open(disk, &stage, options.trash).map_err(failed)?;
         let mut writing = Self {
             stage,
             journal: Arc::new(journal),
+            scanner,
             verdict: options.verdict.clone(),
             recovered: Recovered::default(),
             turn: Mutex::new(()),

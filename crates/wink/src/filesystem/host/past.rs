@@ -1,6 +1,6 @@
-//! The way back: a layer that undoes what journals did since a mark.
+//! The way back: a layer that undoes what journals did, all since a mark or single ones.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,11 +8,37 @@ use std::sync::Arc;
 use super::disk::{Disk, Meta};
 use super::fork::journal_error;
 use super::journal::{After, Before, Past, Stamp};
-use super::layer::{Dir, Layer, Link, Node};
+use super::layer::{Dir, Expected, Layer, Link, Node};
 use super::name::to_shown;
 use super::view::{Spot, made_version};
-use super::{Base, io_error};
-use crate::filesystem::{EntryKind, FsError, FsPath, FsResult};
+use super::{Base, Shared, io_error};
+use crate::filesystem::{EntryKind, FsError, FsPath, FsResult, LeftAlone, Reverted, UndoForce};
+use crate::store::JournalId;
+
+/// What was found on the way back.
+#[derive(Default)]
+struct Found {
+    /// What is not as a journal left it.
+    changed: BTreeSet<FsPath>,
+    /// What others put into directories that a journal made, by directory.
+    inside: BTreeMap<FsPath, Vec<FsPath>>,
+    /// What cannot be brought back, and why.
+    lost: BTreeMap<FsPath, String>,
+}
+
+impl Shared {
+    /// Takes back what journals did, in this fork.
+    pub(super) fn revert(&self, journals: &[JournalId], force: UndoForce) -> FsResult<Reverted> {
+        if self.fork.is_none() {
+            return Err(FsError::Unsupported { operation: "undoing a past call anywhere but in a fork" });
+        }
+        let writing = self.base.writing()?;
+        // A journal that was committed by somebody who died is kept, and none is pruned meanwhile.
+        let _lock = writing.lock(&self.base.disk)?;
+        writing.recover()?;
+        Ok(self.change(|base, layer| base.revert(layer, journals, force))?.done)
+    }
+}
 
 impl Base {
     /// A layer that leads from the workspace as it is now to what it was after journal `sequence`. What somebody else
@@ -24,31 +50,76 @@ impl Base {
             kind: io::ErrorKind::NotFound,
             message: "the way back to this snapshot is no longer kept".to_owned(),
         })?;
-        let mut layer = Layer::default();
+        let (mut layer, mut found) = (Layer::default(), Found::default());
         for past in &pasts {
-            self.undo(&mut layer, past)?;
+            self.check_left(&mut layer, past, &mut found)?;
+            if !found.changed.is_empty() {
+                return Err(FsError::Conflict { paths: found.changed.into_iter().collect() });
+            }
+            self.undo(&mut layer, past, &mut found)?;
         }
         Ok(layer)
     }
 
-    /// Undoes one journal in a layer that shows what it left.
-    pub(super) fn undo(&self, layer: &mut Layer, past: &Past) -> FsResult<()> {
-        self.check_left(layer, past)?;
-        // Things come back under the names they had before, whatever is there now: so first all that was moved is
-        // picked up, what is deepest first, ...
-        let mut moved: Vec<(&Path, &Path)> = Vec::new();
-        for (path, before) in &past.before {
-            if let Before::Moved { to, .. } = before {
-                moved.push((path, to));
+    /// Takes back what these journals did, in a layer that has changed nothing yet. It is left so if that is refused.
+    fn revert(&self, layer: &mut Layer, journals: &[JournalId], force: UndoForce) -> FsResult<Reverted> {
+        let (mut pasts, mut forgotten) = (Vec::new(), Vec::new());
+        for id in journals {
+            match self.writing()?.journal.past(*id).map_err(|error| journal_error(&error))? {
+                Some(past) => pasts.push(past),
+                None => forgotten.push(*id),
             }
         }
-        moved.sort_by_key(|(_, to)| std::cmp::Reverse(to.iter().count()));
+        if !forgotten.is_empty() {
+            return Ok(Reverted { forgotten, ..Reverted::default() });
+        }
+        pasts.sort_by_key(|past| std::cmp::Reverse(past.sequence));
+        let start = layer.clone();
+        let mut found = Found::default();
+        for past in &pasts {
+            let undone = self.check_left(layer, past, &mut found);
+            match undone.and_then(|()| self.undo(layer, past, &mut found)) {
+                // On something that is not as it was left, anything may go wrong.
+                Err(_) if force == UndoForce::Refuse && !found.changed.is_empty() => break,
+                undone => undone?,
+            }
+        }
+        let mut files: BTreeSet<FsPath> = BTreeSet::new();
+        for past in &pasts {
+            files.extend(past.before.iter().map(|(path, _)| to_shown(path)));
+            files.extend(past.after.iter().map(|(path, _)| to_shown(path)));
+        }
+        let mut reverted = found.into_reverted(files, force);
+        if reverted.is_refused(force) {
+            *layer = start;
+            reverted = Reverted { changed: reverted.changed, ..Reverted::default() };
+        }
+        Ok(reverted)
+    }
+
+    /// Undoes one journal in a layer that shows what it left, or what became of that.
+    fn undo(&self, layer: &mut Layer, past: &Past, found: &mut Found) -> FsResult<()> {
+        // Things come back under the names they had before, whatever is there now: so first all that was moved is
+        // picked up, what is deepest first, ...
+        let mut moved: Vec<(&Path, &Path, EntryKind)> = Vec::new();
+        for (path, before) in &past.before {
+            if let Before::Moved { to, stamp } = before {
+                moved.push((path, to, stamp.kind));
+            }
+        }
+        moved.sort_by_key(|(_, to, _)| std::cmp::Reverse(to.iter().count()));
         let mut placing: Vec<(&Path, Node)> = Vec::new();
-        for (path, to) in moved {
-            if let Some(spot) = self.seen(layer, to)? {
-                let node = self.lift(layer, &to_shown(to), &spot)?;
-                self.vacate(layer, to, &spot)?;
-                placing.push((path, node));
+        for (path, to, kind) in moved {
+            match self.seen(layer, to)?.filter(|spot| spot.kind() == kind) {
+                Some(spot) => {
+                    let node = self.lift(layer, &to_shown(to), &spot)?;
+                    self.vacate(layer, to, &spot)?;
+                    placing.push((path, node));
+                }
+                None => {
+                    let why = format!("it was moved to '{}', and is not there any more", to_shown(to));
+                    found.lost.insert(to_shown(path), why);
+                }
             }
         }
         for (path, before) in &past.before {
@@ -59,6 +130,11 @@ impl Base {
         // ... then everything comes to its place, the topmost first, ...
         placing.sort_by_key(|(path, _)| path.iter().count());
         for (path, node) in placing {
+            if !self.make_parents(layer, path)? {
+                let why = "something that is no directory is where its directory was".to_owned();
+                found.lost.insert(to_shown(path), why);
+                continue;
+            }
             if let Some(spot) = self.seen(layer, path)? {
                 self.take_away(layer, path, &spot)?;
             }
@@ -74,18 +150,26 @@ impl Base {
         }
         nothing.sort_by_key(|path| std::cmp::Reverse(path.iter().count()));
         for path in nothing {
-            if let Some(spot) = self.seen(layer, path)? {
-                let is_full = spot.kind() == EntryKind::Directory
-                    && !self.view(layer).children(&spot).map_err(|error| cannot(path, &error))?.is_empty();
+            let Some(spot) = self.seen(layer, path)? else { continue };
+            let inside = match spot.kind() {
+                EntryKind::Directory => {
+                    self.view(layer).children(&spot).map_err(|error| cannot(path, &error))?
+                }
+                _ => Vec::new(),
+            };
+            match inside.is_empty() {
+                true => self.take_away(layer, path, &spot)?,
                 // Somebody put something into it, and keeps it.
-                if !is_full {
-                    self.take_away(layer, path, &spot)?;
+                false => {
+                    let inside = inside.iter().map(|(name, _)| to_shown(&path.join(name))).collect();
+                    found.inside.insert(to_shown(path), inside);
                 }
             }
         }
         for (path, before) in &past.before {
             if let Before::InPlace(stamp) = before
                 && stamp.kind == EntryKind::Directory
+                && self.seen(layer, path)?.is_some_and(|spot| spot.kind() == EntryKind::Directory)
                 && let Some(dir) = layer.dir_mut(path)
             {
                 dir.meta = Some(meta(stamp));
@@ -95,22 +179,65 @@ impl Base {
     }
 
     /// What a journal left must still be there, or have been changed by a later one, which is undone by now.
-    fn check_left(&self, layer: &Layer, past: &Past) -> FsResult<()> {
-        let mut conflicts = BTreeSet::new();
+    fn check_left(&self, layer: &mut Layer, past: &Past, found: &mut Found) -> FsResult<()> {
+        let is_set = |after: &&(PathBuf, After)| matches!(after.1, After::Meta(_));
+        let set: HashSet<&Path> = past.after.iter().filter(is_set).map(|(path, _)| path.as_path()).collect();
         for (path, after) in &past.after {
-            let is_theirs = match (after, self.seen(layer, path)?) {
-                (After::Nothing, Some(Spot::Base(..))) | (After::Entry(_), None) => true,
-                (After::Entry(stamp), Some(Spot::Base(_, entry))) => !stamp.is_unchanged(&entry),
-                _ => false,
-            };
-            if is_theirs {
-                conflicts.insert(to_shown(path));
+            let spot = self.seen(layer, path)?;
+            let is_left = self.is_left(layer, after, spot.as_ref(), set.contains(path.as_path()));
+            if !is_left.map_err(|error| cannot(path, &error))? {
+                found.changed.insert(to_shown(path));
+            }
+            // What was decided by looking at this must not happen to anything else.
+            match spot {
+                Some(Spot::Base(place, entry)) if entry.kind != EntryKind::Directory => {
+                    layer.record(&place, Expected::exactly(Some(&entry)));
+                }
+                Some(_) => {}
+                None => {
+                    if let Some(place) = self.view(layer).place_below(path) {
+                        layer.record(&place, Expected::Absent);
+                    }
+                }
             }
         }
-        match conflicts.is_empty() {
-            true => Ok(()),
-            false => Err(FsError::Conflict { paths: conflicts.into_iter().collect() }),
+        Ok(())
+    }
+
+    /// Whether this is what a journal left. A copy with the same time is: going back and forth makes copies. What is in
+    /// a directory is not part of it, and `is_set` says that its mode is told apart.
+    fn is_left(&self, layer: &Layer, after: &After, spot: Option<&Spot>, is_set: bool) -> io::Result<bool> {
+        let Some(spot) = spot else { return Ok(*after == After::Nothing) };
+        let now = self.view(layer).about(spot)?.0;
+        Ok(match after {
+            After::Nothing => false,
+            After::Meta(meta) => now.mode == meta.mode,
+            After::Entry(stamp) if stamp.kind != spot.kind() => false,
+            After::Entry(stamp) => match stamp.kind {
+                EntryKind::Directory => is_set || now.mode == stamp.mode,
+                EntryKind::Symlink => now.modified == stamp.modified,
+                EntryKind::File | EntryKind::Other => {
+                    (spot.len(), now.modified, now.mode) == (stamp.len, stamp.modified, stamp.mode)
+                }
+            },
+        })
+    }
+
+    /// Makes the directories that `path` is to be in. False if something else is there.
+    fn make_parents(&self, layer: &mut Layer, path: &Path) -> FsResult<bool> {
+        let mut dir = PathBuf::new();
+        for name in path.parent().into_iter().flatten() {
+            dir.push(name);
+            match self.seen(layer, &dir)?.map(|spot| spot.kind()) {
+                Some(EntryKind::Directory) => {}
+                Some(_) => return Ok(false),
+                None => {
+                    let meta = Meta { mode: 0o755 & !self.umask, modified: self.now() };
+                    self.place(layer, &dir, Node::Dir(Arc::new(Dir::new(meta))))?;
+                }
+            }
         }
+        Ok(true)
     }
 
     fn seen(&self, layer: &Layer, path: &Path) -> FsResult<Option<Spot>> {
@@ -158,6 +285,37 @@ impl Base {
             }
             EntryKind::Other => return Err(io::ErrorKind::InvalidInput.into()),
         })
+    }
+}
+
+impl Found {
+    fn into_reverted(self, files: BTreeSet<FsPath>, force: UndoForce) -> Reverted {
+        let Self { mut changed, inside, lost } = self;
+        let mut left = Vec::new();
+        for (path, why) in &lost {
+            left.push(LeftAlone { what: path.to_string(), why: why.clone() });
+        }
+        for (dir, theirs) in &inside {
+            // Of directories in each other, what is in the innermost is somebody's.
+            let theirs: Vec<&FsPath> = theirs.iter().filter(|path| !inside.contains_key(path)).collect();
+            if force == UndoForce::Refuse {
+                changed.extend(theirs.iter().copied().cloned());
+            }
+            let names: Vec<String> = theirs.iter().map(|path| format!("'{path}'")).collect();
+            let why = match names.is_empty() {
+                true => "what others put into it is kept".to_owned(),
+                false => format!("others put {} into it, which is kept", names.join(", ")),
+            };
+            left.push(LeftAlone { what: dir.to_string(), why });
+        }
+        left.sort();
+        let files = files.into_iter().filter(|path| !lost.contains_key(path) && !inside.contains_key(path));
+        Reverted {
+            files: files.collect(),
+            changed: changed.into_iter().collect(),
+            left,
+            forgotten: Vec::new(),
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use super::disk::Replace;
 use super::disk::{Disk, Entry, Meta};
 use super::host_disk::HostDisk;
 use super::owner::Owner;
+use super::scan::TrashDir;
 use crate::filesystem::{EntryKind, FileVersion};
 use crate::support::lock::lock;
 use crate::support::steps::reach;
@@ -107,12 +108,30 @@ impl Stage {
         self.staged(path)
     }
 
+    /// Takes a file for staged that is in the trash, where it stays unless it is merged.
+    pub(super) fn from_trash(
+        self: &Arc<Self>,
+        path: PathBuf,
+        trash: &Arc<TrashDir>,
+    ) -> io::Result<Arc<Staged>> {
+        self.known(path, Some(Arc::clone(trash)))
+    }
+
+    /// Who stages.
+    pub(super) fn owner(&self) -> &OsStr {
+        self.owner.id()
+    }
+
     fn staged(self: &Arc<Self>, path: PathBuf) -> io::Result<Arc<Staged>> {
+        self.known(path, None)
+    }
+
+    fn known(self: &Arc<Self>, path: PathBuf, trash: Option<Arc<TrashDir>>) -> io::Result<Arc<Staged>> {
         reach("host.staged");
         let entry = self.disk.look(&path)?.ok_or(io::ErrorKind::NotFound)?;
         let version = entry.version();
         let place = Mutex::new(Place::Stage);
-        Ok(Arc::new(Staged { stage: Arc::clone(self), path, place, entry, version }))
+        Ok(Arc::new(Staged { stage: Arc::clone(self), path, place, entry, version, trash }))
     }
 
     fn number(&self) -> u64 {
@@ -135,6 +154,8 @@ pub(super) struct Staged {
     place: Mutex<Place>,
     entry: Entry,
     version: FileVersion,
+    /// Where it stays if it is not merged: it may be somebody else's.
+    trash: Option<Arc<TrashDir>>,
 }
 
 /// Where a staged file is.
@@ -208,7 +229,8 @@ impl Staged {
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        if matches!(*lock(&self.place), Place::Stage)
+        if self.trash.is_none()
+            && matches!(*lock(&self.place), Place::Stage)
             && let Err(error) = self.stage.disk.unlink(&self.path)
         {
             tracing::warn!(%error, path = %self.path.display(), "a staged file could not be removed");

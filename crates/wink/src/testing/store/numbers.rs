@@ -6,8 +6,8 @@ use std::task::{Context, Poll, Waker};
 use super::{Open, add, at, check_twice, claimed, mark, recorded, records};
 use crate::session::{InvocationId, SessionId};
 use crate::store::{
-    Batch, Claimed, Durability, HistoryQuery, LedgerChange, LedgerState, Record, Rows, SharedStore,
-    StoreError, StoreErrorKind,
+    Batch, Claimed, Durability, HistoryQuery, JournalId, LedgerChange, LedgerState, NumberedJournal, Record,
+    Rows, SharedStore, StoreError, StoreErrorKind,
 };
 
 pub(super) async fn records_are_numbered(mut open: Open) {
@@ -122,6 +122,51 @@ pub(super) async fn history_says_who_wrote_what(mut open: Open) {
     .await;
 }
 
+pub(super) async fn history_says_which_journals_a_call_had(mut open: Open) {
+    let session = SessionId::from("one");
+    let store = open();
+    if store.durability() == Durability::Process {
+        return;
+    }
+    let call = Some(InvocationId::fresh(at(1)));
+    let all = [(2, 1, call), (2, 0, None), (5, 3, None), (5, 0, None)];
+    let journals = all.map(|(sequence, records, call)| {
+        (records, NumberedJournal { sequence, id: JournalId::fresh(), call })
+    });
+    store.commit(&session, Batch { records: records("a", 0..1), ..Batch::default() }).await.unwrap();
+    for (count, journal) in journals {
+        let batch = Batch {
+            records: records("a", 0..count),
+            journals: vec![journal.id],
+            ends: journal.call,
+            ..Batch::default()
+        };
+        store.commit(&session, batch).await.unwrap();
+    }
+    let other = Batch { journals: vec![JournalId::fresh()], ..Batch::default() };
+    store.commit(&SessionId::from("other"), other).await.unwrap();
+    let journals = journals.map(|(_, journal)| journal);
+    let refused = Batch { journals: vec![JournalId::fresh()], expects: Some(77), ..Batch::default() };
+    assert!(store.commit(&session, refused).await.is_err());
+    check_twice(store, &mut open, async |store, _| {
+        let ask = async |query: HistoryQuery| {
+            let mut found = store.history(&session, query).await.unwrap().journals;
+            // Those of one number may come in any order.
+            found.sort_by_key(|one| journals.iter().position(|journal| journal == one));
+            found
+        };
+        let query = HistoryQuery::default;
+        assert_eq!(ask(query()).await, journals);
+        assert_eq!(ask(HistoryQuery { call, ..query() }).await, journals[..1]);
+        assert_eq!(ask(HistoryQuery { after: Some(1), ..query() }).await, journals);
+        assert_eq!(ask(HistoryQuery { after: Some(2), ..query() }).await, journals[2..]);
+        assert_eq!(ask(HistoryQuery { after: Some(0), upto: Some(4), ..query() }).await, journals[..2]);
+        let stream = Some("a".to_owned());
+        assert_eq!(ask(HistoryQuery { stream, ..query() }).await, [], "a journal is of no stream");
+    })
+    .await;
+}
+
 pub(super) async fn old_records_are_replaced_by_what_they_come_to(mut open: Open) {
     let session = SessionId::from("one");
     let store = open();
@@ -148,7 +193,7 @@ pub(super) async fn old_records_are_replaced_by_what_they_come_to(mut open: Open
         assert_eq!((loaded.records.as_slice(), loaded.sequence), (kept.as_slice(), 6));
         let history = store.history(&session, HistoryQuery::default()).await.unwrap();
         assert_eq!(history.records.iter().map(|one| one.sequence).collect::<Vec<_>>(), numbers);
-        assert_eq!(history.compacted, 3, "what `a` was before is not known any more");
+        assert_eq!(history.compacted, 4, "what all was before is not known any more");
         // Whoever has read up to 1 gets the whole of `a`; whoever has read up to 3 has it.
         for since in 0..=6_usize {
             let new = numbers.iter().zip(&kept).filter(|(number, _)| **number > since as u64);
@@ -159,11 +204,15 @@ pub(super) async fn old_records_are_replaced_by_what_they_come_to(mut open: Open
     .await;
     assert_eq!(store.compact(&session, 4, vec![a.clone()]).await.unwrap(), 0, "again changes nothing");
     assert_eq!(store.load(&session).await.unwrap().records, kept);
-    let (a, b) = (record("a", 15), record("b", 16));
+    let (a, b, c) = (record("a", 15), record("b", 16), all[3].clone());
     assert_eq!(store.compact(&session, 6, vec![a.clone(), b.clone()]).await.unwrap(), 2);
+    let none = store.compact(&session, 99, vec![record("d", 1)]).await.unwrap();
+    let all = store.compact(&session, 99, vec![a.clone()]).await.unwrap();
+    let known = store.history(&session, HistoryQuery::default()).await.unwrap().compacted;
+    assert_eq!((none, all, known), (0, 0, 6), "what is still to come is not compacted");
     let next = Batch { records: vec![record("a", 7)], expects: Some(6), ..Batch::default() };
     store.commit(&session, next).await.expect("numbers go on");
-    let kept = [all[3].clone(), a, b, record("a", 7)];
+    let kept = [c, a, b, record("a", 7)];
     check_twice(store, &mut open, async |store, _| {
         assert_eq!(store.load(&session).await.unwrap().records, kept);
     })

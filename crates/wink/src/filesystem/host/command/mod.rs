@@ -1,26 +1,43 @@
-//! Layers for commands: a fork as the upper directory of an overlay mount, and the way back.
+//! Commands on forks: what they may do is shown to them as an ordinary directory, and what they did becomes the fork's.
 //!
-//! A command sees the fork as an ordinary directory and does with it what it likes. What it did is then in the upper
-//! directory (new and changed files, and marks for what was removed, replaced or moved), and becomes the fork's. It costs
-//! as much as was changed, however much there is. The workspace itself is only read.
+//! By an overlay where there can be one; where not, by a scan, in the workspace itself. Which one it is can be asked for
+//! and can be seen.
 
-mod make;
-mod read;
-mod xattr;
+#[cfg(target_os = "linux")]
+mod overlay;
 
-use std::collections::HashMap;
+use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::disk::Disk;
-use super::layer::{Layer, Node};
-use super::staged::remove_tree;
-use super::{HostFilesystem, STATE, Shared, io_error};
-use crate::filesystem::{FileVersion, FsError, FsPath, FsResult};
+use super::layer::Layer;
+use super::scan::Scan;
+use super::{HostFilesystem, STATE, Shared};
+use crate::filesystem::{FsError, FsPath, FsResult};
 use crate::support::lock::lock;
 use crate::support::steps::reach;
-use xattr::Xattrs;
+#[cfg(target_os = "linux")]
+use overlay::OverlayLayer;
+
+/// How what a command does is found out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Capture {
+    /// It works on an overlay over the workspace, which itself stays as it is. Costs what was changed.
+    Overlay,
+    /// It works in the workspace itself, which nobody else may change meanwhile; everything is looked at before and after, and
+    /// the workspace restored from a copy. Costs a look at every file, and once a copy of everything.
+    Scan,
+}
+
+impl fmt::Display for Capture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Overlay => "overlay",
+            Self::Scan => "scan",
+        })
+    }
+}
 
 /// What a command works on. Dropping it forgets what the command did.
 #[must_use = "what a command did is forgotten unless it is finished"]
@@ -28,14 +45,13 @@ pub struct CommandLayer {
     fork: Arc<Shared>,
     /// What the fork was when this was made.
     layer: Layer,
-    /// The directory of this layer, in the state directory.
-    dir: PathBuf,
-    xattrs: Xattrs,
-    /// Files that were put into the upper directory, and what they are in the fork.
-    made: HashMap<PathBuf, (FileVersion, Node)>,
-    /// When the command could begin, as the disk counts: what has this time or a later one there was changed by
-    /// somebody else.
-    began: i128,
+    way: Way,
+}
+
+enum Way {
+    #[cfg(target_os = "linux")]
+    Overlay(Box<OverlayLayer>),
+    Scan(Box<Scan>),
 }
 
 /// What to mount an overlay of.
@@ -55,51 +71,98 @@ pub struct OverlayDirs {
 }
 
 impl HostFilesystem {
+    /// How what commands do is found out here, if that was asked for when this was opened.
+    pub fn capture(&self) -> Option<Capture> {
+        self.shared.base.capture
+    }
+
     /// This fork as something that a command can work on. The fork must be left alone until that is finished.
-    pub fn command_layer(&self) -> FsResult<CommandLayer> {
-        let base = &self.shared.base;
+    ///
+    /// In the way that was asked for when the workspace was opened; else on an overlay, if `can_mount` says that these
+    /// directories can be mounted, and by a scan if not. A scan waits until nobody else changes the workspace.
+    pub fn command_layer(
+        &self,
+        can_mount: impl FnOnce(&OverlayDirs) -> Result<(), String>,
+    ) -> FsResult<CommandLayer> {
+        if let Some(capture) = self.capture() {
+            return self.command_layer_by(capture);
+        }
+        let why_not = match self.command_layer_by(Capture::Overlay) {
+            Ok(layer) => match layer.overlay().map_or(Ok(()), |dirs| can_mount(&dirs)) {
+                Ok(()) => return Ok(layer),
+                Err(reason) => reason,
+            },
+            Err(error @ (FsError::Unsupported { .. } | FsError::Io { .. })) if self.shared.fork.is_some() => {
+                error.to_string()
+            }
+            Err(error) => return Err(error),
+        };
+        tracing::debug!(reason = why_not, "no overlay of the workspace; a command works in it, and it is scanned");
+        self.command_layer_by(Capture::Scan)
+    }
+
+    /// The same in a given way, whatever was asked for.
+    pub fn command_layer_by(&self, capture: Capture) -> FsResult<CommandLayer> {
         let Some(fork) = &self.shared.fork else {
             return Err(FsError::Unsupported {
                 operation: "running a command on a workspace that is not a fork",
             });
         };
-        let dir = base.writing()?.stage.fresh_layer();
-        let mut made = CommandLayer {
-            fork: Arc::clone(&self.shared),
-            layer: lock(&fork.state).layer.clone(),
-            dir,
-            xattrs: Xattrs::Trusted,
-            made: HashMap::new(),
-            began: 0,
+        let layer = lock(&fork.state).layer.clone();
+        let way = match capture {
+            #[cfg(target_os = "linux")]
+            Capture::Overlay => Way::Overlay(Box::new(OverlayLayer::new(&self.shared, layer.clone())?)),
+            #[cfg(not(target_os = "linux"))]
+            Capture::Overlay => return Err(FsError::Unsupported { operation: "an overlay on this system" }),
+            Capture::Scan => Way::Scan(Box::new(Scan::begin(&self.shared, layer.clone())?)),
         };
-        made.make().map_err(|error| io_error(&FsPath::root(), "prepared for a command", &error))?;
-        reach("command.layer-made");
-        Ok(made)
+        Ok(CommandLayer { fork: Arc::clone(&self.shared), layer, way })
     }
 }
 
 impl CommandLayer {
-    /// What to mount.
-    pub fn overlay(&self) -> OverlayDirs {
-        let root = &self.fork.base.root;
-        OverlayDirs {
-            lower: root.clone(),
-            upper: root.join(self.upper()),
-            work: root.join(self.dir.join("work")),
-            state_name: STATE,
-            user_xattr: self.xattrs == Xattrs::User,
+    /// How what the command does is found out.
+    pub fn capture(&self) -> Capture {
+        match self.way {
+            #[cfg(target_os = "linux")]
+            Way::Overlay(_) => Capture::Overlay,
+            Way::Scan(_) => Capture::Scan,
         }
+    }
+
+    /// What to mount; nothing if the command works in the workspace itself.
+    pub fn overlay(&self) -> Option<OverlayDirs> {
+        match &self.way {
+            #[cfg(target_os = "linux")]
+            Way::Overlay(overlay) => Some(overlay.dirs()),
+            Way::Scan(_) => None,
+        }
+    }
+
+    /// The workspace.
+    pub fn root(&self) -> &Path {
+        &self.fork.base.root
+    }
+
+    /// The entry of the workspace that the command must not see.
+    pub fn state_name(&self) -> &'static str {
+        STATE
     }
 
     /// Makes what the command did the fork's. The command and everything it started must be gone, and the mount as well.
     ///
-    /// What can be in no workspace (a pipe, a socket, a device) is an error, and so is a file that somebody else changed
-    /// while the command did: then the fork is as it was before.
+    /// What can be in no workspace (a pipe, a socket, a device) is an error, and so is, on an overlay, a file that somebody
+    /// else changed while the command did: then the fork is as it was before.
     pub fn finish(self) -> FsResult<()> {
-        let layer = self.read_back()?;
-        let Some(fork) = &self.fork.fork else { return Err(FsError::Foreign { what: "command" }) };
+        let Self { fork, layer: before, way } = self;
+        let layer = match way {
+            #[cfg(target_os = "linux")]
+            Way::Overlay(overlay) => overlay.read_back()?,
+            Way::Scan(scan) => scan.finish()?,
+        };
+        let Some(fork) = &fork.fork else { return Err(FsError::Foreign { what: "command" }) };
         let mut state = lock(&fork.state);
-        if !Arc::ptr_eq(&state.layer.root, &self.layer.root) {
+        if !Arc::ptr_eq(&state.layer.root, &before.root) {
             return Err(FsError::Io {
                 path: FsPath::root(),
                 kind: io::ErrorKind::ResourceBusy,
@@ -111,18 +174,5 @@ impl CommandLayer {
         drop(state);
         reach("command.layer-read");
         Ok(())
-    }
-
-    fn upper(&self) -> PathBuf {
-        self.dir.join("upper")
-    }
-}
-
-impl Drop for CommandLayer {
-    fn drop(&mut self) {
-        let disk: &dyn Disk = &*self.fork.base.disk;
-        if let Err(error) = remove_tree(disk, &self.dir) {
-            tracing::warn!(%error, "a command's layer could not be removed; the next to open the workspace will");
-        }
     }
 }

@@ -34,6 +34,7 @@ use crate::support::steps::reach;
 pub use apply::Placed;
 pub use error::{JournalError, KeptAside};
 pub use intent::Stamp;
+pub(super) use intent::{bytes, number};
 pub use past::{After, Before, Past};
 pub use prepare::{Expected, ExpectedState};
 
@@ -113,6 +114,9 @@ pub struct Recovered {
     pub rolled_back: Vec<JournalId>,
     /// What somebody else changed, and rolling back therefore left alone.
     pub aside: Vec<KeptAside>,
+    /// Where that is which was found in the workspace when a command that had worked in it, without an overlay, was
+    /// undone.
+    pub trash: Vec<PathBuf>,
 }
 
 /// A mark that can be gone back to as long as this lives, in this process.

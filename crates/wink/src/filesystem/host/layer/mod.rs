@@ -21,7 +21,7 @@ use super::staged::Staged;
 use crate::filesystem::{EntryKind, FileVersion};
 
 pub(super) use diff::{differences, rebase};
-pub(super) use plan::{Prepared, plan};
+pub(super) use plan::{Planned, Prepared, plan};
 
 /// A state of a fork. Cloning does not copy.
 #[derive(Clone)]

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::CommandLayer;
+use super::OverlayLayer;
 use super::xattr::Mark;
 use crate::filesystem::host::disk::{Disk, Entry};
 use crate::filesystem::host::io_error;
@@ -23,8 +23,8 @@ enum Failed {
     Special(PathBuf),
 }
 
-impl CommandLayer {
-    pub(super) fn read_back(&self) -> FsResult<Layer> {
+impl OverlayLayer {
+    pub(in super::super) fn read_back(&self) -> FsResult<Layer> {
         let root = Arc::clone(&Layer::default().root);
         let mut reading = Reading {
             command: self,
@@ -53,7 +53,7 @@ impl CommandLayer {
 }
 
 struct Reading<'a> {
-    command: &'a CommandLayer,
+    command: &'a OverlayLayer,
     layer: Layer,
     /// Places where what is in the workspace was removed or replaced.
     gone: Vec<PathBuf>,
@@ -117,7 +117,7 @@ impl Reading<'_> {
     }
 
     fn file(&mut self, at: &Path, below: Option<PathBuf>, there: Option<&Entry>) -> io::Result<Option<Node>> {
-        let CommandLayer { fork, xattrs, made, .. } = self.command;
+        let OverlayLayer { fork, xattrs, made, .. } = self.command;
         let disk = &fork.base.disk;
         let entry = self.upper(at)?;
         if entry.len == 0 && xattrs.get(&self.command.absolute(at), Mark::Whiteout)?.is_some() {

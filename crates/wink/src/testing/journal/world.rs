@@ -3,27 +3,27 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use wink::filesystem::EntryKind;
-use wink::filesystem::host::disk::{Disk, Meta, Replace};
-use wink::filesystem::host::journal::{Journal, JournalOptions};
-use wink::filesystem::host::plan::{Plan, PlanStep, Source};
-use wink::testing::ModelDisk;
+use crate::filesystem::EntryKind;
+use crate::filesystem::host::disk::{Disk, Meta, Replace};
+use crate::filesystem::host::journal::{Journal, JournalOptions};
+use crate::filesystem::host::plan::{Plan, PlanStep, Source};
+use crate::testing::ModelDisk;
 
-pub(crate) const STATE: &str = ".wink";
+pub const STATE: &str = ".wink";
 
 /// Everything that can be seen of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Seen {
-    pub(crate) kind: EntryKind,
-    pub(crate) content: Vec<u8>,
-    pub(crate) meta: Meta,
-    pub(crate) ino: u64,
+pub struct Seen {
+    pub kind: EntryKind,
+    pub content: Vec<u8>,
+    pub meta: Meta,
+    pub ino: u64,
 }
 
-pub(crate) type Tree = BTreeMap<PathBuf, Seen>;
+pub type Tree = BTreeMap<PathBuf, Seen>;
 
 /// The whole tree with its root, without the state directory.
-pub(crate) fn tree(disk: &dyn Disk) -> Tree {
+pub fn tree(disk: &dyn Disk) -> Tree {
     let mut tree = Tree::new();
     let mut todo = vec![PathBuf::new()];
     while let Some(path) = todo.pop() {
@@ -44,7 +44,7 @@ pub(crate) fn tree(disk: &dyn Disk) -> Tree {
 }
 
 /// What a plan promises to leave: inodes are its own affair, and so are times of directories.
-pub(crate) fn promised(tree: &Tree) -> Tree {
+pub fn promised(tree: &Tree) -> Tree {
     let mut tree = tree.clone();
     for seen in tree.values_mut() {
         seen.ino = 0;
@@ -55,17 +55,17 @@ pub(crate) fn promised(tree: &Tree) -> Tree {
     tree
 }
 
-pub(crate) fn journal(disk: std::sync::Arc<dyn Disk>) -> Journal {
+pub fn journal(disk: std::sync::Arc<dyn Disk>) -> Journal {
     Journal::new(disk, STATE, JournalOptions::default()).unwrap()
 }
 
 /// Choices, made in advance so that a failing case can be made smaller. When they run out, the first is taken.
-pub(crate) struct Choices<'a> {
+pub struct Choices<'a> {
     left: std::slice::Iter<'a, u8>,
 }
 
 impl<'a> Choices<'a> {
-    pub(crate) fn new(all: &'a [u8]) -> Self {
+    pub fn new(all: &'a [u8]) -> Self {
         Self { left: all.iter() }
     }
 
@@ -113,7 +113,7 @@ fn free_path(disk: &dyn Disk, choices: &mut Choices<'_>) -> Option<PathBuf> {
 }
 
 /// Makes the same tree on all disks.
-pub(crate) fn grow(disks: &[&dyn Disk], choices: &mut Choices<'_>) {
+pub fn grow(disks: &[&dyn Disk], choices: &mut Choices<'_>) {
     let model = disks[0];
     for _ in 0..choices.of(14) {
         let Some(path) = free_path(model, choices) else { continue };
@@ -138,10 +138,10 @@ pub(crate) fn grow(disks: &[&dyn Disk], choices: &mut Choices<'_>) {
 }
 
 /// A random plan for the tree on `scratch`, which is changed as the plan says. What it puts is staged on `disk`.
-pub(crate) struct Planner<'a, 'c> {
-    pub(crate) disk: &'a dyn Disk,
-    pub(crate) scratch: &'a ModelDisk,
-    pub(crate) choices: Choices<'c>,
+pub struct Planner<'a, 'c> {
+    pub disk: &'a dyn Disk,
+    pub scratch: &'a ModelDisk,
+    pub choices: Choices<'c>,
     plan: Plan,
     put: BTreeSet<PathBuf>,
     /// What was put, wherever it is now: it is not changed again.
@@ -157,7 +157,7 @@ pub(crate) struct Planner<'a, 'c> {
 const ANY: &[EntryKind] = &[EntryKind::File, EntryKind::Symlink, EntryKind::Directory];
 
 impl<'a, 'c> Planner<'a, 'c> {
-    pub(crate) fn new(disk: &'a dyn Disk, scratch: &'a ModelDisk, choices: Choices<'c>) -> Self {
+    pub fn new(disk: &'a dyn Disk, scratch: &'a ModelDisk, choices: Choices<'c>) -> Self {
         disk.make_dir(&Path::new(STATE).join("stage"), 0o755).unwrap();
         scratch.make_dir(Path::new(STATE), 0o755).unwrap();
         let (put, placed, taken, set) = Default::default();
@@ -176,7 +176,7 @@ impl<'a, 'c> Planner<'a, 'c> {
         }
     }
 
-    pub(crate) fn plan(mut self) -> Plan {
+    pub fn plan(mut self) -> Plan {
         let mut steps = 0;
         while self.choices.are_left() && steps < 12 {
             steps += 1;

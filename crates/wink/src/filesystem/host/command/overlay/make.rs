@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use rustix::io::Errno;
 
-use super::CommandLayer;
+use super::OverlayLayer;
 use super::xattr::{Mark, Xattrs};
 use crate::filesystem::EntryKind;
 use crate::filesystem::host::disk::{Disk, Meta};
 use crate::filesystem::host::layer::{Dir, Layer, Node};
 use crate::filesystem::host::view::{Child, Spot, View};
 
-impl CommandLayer {
+impl OverlayLayer {
     pub(super) fn make(&mut self) -> io::Result<()> {
         let disk = std::sync::Arc::clone(&self.fork.base.disk);
         disk.make_dir(&self.dir, 0o755)?;

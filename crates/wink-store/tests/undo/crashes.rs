@@ -1,0 +1,122 @@
+//! Failures and deaths in the middle of an undo: all of it happened, or nothing did.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde::{Deserialize, Serialize};
+use wink::session::InvocationId;
+use wink::testing::{FaultyStore, StoreOp, steps};
+
+use crate::world::{Op, Slices, Tree, World, note, write};
+
+const JOB: &str = "WINK_TEST_UNDO_JOB";
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Job {
+    root: PathBuf,
+    call: InvocationId,
+    /// The process dies when this is reached for the nth time.
+    die_at: (String, usize),
+}
+
+/// A workspace with a call to undo, and what it is before and after that.
+async fn scene(world: &World) -> (InvocationId, [(Tree, Slices); 2]) {
+    world.put("a", "0");
+    world.put("d/x", "0");
+    world.work(&[note("zero"), Op::Total(0)]).await;
+    let before = (world.tree(), world.slices());
+    let ops =
+        [write("a", "1"), Op::Rename("d".into(), "e".into()), write("n/m", "1"), note("one"), Op::Total(1)];
+    let call = world.work(&ops).await;
+    (call, [(world.tree(), world.slices()), before])
+}
+
+#[tokio::test]
+async fn an_undo_that_the_store_refuses_has_done_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut faulty = None;
+    let world = World::open_with(dir.path(), "s", Default::default(), |store| {
+        let store = Arc::new(FaultyStore::new(store));
+        faulty = Some(Arc::clone(&store));
+        store
+    })
+    .await;
+    let faulty = faulty.unwrap();
+    let (call, [there, undone]) = scene(&world).await;
+    for (op, most) in [(StoreOp::Commit, 1), (StoreOp::History, 3), (StoreOp::Turn, 1), (StoreOp::Rows, 1)] {
+        for nth in 1..=most {
+            faulty.fail(op, nth);
+            let error = world.undo(call).await.unwrap_err();
+            assert!(error.to_string().contains("told to fail"), "{op:?}: {error}");
+            assert_eq!((world.tree(), world.slices()), there, "{op:?}");
+            assert_eq!(world.undos(), []);
+        }
+    }
+    world.undo(call).await.unwrap();
+    assert_eq!((world.tree(), world.slices()), undone);
+}
+
+/// Not a test by itself: this is what the child processes of the next one run.
+#[test]
+fn child() {
+    let Ok(job) = std::env::var(JOB) else { return };
+    let Job { root, call, die_at: (step, nth) } = serde_json::from_str(&job).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let world = World::open(&root).await;
+        let reached = AtomicUsize::new(0);
+        steps::on_every_step(move |now| {
+            if now == step && reached.fetch_add(1, Ordering::SeqCst) + 1 == nth {
+                std::process::abort();
+            }
+        });
+        world.undo(call).await.unwrap();
+    });
+}
+
+fn run(root: &Path, call: InvocationId, step: &str, nth: usize) -> bool {
+    let job = Job { root: root.to_owned(), call, die_at: (step.to_owned(), nth) };
+    let ended = Command::new(std::env::current_exe().unwrap())
+        .args(["crashes::child", "--exact", "--nocapture"])
+        .env(JOB, serde_json::to_string(&job).unwrap())
+        .output()
+        .unwrap();
+    ended.status.success()
+}
+
+#[tokio::test]
+async fn wherever_a_process_dies_an_undo_happened_or_did_not() {
+    let mut seen = std::collections::BTreeSet::new();
+    let all = ["host.staged", "host.planned", "host.merged", "host.kept", "journal.intent-synced"];
+    let more = [
+        "journal.step-done",
+        "journal.tree-synced",
+        "journal.kept",
+        "store.before-commit",
+        "store.committed",
+    ];
+    for step in all.into_iter().chain(more) {
+        for nth in 1.. {
+            let dir = tempfile::tempdir().unwrap();
+            let (call, [there, undone]) = scene(&World::open(dir.path()).await).await;
+            if run(dir.path(), call, step, nth) {
+                assert!(nth > 1, "{step} is never reached");
+                break;
+            }
+            let world = World::open(dir.path()).await;
+            let now = (world.tree(), world.slices());
+            match world.undos().len() {
+                0 => {
+                    assert_eq!(now, there, "{step} {nth}");
+                    world.undo(call).await.unwrap();
+                    assert_eq!((world.tree(), world.slices()), undone, "{step} {nth}");
+                }
+                _ => assert_eq!(now, undone, "{step} {nth}"),
+            }
+            seen.insert(now == undone);
+        }
+    }
+    assert_eq!(seen.len(), 2, "both were seen");
+}

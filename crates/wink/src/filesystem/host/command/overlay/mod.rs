@@ -1,0 +1,79 @@
+//! Layers for commands by overlay: a fork as the upper directory of an overlay mount, and the way back.
+//!
+//! A command sees the fork as an ordinary directory and does with it what it likes. What it did is then in the upper
+//! directory (new and changed files, and marks for what was removed, replaced or moved), and becomes the fork's. It costs
+//! as much as was changed, however much there is. The workspace itself is only read.
+
+mod make;
+mod read;
+mod xattr;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::OverlayDirs;
+use crate::filesystem::host::disk::Disk;
+use crate::filesystem::host::layer::{Layer, Node};
+use crate::filesystem::host::staged::remove_tree;
+use crate::filesystem::host::{STATE, Shared, io_error};
+use crate::filesystem::{FileVersion, FsPath, FsResult};
+use crate::support::steps::reach;
+use xattr::Xattrs;
+
+/// A fork as the upper directory of an overlay. Dropping it forgets what the command did.
+pub(super) struct OverlayLayer {
+    fork: Arc<Shared>,
+    /// What the fork was when this was made.
+    layer: Layer,
+    /// The directory of this layer, in the state directory.
+    dir: PathBuf,
+    xattrs: Xattrs,
+    /// Files that were put into the upper directory, and what they are in the fork.
+    made: HashMap<PathBuf, (FileVersion, Node)>,
+    /// When the command could begin, as the disk counts: what has this time or a later one there was changed by
+    /// somebody else.
+    began: i128,
+}
+
+impl OverlayLayer {
+    pub(super) fn new(fork: &Arc<Shared>, layer: Layer) -> FsResult<Self> {
+        let dir = fork.base.writing()?.stage.fresh_layer();
+        let mut made = Self {
+            fork: Arc::clone(fork),
+            layer,
+            dir,
+            xattrs: Xattrs::Trusted,
+            made: HashMap::new(),
+            began: 0,
+        };
+        made.make().map_err(|error| io_error(&FsPath::root(), "prepared for a command", &error))?;
+        reach("command.layer-made");
+        Ok(made)
+    }
+
+    /// What to mount.
+    pub(super) fn dirs(&self) -> OverlayDirs {
+        let root = &self.fork.base.root;
+        OverlayDirs {
+            lower: root.clone(),
+            upper: root.join(self.upper()),
+            work: root.join(self.dir.join("work")),
+            state_name: STATE,
+            user_xattr: self.xattrs == Xattrs::User,
+        }
+    }
+
+    fn upper(&self) -> PathBuf {
+        self.dir.join("upper")
+    }
+}
+
+impl Drop for OverlayLayer {
+    fn drop(&mut self) {
+        let disk: &dyn Disk = &*self.fork.base.disk;
+        if let Err(error) = remove_tree(disk, &self.dir) {
+            tracing::warn!(%error, "a command's layer could not be removed; the next to open the workspace will");
+        }
+    }
+}

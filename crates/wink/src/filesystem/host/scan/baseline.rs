@@ -1,0 +1,144 @@
+//! The baseline: a copy of everything in the workspace, kept and brought up to date before each command.
+//!
+//! It is a tree of its own, with the same names and the same hard links. What has not changed since it was last saved is
+//! only looked at. Copies share their blocks with the originals where the filesystem can do that.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::index::Index;
+use super::walk::{Closed, Tree, walk};
+use super::{Places, failed};
+use crate::filesystem::host::disk::{Disk, Entry};
+use crate::filesystem::host::host_disk::HostDisk;
+use crate::filesystem::host::name::to_shown;
+use crate::filesystem::host::staged::{make_dir, remove_tree};
+use crate::filesystem::{EntryKind, FsError, FsResult};
+
+/// How often a file is copied that somebody keeps changing.
+const TRIES: usize = 5;
+/// So many are synced one by one.
+const FEW: usize = 32;
+
+/// Makes the baseline what the workspace is now, durably. Says what it is.
+pub(super) fn refresh(disk: &HostDisk, places: &Places, index: &mut Index) -> FsResult<()> {
+    let mut tree = walk(disk, Closed::Refused)?;
+    for dir in [&places.dir, &places.copies] {
+        make_dir(disk, dir).map_err(failed(Path::new(""), "saved"))?;
+    }
+    remove_gone(disk, places, &index.tree, &tree).map_err(failed(Path::new(""), "saved"))?;
+    let mut copying = Copying { disk, places, names: HashMap::new(), dirs: Vec::new(), copied: Vec::new() };
+    let mut vanished = Vec::new();
+    for (path, entry) in &mut tree {
+        if path.as_os_str().is_empty() {
+            continue;
+        }
+        let is_known = index.tree.get(path) == Some(entry);
+        match copying.save(path, entry, is_known)? {
+            Some(found) => *entry = found,
+            None => vanished.push(path.clone()),
+        }
+    }
+    tree.retain(|path, _| !vanished.iter().any(|gone| path.starts_with(gone)));
+    copying.sync().map_err(failed(Path::new(""), "saved"))?;
+    index.save(disk, &places.index, tree).map_err(failed(Path::new(""), "saved"))
+}
+
+/// Forgets what the workspace has not any more, or has as something else.
+fn remove_gone(disk: &HostDisk, places: &Places, known: &Tree, now: &Tree) -> io::Result<()> {
+    let mut below: Option<&Path> = None;
+    for (path, entry) in known {
+        if below.is_some_and(|dir| path.starts_with(dir)) {
+            continue;
+        }
+        if now.get(path).map(|now| now.kind) != Some(entry.kind) && !path.as_os_str().is_empty() {
+            remove_tree(disk, &places.copies.join(path))?;
+            below = Some(path);
+        }
+    }
+    Ok(())
+}
+
+struct Copying<'a> {
+    disk: &'a HostDisk,
+    places: &'a Places,
+    /// Files with several names, and one of those that is saved.
+    names: HashMap<(u64, u64), (PathBuf, Entry)>,
+    dirs: Vec<PathBuf>,
+    copied: Vec<PathBuf>,
+}
+
+impl Copying<'_> {
+    /// Saves one entry, if it is not. What it is like by now; nothing if it is gone.
+    fn save(&mut self, path: &Path, entry: &Entry, is_known: bool) -> FsResult<Option<Entry>> {
+        let failed = failed(path, "saved before a command");
+        if entry.kind == EntryKind::Directory {
+            if !is_known {
+                let copy = self.places.copies.join(path);
+                make_dir(self.disk, &copy).and_then(|()| self.disk.own_like(path, &copy)).map_err(&failed)?;
+                self.dirs.push(copy);
+            }
+            return Ok(Some(entry.clone()));
+        }
+        if entry.kind == EntryKind::Other {
+            // It has no contents to be saved.
+            return Ok(Some(entry.clone()));
+        }
+        let saved = if is_known { Some(entry.clone()) } else { self.copy(path, entry)? };
+        if let Some(saved) = &saved
+            && saved.links > 1
+        {
+            self.names.insert((saved.dev, saved.ino), (self.places.copies.join(path), saved.clone()));
+        }
+        Ok(saved)
+    }
+
+    fn copy(&mut self, path: &Path, entry: &Entry) -> FsResult<Option<Entry>> {
+        let failed = failed(path, "saved before a command");
+        let copy = self.places.copies.join(path);
+        let mut entry = entry.clone();
+        for _ in 0..TRIES {
+            remove_tree(self.disk, &copy).map_err(&failed)?;
+            let done = match self.names.get(&(entry.dev, entry.ino)) {
+                Some((other, saved)) if saved.version() == entry.version() => self.disk.link(other, &copy),
+                _ if entry.kind == EntryKind::Symlink => {
+                    self.disk.copy(path, &copy).and_then(|()| self.disk.own_like(path, &copy))
+                }
+                _ => self.disk.copy(path, &copy),
+            };
+            match done {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                done => done.map_err(&failed)?,
+            }
+            match self.disk.look(path).map_err(&failed)? {
+                Some(now) if now == entry => {
+                    self.dirs.extend(copy.parent().map(Path::to_owned));
+                    self.copied.push(copy);
+                    return Ok(Some(entry));
+                }
+                Some(now) if now.kind == entry.kind => entry = now,
+                _ => {
+                    remove_tree(self.disk, &copy).map_err(&failed)?;
+                    return Ok(None);
+                }
+            }
+        }
+        Err(FsError::Conflict { paths: vec![to_shown(path)] })
+    }
+
+    fn sync(mut self) -> io::Result<()> {
+        self.dirs.sort_unstable();
+        self.dirs.dedup();
+        if self.copied.len() + self.dirs.len() > FEW {
+            return self.disk.sync_all();
+        }
+        for copy in &self.copied {
+            if self.disk.look(copy)?.is_some_and(|entry| entry.kind == EntryKind::File) {
+                self.disk.sync_file(copy)?;
+            }
+        }
+        self.dirs.iter().try_for_each(|dir| self.disk.sync_dir(dir))?;
+        self.disk.sync_dir(&self.places.copies)
+    }
+}

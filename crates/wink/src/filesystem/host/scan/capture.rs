@@ -1,0 +1,126 @@
+//! What a command did, as changes of its fork: found by comparing, and taken from the trash when the workspace is restored.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::restore::Restored;
+use super::trash::TrashDir;
+use super::walk::Tree;
+use super::failed;
+use crate::filesystem::host::Base;
+use crate::filesystem::host::disk::{Disk, Entry};
+use crate::filesystem::host::layer::{Dir, Layer, Link, Node};
+use crate::filesystem::host::name::to_shown;
+use crate::filesystem::host::view::{View, made_version};
+use crate::filesystem::{EntryKind, FsError, FsResult};
+
+/// The differences between two states of a tree.
+#[derive(Default)]
+pub(super) struct Differences {
+    /// What went, or became something of another kind, with all that was in it.
+    gone: Vec<PathBuf>,
+    /// What came or changed, directories before what is in them.
+    made: Vec<(PathBuf, Entry)>,
+    /// Directories with another mode.
+    modes: Vec<(PathBuf, Entry)>,
+}
+
+/// What a command changed: `before` is what it was given, `restored` what it left.
+pub(super) fn differences(before: &Tree, restored: &Restored) -> FsResult<Differences> {
+    let Restored { found, stayed, .. } = restored;
+    let mut differences = Differences::default();
+    let mut below: Option<&Path> = None;
+    for (path, known) in before {
+        if below.is_some_and(|dir| path.starts_with(dir)) {
+            continue;
+        }
+        if found.get(path).map(|entry| entry.kind) != Some(known.kind) {
+            differences.gone.push(path.clone());
+            below = Some(path);
+        }
+    }
+    for (path, entry) in found {
+        let known = before.get(path).filter(|known| known.kind == entry.kind);
+        let is_same = match known {
+            Some(known) if entry.kind == EntryKind::Directory => {
+                if known.meta.mode != entry.meta.mode && !path.as_os_str().is_empty() {
+                    differences.modes.push((path.clone(), entry.clone()));
+                }
+                true
+            }
+            Some(known) => known == entry || stayed.contains(path),
+            None => false,
+        };
+        if is_same {
+            continue;
+        }
+        if entry.kind == EntryKind::Other {
+            return Err(FsError::Io {
+                path: to_shown(path),
+                kind: io::ErrorKind::InvalidInput,
+                message: "the command left a pipe, socket or device here, which a workspace cannot keep; have it removed"
+                    .to_owned(),
+            });
+        }
+        differences.made.push((path.clone(), entry.clone()));
+    }
+    Ok(differences)
+}
+
+/// Brings the differences into the layer that the command was given. The workspace is restored, and so is what the
+/// layer expects of it.
+pub(super) fn capture(
+    base: &Base,
+    layer: &mut Layer,
+    differences: &Differences,
+    trash: &Arc<TrashDir>,
+) -> FsResult<()> {
+    let stage = &base.writing()?.stage;
+    let spot = |layer: &Layer, path: &Path| {
+        View { disk: &base.disk, layer }.at(path).map_err(failed(path, "taken over from the command"))
+    };
+    for path in &differences.gone {
+        if let Some(spot) = spot(layer, path)? {
+            base.take_away(layer, path, &spot)?;
+        }
+    }
+    for (path, entry) in &differences.made {
+        let failed = failed(path, "taken over from the command");
+        let node = match entry.kind {
+            EntryKind::Directory => Node::Dir(Arc::new(Dir::new(entry.meta))),
+            EntryKind::Symlink => {
+                let target = base.disk.read_link(&trash.at(path)).map_err(&failed)?;
+                let version = made_version(entry.meta.modified);
+                Node::Link(Arc::new(Link { target, meta: entry.meta, version }))
+            }
+            _ => Node::File(stage.from_trash(trash.at(path), trash).map_err(&failed)?),
+        };
+        let there = spot(layer, path)?;
+        base.note(layer, &to_shown(path), path, there.as_ref())?;
+        layer.put(path, node);
+    }
+    for (path, entry) in &differences.modes {
+        if let Some(dir) = layer.dir_mut(path) {
+            dir.meta = Some(entry.meta);
+        }
+    }
+    Ok(())
+}
+
+/// Removes from the trash what the command was given and left alone: the fork has it.
+pub(super) fn tidy(base: &Base, before: &Tree, found: &Tree, trash: &TrashDir) {
+    for (path, entry) in found.iter().rev() {
+        let at = trash.at(path);
+        let removed = match before.get(path) {
+            _ if path.as_os_str().is_empty() => Ok(()),
+            Some(known) if known.kind == EntryKind::Directory && entry.kind == EntryKind::Directory => {
+                base.disk.remove_dir(&at)
+            }
+            Some(known) if known == entry && entry.kind != EntryKind::Directory => base.disk.unlink(&at),
+            _ => Ok(()),
+        };
+        // Most of it is not there, and the rest goes when the trash does.
+        drop(removed);
+    }
+}

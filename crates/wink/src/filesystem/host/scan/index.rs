@@ -1,0 +1,147 @@
+//! What the baseline holds, on disk: one line for each change of what is known of a path, the last one counts.
+//!
+//! A line is a hash and JSON. One that does not fit its hash was not finished, and neither is anything after it: what is
+//! lost with it is saved once more, since the workspace has another version than the one that is known then.
+
+use std::io::{self, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::walk::Tree;
+use crate::filesystem::host::disk::{Disk, Entry, Meta, Replace};
+use crate::filesystem::host::host_disk::HostDisk;
+use crate::filesystem::host::journal::{bytes, number};
+use crate::filesystem::{EntryKind, FileVersion};
+
+/// The index as it was last read or written.
+#[derive(Default)]
+pub(super) struct Index {
+    /// Everything that the baseline holds, as the workspace had it.
+    pub(super) tree: Arc<Tree>,
+    lines: usize,
+    /// The version of the file, if it ends with a whole line.
+    version: Option<FileVersion>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line {
+    #[serde(with = "bytes")]
+    path: PathBuf,
+    known: Option<Known>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Known {
+    kind: EntryKind,
+    dev: u64,
+    ino: u64,
+    links: u64,
+    len: u64,
+    mode: u32,
+    #[serde(with = "number")]
+    modified: i128,
+    #[serde(with = "number")]
+    changed: i128,
+}
+
+impl From<&Entry> for Known {
+    fn from(entry: &Entry) -> Self {
+        let Entry { kind, dev, ino, links, len, meta, changed } = *entry;
+        Self { kind, dev, ino, links, len, mode: meta.mode, modified: meta.modified, changed }
+    }
+}
+
+impl From<Known> for Entry {
+    fn from(known: Known) -> Self {
+        let Known { kind, dev, ino, links, len, mode, modified, changed } = known;
+        Self { kind, dev, ino, links, len, meta: Meta { mode, modified }, changed }
+    }
+}
+
+const HASH: usize = 16;
+
+impl Index {
+    /// Reads it; one that is not there is empty.
+    pub(super) fn load(disk: &HostDisk, path: &Path) -> io::Result<Self> {
+        let Some(entry) = disk.look(path)? else { return Ok(Self::default()) };
+        let text = disk.read(path)?;
+        let (mut tree, mut lines, mut is_whole) = (Tree::new(), 0, true);
+        for line in text.split_inclusive(|byte| *byte == b'\n') {
+            let Some(Line { path, known }) = decode(line) else {
+                is_whole = false;
+                break;
+            };
+            lines += 1;
+            match known {
+                Some(known) => _ = tree.insert(path, known.into()),
+                None => _ = tree.remove(&path),
+            }
+        }
+        Ok(Self { tree: Arc::new(tree), lines, version: is_whole.then(|| entry.version()) })
+    }
+
+    /// Whether the file is still as it was.
+    pub(super) fn is_current(&self, disk: &HostDisk, path: &Path) -> io::Result<bool> {
+        Ok(disk.look(path)?.map(|entry| entry.version()) == self.version && self.version.is_some())
+    }
+
+    /// Makes it say what `tree` is, durably. Costs what has changed, and now and then what there is.
+    pub(super) fn save(&mut self, disk: &HostDisk, path: &Path, tree: Tree) -> io::Result<()> {
+        let gone = self.tree.keys().filter(|path| !tree.contains_key(*path)).map(|path| (path, None));
+        let changed = tree.iter().filter(|(path, entry)| self.tree.get(*path) != Some(entry));
+        let changed = changed.map(|(path, entry)| (path, Some(entry)));
+        let mut text = Vec::new();
+        let mut count = 0;
+        for (path, entry) in gone.chain(changed) {
+            encode(path, entry, &mut text)?;
+            count += 1;
+        }
+        let is_appended = self.version.is_some() && self.lines + count <= 2 * tree.len() + 100;
+        if is_appended && count > 0 {
+            let mut file = disk.open_or_create(path, 0o600)?;
+            self.version = None;
+            file.seek(io::SeekFrom::End(0))?;
+            file.write_all(&text)?;
+            file.sync_data()?;
+        } else if !is_appended {
+            text.clear();
+            tree.iter().try_for_each(|(path, entry)| encode(path, Some(entry), &mut text))?;
+            let fresh = path.with_extension("new");
+            if disk.look(&fresh)?.is_some() {
+                disk.unlink(&fresh)?;
+            }
+            disk.create(&fresh, &text, 0o600)?;
+            disk.sync_file(&fresh)?;
+            disk.rename(&fresh, path, Replace::Allowed)?;
+            disk.sync_dir(path.parent().unwrap_or(Path::new("")))?;
+            (self.lines, count) = (0, tree.len());
+        }
+        self.lines += count;
+        self.tree = Arc::new(tree);
+        self.version = disk.look(path)?.map(|entry| entry.version());
+        Ok(())
+    }
+}
+
+fn encode(path: &Path, entry: Option<&Entry>, text: &mut Vec<u8>) -> io::Result<()> {
+    let line = serde_json::to_vec(&Line { path: path.to_owned(), known: entry.map(Known::from) })?;
+    text.extend_from_slice(blake3::hash(&line).to_hex().as_bytes().get(..HASH).unwrap_or_default());
+    text.push(b' ');
+    text.extend_from_slice(&line);
+    text.push(b'\n');
+    Ok(())
+}
+
+fn decode(line: &[u8]) -> Option<Line> {
+    let (hash, rest) = line.strip_suffix(b"\n")?.split_at_checked(HASH)?;
+    let body = rest.strip_prefix(b" ")?;
+    if blake3::hash(body).to_hex().as_bytes().get(..HASH)? != hash {
+        return None;
+    }
+    serde_json::from_slice(body).ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,303 @@
+//! Commands where there is no overlay: they work in the workspace itself, and what they did is found by looking.
+//!
+//! Before one begins, everything in the workspace is saved in a *baseline*, of which all that has not changed since the
+//! last time is there already, and a *record* that says so is made durable. When the command is over, everything that
+//! differs goes to the trash, by renames, and comes back from the baseline, by renames as well: the workspace is as it
+//! was. What the command did is then in the trash, and becomes part of its fork from there, to be merged, or not, like
+//! everything else in it. So a command is undone by forgetting it, as ever; and one that the process did not survive is
+//! undone by whoever finds its record.
+//!
+//! The workspace lock is held all the while. Those who know nothing of locks can be told from the command by nobody: what
+//! they change meanwhile is taken for the command's. If the call fails it is in the trash.
+
+mod baseline;
+mod capture;
+mod index;
+mod restore;
+mod trash;
+mod walk;
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use self::index::Index;
+use self::restore::{Restored, restore};
+use self::trash::Trash;
+use self::walk::{Closed, Tree, walk};
+use super::disk::{Disk, Replace};
+use super::host_disk::HostDisk;
+use super::journal::Retention;
+use super::layer::{Expected, Layer, Planned, plan};
+use super::lock::WorkspaceLock;
+use super::name::to_shown;
+use super::plan::{PlanStep, Source};
+use super::staged::{Stage, make_dir, remove_tree};
+use super::{STATE, Shared, io_error};
+use crate::filesystem::{EntryKind, FsError, FsPath, FsResult};
+use crate::support::lock::lock;
+use crate::support::steps::reach;
+
+pub(super) use trash::TrashDir;
+
+/// What it takes to scan a workspace.
+pub(super) struct Scanner {
+    disk: Arc<HostDisk>,
+    places: Places,
+    trash: Trash,
+    /// As it was last read or written.
+    index: Mutex<Option<Index>>,
+}
+
+/// Where things are.
+struct Places {
+    dir: PathBuf,
+    /// A copy of everything.
+    copies: PathBuf,
+    index: PathBuf,
+    /// Is there while a command may be changing the workspace.
+    record: PathBuf,
+    /// What had to leave its place to show a command its fork.
+    moved: PathBuf,
+}
+
+/// A command that works in the workspace. Dropping it undoes what the command did.
+pub(super) struct Scan {
+    fork: Arc<Shared>,
+    /// What the fork was when this began, and what of its records was true.
+    layer: Layer,
+    held: Vec<Arc<Path>>,
+    /// What the workspace was.
+    before: Arc<Tree>,
+    /// What the command was given.
+    given: Option<Tree>,
+    trash: Arc<TrashDir>,
+    is_over: bool,
+    _lock: WorkspaceLock,
+}
+
+impl Scanner {
+    pub(super) fn open(disk: &Arc<HostDisk>, stage: &Stage, retention: Retention) -> io::Result<Self> {
+        let dir = Path::new(STATE).join("baseline");
+        let places = Places {
+            copies: dir.join("tree"),
+            index: dir.join("index"),
+            record: dir.join("begun"),
+            moved: dir.join("moved"),
+            dir,
+        };
+        let trash = Trash::new(disk, stage.owner(), retention)?;
+        Ok(Self { disk: Arc::clone(disk), places, trash, index: Mutex::new(None) })
+    }
+
+    /// Undoes a command whose process died. Whoever holds the lock may do so. Where that is which was found.
+    pub(super) fn recover(&self) -> FsResult<Option<PathBuf>> {
+        let failed = failed(Path::new(""), "restored after a command whose process died");
+        let Some(_) = self.disk.look(&self.places.record).map_err(&failed)? else { return Ok(None) };
+        let text = self.disk.read(&self.places.record).map_err(&failed)?;
+        let Some(name) = text.strip_suffix(b"\n").filter(|name| !name.is_empty()) else {
+            // It was not finished, so nothing had begun.
+            self.forget_record().map_err(&failed)?;
+            return Ok(None);
+        };
+        let trash = self.trash.named(OsString::from_vec(name.to_vec()));
+        make_dir(&self.disk, &trash.path()).map_err(&failed)?;
+        let before = Arc::clone(&self.index()?.tree);
+        restore(&self.disk, &self.places, &before, &trash)?;
+        self.end().map_err(&failed)?;
+        Ok(Some(trash.path()))
+    }
+
+    /// Saves everything, and says durably that a command may begin.
+    fn begin(&self, now: i64) -> FsResult<(Arc<Tree>, Arc<TrashDir>)> {
+        let failed = failed(Path::new(""), "prepared for a command");
+        let mut index = self.index()?;
+        // What fails half-way is looked for on disk the next time.
+        let refreshed = baseline::refresh(&self.disk, &self.places, &mut index);
+        refreshed?;
+        let before = Arc::clone(&index.tree);
+        *lock(&self.index) = Some(index);
+        reach("scan.baseline-ready");
+        let trash = self.trash.fresh(now).map_err(&failed)?;
+        let mut text = trash.name().as_bytes().to_vec();
+        text.push(b'\n');
+        self.disk.create(&self.places.record, &text, 0o600).map_err(&failed)?;
+        let synced = self.disk.sync_file(&self.places.record).and_then(|()| self.disk.sync_dir(&self.places.dir));
+        synced.map_err(&failed)?;
+        Ok((before, trash))
+    }
+
+    /// The index: what is known of it, if nobody else wrote it meanwhile.
+    fn index(&self) -> FsResult<Index> {
+        let failed = failed(Path::new(""), "restored: what was saved of it");
+        let known = lock(&self.index).take();
+        match known {
+            Some(index) if index.is_current(&self.disk, &self.places.index).map_err(&failed)? => Ok(index),
+            _ => Index::load(&self.disk, &self.places.index).map_err(&failed),
+        }
+    }
+
+    /// The workspace is as it was.
+    fn end(&self) -> io::Result<()> {
+        remove_tree(&*self.disk, &self.places.moved)?;
+        self.forget_record()?;
+        reach("scan.over");
+        Ok(())
+    }
+
+    fn forget_record(&self) -> io::Result<()> {
+        self.disk.unlink(&self.places.record)?;
+        self.disk.sync_dir(&self.places.dir)
+    }
+
+    /// Waits until the disk's clock, which goes in steps, shows a later time than now: so what changes from here on has
+    /// another time than what was looked at.
+    fn let_time_pass(&self) -> io::Result<()> {
+        const ENOUGH: usize = 50_000;
+        let look = || io::Result::Ok(self.disk.look(&self.places.record)?.ok_or(io::ErrorKind::NotFound)?);
+        let first = look()?;
+        for _ in 0..ENOUGH {
+            self.disk.set_meta(&self.places.record, first.meta)?;
+            if look()?.changed > first.changed {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+}
+
+impl Scan {
+    /// Shows the workspace as the fork has it to a command.
+    pub(super) fn begin(fork: &Arc<Shared>, layer: Layer) -> FsResult<Self> {
+        let base = &fork.base;
+        let writing = base.writing()?;
+        let lock = writing.lock(&base.disk)?;
+        writing.recover()?;
+        let planned = plan(&base.disk, &writing.stage, &layer)?;
+        let mut held = Vec::new();
+        for (place, expected) in &layer.records {
+            let found = base.disk.look(place).map_err(failed(place, "looked at"))?;
+            if expected.holds(found.as_ref()) {
+                held.push(Arc::clone(place));
+            }
+        }
+        let scanner = &writing.scanner;
+        let (before, trash) = scanner.begin(base.clock.now().as_millisecond())?;
+        let mut scan = Self {
+            fork: Arc::clone(fork),
+            layer,
+            held,
+            before,
+            given: None,
+            trash,
+            is_over: false,
+            _lock: lock,
+        };
+        reach("scan.begun");
+        if !planned.plan.steps.is_empty() {
+            scan.show(&scanner.places, &planned)?;
+            scan.given = Some(walk(&base.disk, Closed::Refused)?);
+            reach("scan.fork-shown");
+        }
+        scanner.let_time_pass().map_err(failed(Path::new(""), "prepared for a command"))?;
+        Ok(scan)
+    }
+
+    /// Makes the workspace what the fork is.
+    fn show(&self, places: &Places, planned: &Planned) -> FsResult<()> {
+        let disk = &self.fork.base.disk;
+        remove_tree(&**disk, &places.moved)
+            .and_then(|()| disk.make_dir(&places.moved, 0o700))
+            .map_err(failed(Path::new(""), "prepared for a command"))?;
+        for step in &planned.plan.steps {
+            let shown = match step {
+                PlanStep::Take { path, slot } => {
+                    disk.rename(path, &places.moved.join(slot.to_string()), Replace::Refused)
+                }
+                PlanStep::Put { path, from: Source::Taken(slot), .. } => {
+                    disk.rename(&places.moved.join(slot.to_string()), path, Replace::Allowed)
+                }
+                PlanStep::Put { path, from: Source::Staged(staged), .. } => self.put(places, path, staged),
+                PlanStep::Meta { path, meta } => disk.set_meta(path, *meta),
+            };
+            let path = match step {
+                PlanStep::Take { path, .. } | PlanStep::Put { path, .. } | PlanStep::Meta { path, .. } => path,
+            };
+            shown.map_err(failed(path, "prepared for a command"))?;
+        }
+        Ok(())
+    }
+
+    /// A copy: what is staged belongs to every fork that knows it.
+    fn put(&self, places: &Places, path: &Path, staged: &Path) -> io::Result<()> {
+        let disk = &self.fork.base.disk;
+        match disk.look(staged)?.map(|entry| (entry.kind, entry.meta)) {
+            Some((EntryKind::Directory, meta)) => {
+                disk.make_dir(path, meta.mode)?;
+                disk.set_meta(path, meta)
+            }
+            _ => {
+                let copy = places.moved.join("copy");
+                disk.copy(staged, &copy)?;
+                disk.rename(&copy, path, Replace::Allowed)
+            }
+        }
+    }
+
+    /// Restores the workspace. What the command did is the fork's then, as the layer that this gives back.
+    pub(super) fn finish(mut self) -> FsResult<Layer> {
+        reach("scan.command-over");
+        let restored = self.restore()?;
+        let base = &self.fork.base;
+        let before = self.given.as_ref().unwrap_or(&self.before);
+        let differences = capture::differences(before, &restored)?;
+        if !restored.is_kept {
+            return Err(FsError::Io {
+                path: FsPath::root(),
+                kind: io::ErrorKind::StorageFull,
+                message: "there was no space left to keep what the command did, so it is undone".to_owned(),
+            });
+        }
+        let mut layer = self.layer.clone();
+        for place in &self.held {
+            let found = base.disk.look(place).map_err(failed(place, "looked at"))?;
+            let expected = match (layer.records.get(place), &found) {
+                (Some(Expected::Directory { .. }), Some(entry)) => Expected::movable(entry),
+                _ => Expected::exactly(found.as_ref()),
+            };
+            layer.records.insert(Arc::clone(place), expected);
+        }
+        capture::capture(base, &mut layer, &differences, &self.trash)?;
+        Ok(layer)
+    }
+
+    /// Makes the workspace what it was before the command.
+    fn restore(&mut self) -> FsResult<Restored> {
+        let base = &self.fork.base;
+        let scanner = &base.writing()?.scanner;
+        let restored = restore(&base.disk, &scanner.places, &self.before, &self.trash)?;
+        scanner.end().map_err(failed(Path::new(""), "restored after a command"))?;
+        self.is_over = true;
+        capture::tidy(base, self.given.as_ref().unwrap_or(&self.before), &restored.found, &self.trash);
+        Ok(restored)
+    }
+}
+
+impl Drop for Scan {
+    fn drop(&mut self) {
+        if !self.is_over
+            && let Err(error) = self.restore()
+        {
+            tracing::error!(%error, "a command could not be undone; the next to change the workspace will try again");
+        }
+    }
+}
+
+/// What the system refused, about a path.
+fn failed(path: &Path, what: &'static str) -> impl Fn(io::Error) -> FsError {
+    let path = to_shown(path);
+    move |error| io_error(&path, what, &error)
+}

@@ -1,0 +1,207 @@
+//! Making the workspace what the baseline says: by renames, in any state, as often as it takes.
+//!
+//! What differs goes to the trash, and what the baseline has comes to its place: out of the baseline, which has it no
+//! longer then. So what is missing there was brought back before, and is left alone.
+
+use std::collections::HashSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::trash::TrashDir;
+use super::walk::{Closed, Tree, walk};
+use super::{Places, failed};
+use crate::filesystem::host::disk::{Disk, Entry, Replace};
+use crate::filesystem::host::host_disk::HostDisk;
+use crate::filesystem::{EntryKind, FsResult};
+use crate::support::steps::reach;
+
+/// What was found when the workspace was restored.
+pub(super) struct Restored {
+    /// Everything that was there.
+    pub(super) found: Tree,
+    /// What of it was as before, and stayed.
+    pub(super) stayed: HashSet<PathBuf>,
+    /// Whether everything else is in the trash now; if not, there was no space.
+    pub(super) is_kept: bool,
+}
+
+/// How many directories are synced one by one.
+const FEW: usize = 32;
+
+pub(super) fn restore(
+    disk: &HostDisk,
+    places: &Places,
+    before: &Tree,
+    trash: &TrashDir,
+) -> FsResult<Restored> {
+    let found = walk(disk, Closed::Opened)?;
+    let stayed = what_stays(disk, places, before, &found)?;
+    reach("scan.compared");
+    let mut work = Work { disk, places, trash, touched: HashSet::new(), is_kept: true };
+    work.take(&found, &stayed)?;
+    reach("scan.taken-out");
+    work.bring_back(before, &stayed)?;
+    work.set_meta(before)?;
+    reach("scan.brought-back");
+    let is_kept = work.is_kept;
+    work.sync().map_err(failed(Path::new(""), "synced"))?;
+    reach("scan.restored");
+    Ok(Restored { found, stayed, is_kept })
+}
+
+/// What is as before, or back already. Of a file with several names all have to be.
+fn what_stays(disk: &HostDisk, places: &Places, before: &Tree, found: &Tree) -> FsResult<HashSet<PathBuf>> {
+    let mut stayed = HashSet::new();
+    let mut broken = HashSet::new();
+    let mut back = HashSet::new();
+    for (path, known) in before {
+        let looked = match found.get(path) {
+            Some(entry) => is_as_before(disk, places, path, known, entry)
+                .map_err(failed(path, "compared with what it was before the command"))?,
+            None => Looked::Differs,
+        };
+        match looked {
+            Looked::Same => _ = stayed.insert(path.clone()),
+            Looked::Back => _ = back.insert(path.clone()),
+            Looked::Differs if known.kind == EntryKind::File && known.links > 1 => {
+                broken.insert((known.dev, known.ino));
+            }
+            Looked::Differs => {}
+        }
+    }
+    if !broken.is_empty() {
+        stayed.retain(|path| {
+            before.get(path).is_none_or(|known| {
+                known.kind == EntryKind::Directory || !broken.contains(&(known.dev, known.ino))
+            })
+        });
+    }
+    stayed.extend(back);
+    Ok(stayed)
+}
+
+enum Looked {
+    Same,
+    /// It was brought back before.
+    Back,
+    Differs,
+}
+
+fn is_as_before(
+    disk: &HostDisk,
+    places: &Places,
+    path: &Path,
+    known: &Entry,
+    entry: &Entry,
+) -> io::Result<Looked> {
+    if known.kind != entry.kind {
+        return Ok(Looked::Differs);
+    }
+    if known == entry || matches!(known.kind, EntryKind::Directory | EntryKind::Other) {
+        return Ok(Looked::Same);
+    }
+    let copy = places.copies.join(path);
+    if disk.look(&copy)?.is_none() {
+        return Ok(Looked::Back);
+    }
+    let of = |entry: &Entry| (entry.dev, entry.ino, entry.len, entry.links, entry.meta);
+    let is_same = of(known) == of(entry)
+        && match known.kind {
+            EntryKind::Symlink => disk.read_link(path)? == disk.read_link(&copy)?,
+            _ => disk.is_same_content(path, &copy)?,
+        };
+    Ok(if is_same { Looked::Same } else { Looked::Differs })
+}
+
+struct Work<'a> {
+    disk: &'a HostDisk,
+    places: &'a Places,
+    trash: &'a TrashDir,
+    touched: HashSet<PathBuf>,
+    is_kept: bool,
+}
+
+impl Work<'_> {
+    /// Takes everything out that does not stay, with all that is in it.
+    fn take(&mut self, found: &Tree, stayed: &HashSet<PathBuf>) -> FsResult<()> {
+        let mut taken: Option<&Path> = None;
+        for path in found.keys().filter(|path| !stayed.contains(*path)) {
+            if taken.is_some_and(|dir| path.starts_with(dir)) {
+                continue;
+            }
+            match self.trash.take(path) {
+                Ok(is_kept) => self.is_kept &= is_kept,
+                // Somebody removed it meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(failed(path, "moved to the trash")(error)),
+            }
+            self.touch(path);
+            taken = Some(path);
+            reach("scan.entry-taken-out");
+        }
+        Ok(())
+    }
+
+    fn bring_back(&mut self, before: &Tree, stayed: &HashSet<PathBuf>) -> FsResult<()> {
+        let mut brought: Option<&Path> = None;
+        for (path, known) in before.iter().filter(|(path, _)| !stayed.contains(*path)) {
+            if brought.is_some_and(|dir| path.starts_with(dir)) {
+                continue;
+            }
+            match self.disk.rename(&self.places.copies.join(path), path, Replace::Refused) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    tracing::error!(
+                        path = %path.display(),
+                        "it was removed while a command ran, and cannot be brought back: there is no copy of it"
+                    );
+                }
+                moved => moved.map_err(failed(path, "restored after a command"))?,
+            }
+            if known.kind == EntryKind::Directory {
+                brought = Some(path);
+            }
+            self.touch(path);
+            reach("scan.entry-brought-back");
+        }
+        Ok(())
+    }
+
+    /// Modes and times of directories, the deepest first.
+    fn set_meta(&mut self, before: &Tree) -> FsResult<()> {
+        for (path, known) in before.iter().rev().filter(|(_, known)| known.kind == EntryKind::Directory) {
+            let failed = failed(path, "given its mode and time back");
+            if let Some(entry) = self.disk.look(path).map_err(&failed)?
+                && entry.kind == EntryKind::Directory
+                && entry.meta != known.meta
+            {
+                self.disk.set_meta(path, known.meta).map_err(&failed)?;
+                self.touched.insert(path.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn touch(&mut self, path: &Path) {
+        self.touched.insert(path.parent().unwrap_or(Path::new("")).to_owned());
+    }
+
+    fn sync(self) -> io::Result<()> {
+        if self.touched.is_empty() {
+            return Ok(());
+        }
+        if self.touched.len() > FEW {
+            return self.disk.sync_all();
+        }
+        for dir in &self.touched {
+            for dir in [dir.clone(), self.trash.at(dir), self.places.copies.join(dir)] {
+                match self.disk.sync_dir(&dir) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    // In the trash and the baseline something else may have that name.
+                    Err(error) if error.kind() == io::ErrorKind::NotADirectory => {}
+                    synced => synced?,
+                }
+            }
+        }
+        Ok(())
+    }
+}

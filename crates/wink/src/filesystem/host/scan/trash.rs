@@ -1,0 +1,212 @@
+//! The trash: what a scan took out of the workspace, which may be a command's or somebody else's. Nobody can tell, so it
+//! is kept for a while.
+
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::filesystem::EntryKind;
+use crate::filesystem::host::STATE;
+use super::walk::open_up;
+use crate::filesystem::host::disk::{Disk, Replace};
+use crate::filesystem::host::host_disk::HostDisk;
+use crate::filesystem::host::journal::Retention;
+use crate::filesystem::host::staged::{make_dir, remove_tree};
+use crate::support::lock::lock;
+use crate::support::steps::reach;
+
+/// The trash of a workspace.
+pub(super) struct Trash {
+    disk: Arc<HostDisk>,
+    dir: PathBuf,
+    /// Us.
+    owner: OsString,
+    retention: Retention,
+    /// Directories of this process that something may still be taken from.
+    used: Arc<Mutex<HashSet<OsString>>>,
+}
+
+/// What one command left in the workspace, under the same names. Goes when nothing is in it any more.
+pub(in crate::filesystem::host) struct TrashDir {
+    disk: Arc<HostDisk>,
+    name: OsString,
+    used: Arc<Mutex<HashSet<OsString>>>,
+}
+
+impl Trash {
+    pub(super) fn new(disk: &Arc<HostDisk>, owner: &OsStr, retention: Retention) -> io::Result<Self> {
+        let dir = trash();
+        make_dir(disk, &dir)?;
+        Ok(Self { disk: Arc::clone(disk), dir, owner: owner.to_owned(), retention, used: Arc::default() })
+    }
+
+    /// A place of its own, made durable; what is too old goes.
+    pub(super) fn fresh(&self, now: i64) -> io::Result<Arc<TrashDir>> {
+        if let Err(error) = self.prune(now) {
+            tracing::warn!(%error, "old trash could not be removed");
+        }
+        let now = now.max(0);
+        for number in 0_u64.. {
+            let mut name = OsString::from(format!("scan-{now:015}-{number}-"));
+            name.push(&self.owner);
+            match self.disk.make_dir(&self.dir.join(&name), 0o700) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => {
+                    made?;
+                    self.disk.sync_dir(&self.dir)?;
+                    return Ok(self.named(name));
+                }
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// The place with this name.
+    pub(super) fn named(&self, name: OsString) -> Arc<TrashDir> {
+        lock(&self.used).insert(name.clone());
+        Arc::new(TrashDir { disk: Arc::clone(&self.disk), name, used: Arc::clone(&self.used) })
+    }
+
+    /// Removes what is old, unless a process that is alive may still take something from it.
+    fn prune(&self, now: i64) -> io::Result<()> {
+        let mut old: Vec<(i64, OsString)> = Vec::new();
+        for (name, _) in self.disk.read_dir(&self.dir)? {
+            let parts = name.to_str().map(|text| text.splitn(4, '-').collect::<Vec<_>>());
+            let (time, owner) = match parts.as_deref() {
+                Some(["scan", time, _, owner]) => (time.parse().ok(), Some(*owner)),
+                // What the journal could not put back: number and time of the journal.
+                Some([_, time, ..]) => (time.parse().ok(), None),
+                _ => (None, None),
+            };
+            let is_used = lock(&self.used).contains(&name)
+                || owner.is_some_and(|owner| self.owner != owner && self.is_alive(OsStr::new(owner)));
+            if let (Some(time), false) = (time, is_used) {
+                old.push((time, name));
+            }
+        }
+        old.sort_unstable_by(|one, two| two.cmp(one));
+        for (newer, (time, name)) in old.iter().enumerate() {
+            let is_wanted = match self.retention {
+                Retention::Last(count) => newer < count,
+                Retention::For(age) => Duration::from_millis(now.saturating_sub(*time).max(0) as u64) <= age,
+            };
+            if !is_wanted {
+                remove_tree(&*self.disk, &self.dir.join(name))?;
+                reach("scan.trash-pruned");
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Trash {
+    fn is_alive(&self, owner: &OsStr) -> bool {
+        let file = self.disk.open_file(&Path::new(STATE).join("owners").join(owner));
+        file.is_ok_and(|file| file.try_lock().is_err())
+    }
+}
+
+impl TrashDir {
+    pub(super) fn name(&self) -> &OsStr {
+        &self.name
+    }
+
+    pub(super) fn path(&self) -> PathBuf {
+        trash().join(&self.name)
+    }
+
+    /// Where that is which was at `path`.
+    pub(super) fn at(&self, path: &Path) -> PathBuf {
+        self.path().join(path)
+    }
+
+    /// Moves what is at `path` here, wherever there is room. Without any it is removed, since what was there before has to
+    /// come back: then this is false.
+    pub(super) fn take(&self, path: &Path) -> io::Result<bool> {
+        let place = self.at(path);
+        let mut target = place.clone();
+        for number in 1.. {
+            let moved = self.make_parents(&target).and_then(|()| self.disk.rename(path, &target, Replace::Refused));
+            match moved {
+                Ok(()) => return Ok(true),
+                // From an attempt before this one.
+                Err(error) if matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory) => {
+                    target = place.clone();
+                    target.as_mut_os_string().push(format!("~{number}"));
+                    if number > 1000 {
+                        return Err(error);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied && number == 1 => {
+                    // Nobody but root may move a directory that they may not write.
+                    open_up(&self.disk, path)?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                    remove_tree(&*self.disk, path)?;
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+
+    fn make_parents(&self, target: &Path) -> io::Result<()> {
+        let Some(parent) = target.parent() else { return Ok(()) };
+        match self.disk.look(parent)? {
+            Some(_) => Ok(()),
+            None => {
+                self.make_parents(parent)?;
+                make_dir(&self.disk, parent)
+            }
+        }
+    }
+
+    /// Removes what is not needed any more: directories with nothing in them, and links that are in the workspace by now.
+    /// How many others there are.
+    fn clear(&self, below: &Path) -> io::Result<usize> {
+        let dir = self.at(below);
+        let mut left = 0;
+        for (name, kind) in self.disk.read_dir(&dir)? {
+            let (path, at) = (below.join(&name), dir.join(&name));
+            match kind {
+                EntryKind::Directory => left += self.clear(&path)?,
+                EntryKind::Symlink if self.is_there(&path, &at) => self.disk.unlink(&at)?,
+                _ => left += 1,
+            }
+        }
+        if left == 0 {
+            self.disk.remove_dir(&dir)?;
+        }
+        Ok(left)
+    }
+
+    fn is_there(&self, path: &Path, at: &Path) -> bool {
+        let target = self.disk.read_link(path);
+        target.is_ok_and(|target| self.disk.read_link(at).is_ok_and(|ours| ours == target))
+    }
+}
+
+impl Drop for TrashDir {
+    fn drop(&mut self) {
+        lock(&self.used).remove(&self.name);
+        match self.clear(Path::new("")) {
+            Ok(0) => {}
+            Ok(files) => tracing::warn!(
+                trash = %self.path().display(),
+                files,
+                "a command worked in the workspace itself and was undone; what it, or anybody else meanwhile, had changed \
+                 is in the trash"
+            ),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => tracing::warn!(%error, "the trash could not be tidied up"),
+        }
+    }
+}
+
+fn trash() -> PathBuf {
+    Path::new(STATE).join("trash")
+}
