@@ -4,10 +4,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::failed;
 use super::restore::Restored;
 use super::trash::TrashDir;
 use super::walk::Tree;
-use super::failed;
 use crate::filesystem::host::Base;
 use crate::filesystem::host::disk::{Disk, Entry};
 use crate::filesystem::host::layer::{Dir, Layer, Link, Node};
