@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use wink::filesystem::host::HostFilesystem;
+use wink::filesystem::host::{Capture, HostFilesystem};
 use wink::filesystem::{DeleteMode, Edit, Filesystem, MkdirOptions};
 use wink::ledger::{EffectLedger, IdempotencyConfig, LedgerScope, Settlement};
 use wink::prelude::*;
@@ -88,9 +88,9 @@ async fn mkdir(path: String, cx: &mut ToolContext) -> Result<ToolResult<()>, Too
 async fn command(lines: Vec<Line>, fail: bool, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
     let files = cx.resource::<dyn Filesystem>().await?;
     let host = HostFilesystem::of(&*files).ok_or_else(|| ToolError::new("the workspace is not on disk"))?;
-    let layer = host.command_layer()?;
+    let layer = host.command_layer_by(Capture::Overlay)?;
     let script: Vec<String> = lines.iter().map(Line::shell).collect();
-    let dirs = layer.overlay();
+    let dirs = layer.overlay().ok_or_else(|| ToolError::new("there is no overlay"))?;
     Launch::shell(script.join("\n"), host.root()).overlay(dirs).run(cx.clock()).await?;
     if fail {
         return Ok(ToolResult::error("as asked"));
