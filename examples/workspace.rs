@@ -1,6 +1,6 @@
 //! A coding agent's tools on a real directory: reading and editing files, running commands, a tool of one's own that fails
-//! half-way, and the way back to an undo point. The calls are those of a model; everything else is a program that somebody
-//! would write around it.
+//! half-way, and the undo of a call that succeeded. The calls are those of a model; everything else is a program that
+//! somebody would write around it.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use wink::filesystem::Edit;
 use wink::prelude::*;
 use wink::session::ToolInvoked;
 use wink::suites::VfsToolsSection;
-use wink::transaction::{create_snapshot, restore_snapshot};
+use wink::transaction::{UndoForce, UndoReach, UndoRequest, undo};
 use wink_store::Workspace;
 
 /// Replace a word in every file of a directory.
@@ -37,14 +37,10 @@ async fn replace_everywhere(
     Ok(ToolResult::done(format!("{changed} files changed.")))
 }
 
-/// A sandbox for `shell_execute`, where the machine has what it takes: Linux, and overlays.
+/// A sandbox for `shell_execute`, where the machine has what it takes.
 #[cfg(target_os = "linux")]
 fn shell() -> Result<Section, Box<dyn std::error::Error>> {
-    use wink_sandbox::{Capabilities, Limits, NamespaceSandbox, SandboxSection};
-    let able = Capabilities::detect();
-    if able.overlay.is_none() {
-        return Err(able.why_no_overlay.clone().into());
-    }
+    use wink_sandbox::{Limits, NamespaceSandbox, SandboxSection};
     // What takes a cgroup is not asked for, since not every user may make one.
     let limits = Limits { memory: None, cpu: None, processes: None, ..Limits::default() };
     Ok(SandboxSection::new(NamespaceSandbox::new(limits)?).section())
@@ -79,18 +75,18 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             let kind = if outcome.is_success() { "ok" } else { "no" };
             println!("{:<8}{line}", if at == 0 { kind } else { "" });
         }
+        outcome.event.id
     };
 
-    // An undo point of directory and session, before the model has its way.
-    let before = create_snapshot(&session, executor.resources(), "before").await?;
-
     call("read_file", r#"{"path": "price.sh"}"#).await;
-    call("edit_file", r#"{"path": "price.sh", "old_string": "119", "new_string": "107"}"#).await;
+    let edit = call("edit_file", r#"{"path": "price.sh", "old_string": "119", "new_string": "107"}"#).await;
     call("shell_execute", r#"{"command": ["sh", "test.sh"]}"#).await;
     show(root)?;
 
-    println!("The test does not pass any more: back to the undo point.");
-    restore_snapshot(&session, executor.resources(), &before).await?;
+    // The test does not pass any more. What a call changed can be undone for as long as its undo point is kept.
+    let request = UndoRequest { call: edit, reach: UndoReach::Call, force: UndoForce::Refuse };
+    let undone = undo(&session, executor.resources(), request).await?;
+    println!("{undone}");
     show(root)?;
 
     // A command may do what it likes, and a tool too: what fails was never there.

@@ -65,11 +65,7 @@ fn what_fails_in_a_real_directory_was_never_there() {
         .filter(|line| [one, other].contains(line))
         .map(|line| line == one)
         .collect();
-    assert_eq!(
-        shown,
-        [false, true, true],
-        "edited, back at the undo point, and still there in the end: {printed}"
-    );
+    assert_eq!(shown, [false, true, true], "edited, undone, and still there in the end: {printed}");
     assert!(
         printed.contains("no      shipping.sh must not be changed; 1 files were, and are undone.\n"),
         "{printed}"

@@ -25,9 +25,9 @@ fn run(command: &mut Command) -> (i32, String, String) {
 /// The output without what differs from run to run, or from machine to machine.
 fn steady(text: &str) -> String {
     let text = Regex::new(r"Workspace: \S+").unwrap().replace_all(text, "Workspace: <path>");
-    let text = Regex::new(r"an overlay (that the superuser mounts|in a user namespace)")
-        .unwrap()
-        .replace_all(&text, "<overlay>");
+    let captured =
+        Regex::new(r"(?s)Captured by (overlay|scan).*?\. The program runs in a sandbox without\s+network");
+    let text = captured.unwrap().replace_all(&text, "Captured by <capture>. The program runs in a sandbox");
     let text = Regex::new(r"[ \d]{3}\d (µs|ms|s )").unwrap().replace_all(&text, "   time");
     Regex::new(r"passed in [\d.]+(s|ms|µs)").unwrap().replace_all(&text, "passed in <time>").into_owned()
 }

@@ -95,6 +95,11 @@ impl Dice {
         (self.any() % end.max(1) as u64) as usize
     }
 
+    /// One of these.
+    fn one_of<T: Default + Copy, const N: usize>(&mut self, all: [T; N]) -> T {
+        self.pick(&all).copied().unwrap_or_default()
+    }
+
     /// One of them.
     pub(crate) fn pick<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
         all.get(self.below(all.len()))
@@ -170,14 +175,14 @@ impl Generator {
             4 => Line::Move { from: self.movable(world), to: self.path() },
             5 => Line::MakeDir { path: self.path() },
             6 => Line::Link { path: format!("{}.l", self.path()), target: "nowhere".to_owned() },
-            _ => Line::Mode { path: self.any_path(world), mode: [0o600, 0o644, 0o755][self.dice.below(3)] },
+            _ => Line::Mode { path: self.any_path(world), mode: self.dice.one_of([0o600, 0o644, 0o755]) },
         }
     }
 
     /// A place in a small tree, so that calls meet.
     fn path(&mut self) -> String {
         let depth = 1 + self.dice.below(3);
-        let segments: Vec<_> = (0..depth).map(|_| ["a", "b", "c", "d"][self.dice.below(4)]).collect();
+        let segments: Vec<_> = (0..depth).map(|_| self.dice.one_of(["a", "b", "c", "d"])).collect();
         format!("{}.{}", segments.join("/"), if self.dice.below(3) == 0 { "d" } else { "t" })
     }
 

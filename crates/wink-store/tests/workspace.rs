@@ -215,11 +215,9 @@ async fn whoever_is_killed_leaves_whole_calls() {
     let dir = TempDir::new().unwrap();
     // One that lives through it all, among those that die at one step or another.
     let survivor = start(dir.path(), "one", 1000, JobKind::Enter(12));
-    let mut number = 0;
-    for nth in (1..60).step_by(4) {
+    for (number, nth) in (0..).zip((1..60).step_by(4)) {
         let mut child = start(dir.path(), "one", number, JobKind::EnterAndDie(nth));
         assert!(!child.wait().unwrap().success(), "it dies");
-        number += 1;
     }
     let mut survivor = survivor;
     assert!(survivor.wait().unwrap().success());

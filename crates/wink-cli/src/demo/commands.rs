@@ -1,14 +1,16 @@
-//! Running programs, where this machine can do it safely: `shell_execute` in a sandbox, on an overlay of the workspace.
+//! Running programs, where this machine can do it safely: `shell_execute` in a sandbox, whose changes of the workspace are
+//! captured.
 
 use wink::prelude::*;
 use wink::session::ToolInvoked;
+use wink_store::Workspace;
 
 #[cfg(target_os = "linux")]
-type Ready = (std::sync::Arc<dyn wink_sandbox::Sandbox>, &'static str);
+type Ready = std::sync::Arc<dyn wink_sandbox::Sandbox>;
 #[cfg(not(target_os = "linux"))]
-type Ready = (std::convert::Infallible, &'static str);
+type Ready = std::convert::Infallible;
 
-/// A sandbox and what becomes of what commands do in it, or why there is none.
+/// A sandbox, or why there is none.
 pub(super) struct Commands(Result<Ready, String>);
 
 impl Commands {
@@ -20,17 +22,11 @@ impl Commands {
     /// What this machine can do.
     #[cfg(target_os = "linux")]
     pub(super) fn find() -> Self {
-        use wink_sandbox::{Capabilities, Limits, NamespaceSandbox, OverlayKind};
-        let able = Capabilities::detect();
-        let capture = match able.overlay {
-            Some(OverlayKind::Trusted) => "an overlay that the superuser mounts",
-            Some(OverlayKind::User) => "an overlay in a user namespace",
-            None => return Self::none(&able.why_no_overlay),
-        };
+        use wink_sandbox::{Limits, NamespaceSandbox};
         // Not every user may make cgroups, and nothing here needs to be held back.
         let limits = Limits { memory: None, cpu: None, processes: None, ..Limits::default() };
         match NamespaceSandbox::new(limits) {
-            Ok(sandbox) => Self(Ok((std::sync::Arc::new(sandbox), capture))),
+            Ok(sandbox) => Self(Ok(std::sync::Arc::new(sandbox))),
             Err(error) => Self::none(error.to_string()),
         }
     }
@@ -38,19 +34,28 @@ impl Commands {
     /// What this machine can do.
     #[cfg(not(target_os = "linux"))]
     pub(super) fn find() -> Self {
-        Self::none("overlays and namespaces are Linux's")
+        Self::none("sandboxes are Linux's")
     }
 
-    /// How what a command does is held apart, or why no command can be run.
-    pub(super) fn capture(&self) -> Result<&'static str, &str> {
-        self.0.as_ref().map(|(_, capture)| *capture).map_err(String::as_str)
+    /// How what a command does in this workspace is captured, or why no command can be run.
+    #[cfg(target_os = "linux")]
+    pub(super) fn capture(&self, workspace: &Workspace) -> Result<String, String> {
+        self.0.as_ref().map_err(Clone::clone)?;
+        let found = wink_sandbox::tool::capture_of(workspace.files());
+        found.map(|(_, finding)| finding.found).map_err(|error| error.to_string())
+    }
+
+    /// How what a command does in this workspace is captured, or why no command can be run.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn capture(&self, _: &Workspace) -> Result<String, String> {
+        self.0.as_ref().map(|never| match *never {}).map_err(Clone::clone)
     }
 
     /// The tool, if there is one.
     #[cfg(target_os = "linux")]
     pub(super) fn section(&self) -> Option<Section> {
         use wink_sandbox::tool::{HostLayers, shell_execute};
-        let (sandbox, _) = self.0.as_ref().ok()?;
+        let sandbox = self.0.as_ref().ok()?;
         let tool = shell_execute(std::sync::Arc::clone(sandbox), std::sync::Arc::new(HostLayers));
         Some(Section::tools("shell", "Shell").tool(tool))
     }

@@ -134,13 +134,13 @@ pub(super) async fn command(stage: &mut Stage) -> Result<(), DemoError> {
     stage.scene(
         "4",
         "A command that fails",
-        "A program writes where it likes, so it is given its own view of the workspace. What it did there is taken over \
-         if the call succeeds, and forgotten if not.",
+        "A program writes where it likes, so what it does to the workspace is captured: taken over if the call \
+         succeeds, and forgotten if not.",
     )?;
-    match stage.commands.capture().map_err(str::to_owned) {
+    match stage.commands.capture(stage.workspace()) {
         Ok(capture) => {
-            let view = format!("{capture}, in a sandbox without network");
-            stage.screen.labelled(&[span("The view: ", DIM)], span(view, PLAIN))?;
+            let text = format!("Captured {capture}. The program runs in a sandbox without network.");
+            stage.screen.text(DIM, &text)?;
         }
         Err(reason) => return no_commands(stage, &reason),
     }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use wink::BoxFuture;
 use wink::executor::{Executor, Outcome, ToolCall};
-use wink::filesystem::host::HostFilesystem;
+use wink::filesystem::host::{Capture, HostFilesystem};
 use wink::filesystem::{DeleteMode, Filesystem, FilesystemExt, MkdirOptions};
 use wink::ledger::{IdempotencyConfig, LedgerScope};
 use wink::policy::{Decision, PolicyCall, PolicyContext, PolicyMemory, ResultView, ToolPolicy};
@@ -102,8 +102,8 @@ async fn work(params: Work, cx: &mut ToolContext) -> Result<ToolResult<()>, Tool
 
 /// Runs a script on the fork, as a command would be.
 fn shell(files: &dyn Filesystem, script: &str) {
-    let layer = HostFilesystem::of(files).unwrap().command_layer().unwrap();
-    let dirs = layer.overlay();
+    let layer = HostFilesystem::of(files).unwrap().command_layer_by(Capture::Overlay).unwrap();
+    let dirs = layer.overlay().unwrap();
     let at = tempfile::tempdir().unwrap();
     let options = format!(
         "{},metacopy=off,lowerdir={},upperdir={},workdir={}",
