@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use wink::filesystem::host::HostFilesystem;
+use wink::filesystem::host::{Capture, HostFilesystem};
 use wink::filesystem::{DeleteMode, Edit, Filesystem, MkdirOptions};
 use wink::ledger::{EffectLedger, IdempotencyConfig, LedgerScope, Settlement};
 use wink::prelude::*;
@@ -88,17 +88,18 @@ async fn mkdir(path: String, cx: &mut ToolContext) -> Result<ToolResult<()>, Too
 async fn command(lines: Vec<Line>, fail: bool, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
     let files = cx.resource::<dyn Filesystem>().await?;
     let host = HostFilesystem::of(&*files).ok_or_else(|| ToolError::new("the workspace is not on disk"))?;
-    let layer = host.command_layer()?;
+    // Both ways, in turn.
+    let capture = if lines.len() % 2 == 0 { Capture::Scan } else { Capture::Overlay };
+    let layer = host.command_layer_by(capture)?;
     let script: Vec<String> = lines.iter().map(Line::shell).collect();
-    let dirs = layer.overlay();
-    let dirs = wink_sandbox::OverlayDirs {
-        lower: dirs.lower,
-        upper: dirs.upper,
-        work: dirs.work,
-        state_name: dirs.state_name,
-        user_xattr: dirs.user_xattr,
+    let workspace = match layer.overlay() {
+        Some(dirs) => wink_sandbox::Workspace::Overlay(dirs),
+        None => wink_sandbox::Workspace::Direct {
+            root: layer.root().to_owned(),
+            state_name: Some(layer.state_name().to_owned()),
+        },
     };
-    Launch::shell(script.join("\n"), host.root()).overlay(dirs).run(cx.clock()).await?;
+    Launch::shell(script.join("\n"), host.root()).workspace(workspace).run(cx.clock()).await?;
     if fail {
         return Ok(ToolResult::error("as asked"));
     }
