@@ -92,7 +92,7 @@ pub(super) fn capture(
             EntryKind::Symlink => {
                 let target = base.disk.read_link(&trash.at(path)).map_err(&failed)?;
                 let version = made_version(entry.meta.modified);
-                Node::Link(Arc::new(Link { target, meta: entry.meta, version }))
+                Node::Link(Arc::new(Link { target, meta: entry.meta, version, _trash: Some(Arc::clone(trash)) }))
             }
             _ => Node::File(stage.from_trash(trash.at(path), trash).map_err(&failed)?),
         };

@@ -63,7 +63,7 @@ fn what_stays(disk: &HostDisk, places: &Places, before: &Tree, found: &Tree) -> 
         match looked {
             Looked::Same => _ = stayed.insert(path.clone()),
             Looked::Back => _ = back.insert(path.clone()),
-            Looked::Differs if known.kind == EntryKind::File && known.links > 1 => {
+            Looked::Differs if known.kind != EntryKind::Directory && known.links > 1 => {
                 broken.insert((known.dev, known.ino));
             }
             Looked::Differs => {}
