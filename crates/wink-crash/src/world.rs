@@ -88,6 +88,8 @@ async fn mkdir(path: String, cx: &mut ToolContext) -> Result<ToolResult<()>, Too
 async fn command(lines: Vec<Line>, fail: bool, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
     let files = cx.resource::<dyn Filesystem>().await?;
     let host = HostFilesystem::of(&*files).ok_or_else(|| ToolError::new("the workspace is not on disk"))?;
+    // What the command is given differs from the workspace; it takes that away again.
+    cx.filesystem().await?.write_text("scratch", "given").await?;
     // Both ways, in turn.
     let capture = if lines.len() % 2 == 0 { Capture::Scan } else { Capture::Overlay };
     let layer = host.command_layer_by(capture)?;
@@ -99,7 +101,7 @@ async fn command(lines: Vec<Line>, fail: bool, cx: &mut ToolContext) -> Result<T
             state_name: Some(layer.state_name().to_owned()),
         },
     };
-    Launch::shell(script.join("\n"), host.root()).workspace(workspace).run(cx.clock()).await?;
+    Launch::shell(format!("rm scratch\n{}", script.join("\n")), host.root()).workspace(workspace).run(cx.clock()).await?;
     if fail {
         return Ok(ToolResult::error("as asked"));
     }
