@@ -101,7 +101,10 @@ async fn command(lines: Vec<Line>, fail: bool, cx: &mut ToolContext) -> Result<T
             state_name: Some(layer.state_name().to_owned()),
         },
     };
-    Launch::shell(format!("rm scratch\n{}", script.join("\n")), host.root()).workspace(workspace).run(cx.clock()).await?;
+    Launch::shell(format!("rm scratch\n{}", script.join("\n")), host.root())
+        .workspace(workspace)
+        .run(cx.clock())
+        .await?;
     if fail {
         return Ok(ToolResult::error("as asked"));
     }

@@ -305,7 +305,10 @@ async fn what_somebody_changes_while_a_command_runs_is_kept() {
 #[tokio::test]
 async fn only_forks_that_are_left_alone_take_commands() {
     let Some(there) = place(SEED) else { return };
-    assert_eq!(there.files.command_layer_by(Capture::Overlay).err().unwrap().kind(), FsErrorKind::Unsupported);
+    assert_eq!(
+        there.files.command_layer_by(Capture::Overlay).err().unwrap().kind(),
+        FsErrorKind::Unsupported
+    );
     let fork = there.files.fork().unwrap();
     let layer = host(&fork).command_layer_by(Capture::Overlay).unwrap();
     sh(&layer, "echo x > new");

@@ -59,7 +59,8 @@ impl WorkspaceLayers for HostLayers {
     ) -> BoxFuture<'a, Result<Box<dyn WorkspaceLayer>, LayerError>> {
         let files = Arc::clone(files);
         Box::pin(async move {
-            let made = aside(move || HostFilesystem::of(&*files).map(|files| files.command_layer(can_mount))).await?;
+            let made = aside(move || HostFilesystem::of(&*files).map(|files| files.command_layer(can_mount)))
+                .await?;
             let layer = made.ok_or(LayerError::NotOnDisk)??;
             tracing::debug!(capture = %layer.capture(), "a command gets its view of the workspace");
             Ok(Box::new(HostLayer(layer)) as Box<dyn WorkspaceLayer>)

@@ -226,7 +226,13 @@ impl Base {
 
     /// Records what the workspace has below `real`, before that changes for the first time. `spot` is what was found
     /// at `real`: the decision to change it was made by looking at that, and not at what may be there by now.
-    pub(super) fn note(&self, layer: &mut Layer, path: &FsPath, real: &Path, spot: Option<&Spot>) -> FsResult<()> {
+    pub(super) fn note(
+        &self,
+        layer: &mut Layer,
+        path: &FsPath,
+        real: &Path,
+        spot: Option<&Spot>,
+    ) -> FsResult<()> {
         let Some(place) = self.view(layer).place_below(real) else { return Ok(()) };
         if layer.records.contains_key(&*place) {
             return Ok(());

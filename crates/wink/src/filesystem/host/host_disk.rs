@@ -14,9 +14,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, Gid, Mode, OFlags, RawMode, Stat, Timespec, Timestamps, UTIME_OMIT, Uid, chmod, chownat,
-    fchmod, fchown, fstat, fsync, futimens, linkat, mkdirat, openat, readlinkat, renameat, statat, symlinkat,
-    unlinkat, utimensat,
+    AtFlags, Dir, FileType, Gid, Mode, OFlags, RawMode, Stat, Timespec, Timestamps, UTIME_OMIT, Uid, chmod,
+    chownat, fchmod, fchown, fstat, fsync, futimens, linkat, mkdirat, openat, readlinkat, renameat, statat,
+    symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 

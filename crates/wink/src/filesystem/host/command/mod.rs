@@ -97,7 +97,10 @@ impl HostFilesystem {
             }
             Err(error) => return Err(error),
         };
-        tracing::debug!(reason = why_not, "no overlay of the workspace; a command works in it, and it is scanned");
+        tracing::debug!(
+            reason = why_not,
+            "no overlay of the workspace; a command works in it, and it is scanned"
+        );
         self.command_layer_by(Capture::Scan)
     }
 

@@ -160,11 +160,16 @@ impl Record {
 pub(in crate::filesystem::host) mod bytes {
     use super::*;
 
-    pub(in crate::filesystem::host) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(in crate::filesystem::host) fn serialize<S: Serializer>(
+        path: &Path,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&escape(path.as_os_str()))
     }
 
-    pub(in crate::filesystem::host) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+    pub(in crate::filesystem::host) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<PathBuf, D::Error> {
         let text = Cow::<'de, str>::deserialize(deserializer)?;
         unescape(&text).map(PathBuf::from).ok_or_else(|| serde::de::Error::custom("not an escaped path"))
     }
@@ -204,11 +209,16 @@ fn unescape(text: &str) -> Option<OsString> {
 pub(in crate::filesystem::host) mod number {
     use super::*;
 
-    pub(in crate::filesystem::host) fn serialize<S: Serializer>(number: &i128, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(in crate::filesystem::host) fn serialize<S: Serializer>(
+        number: &i128,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         serializer.collect_str(number)
     }
 
-    pub(in crate::filesystem::host) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i128, D::Error> {
+    pub(in crate::filesystem::host) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<i128, D::Error> {
         Cow::<'de, str>::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }

@@ -5,10 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::failed;
 use super::restore::Restored;
 use super::trash::TrashDir;
 use super::walk::Tree;
-use super::failed;
 use crate::filesystem::host::Base;
 use crate::filesystem::host::disk::{Disk, Entry};
 use crate::filesystem::host::layer::{Dir, Layer, Link, Node};
@@ -116,7 +116,12 @@ pub(super) fn capture(
             EntryKind::Symlink => {
                 let target = base.disk.read_link(&trash.at(path)).map_err(&failed)?;
                 let version = made_version(entry.meta.modified);
-                Node::Link(Arc::new(Link { target, meta: entry.meta, version, _trash: Some(Arc::clone(trash)) }))
+                Node::Link(Arc::new(Link {
+                    target,
+                    meta: entry.meta,
+                    version,
+                    _trash: Some(Arc::clone(trash)),
+                }))
             }
             _ => Node::File(stage.from_trash(trash.at(path), trash).map_err(&failed)?),
         };
@@ -133,7 +138,13 @@ pub(super) fn capture(
 }
 
 /// Removes from the trash what the command was given and left alone, and what did not become the fork's: it has that.
-pub(super) fn tidy(base: &Base, before: &Tree, found: &Tree, differences: Option<&Differences>, trash: &TrashDir) {
+pub(super) fn tidy(
+    base: &Base,
+    before: &Tree,
+    found: &Tree,
+    differences: Option<&Differences>,
+    trash: &TrashDir,
+) {
     let made: HashSet<&PathBuf> =
         differences.into_iter().flat_map(|differences| &differences.made).map(|(path, _)| path).collect();
     for (path, entry) in found.iter().rev().filter(|(path, _)| !path.as_os_str().is_empty()) {

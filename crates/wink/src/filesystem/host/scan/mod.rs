@@ -124,7 +124,8 @@ impl Scanner {
         let mut text = trash.name().as_bytes().to_vec();
         text.push(b'\n');
         self.disk.create(&self.places.record, &text, 0o600).map_err(&failed)?;
-        let synced = self.disk.sync_file(&self.places.record).and_then(|()| self.disk.sync_dir(&self.places.dir));
+        let synced =
+            self.disk.sync_file(&self.places.record).and_then(|()| self.disk.sync_dir(&self.places.dir));
         synced.map_err(&failed)?;
         Ok((before, trash))
     }
@@ -224,7 +225,9 @@ impl Scan {
                 PlanStep::Meta { path, meta } => disk.set_meta(path, *meta),
             };
             let path = match step {
-                PlanStep::Take { path, .. } | PlanStep::Put { path, .. } | PlanStep::Meta { path, .. } => path,
+                PlanStep::Take { path, .. } | PlanStep::Put { path, .. } | PlanStep::Meta { path, .. } => {
+                    path
+                }
             };
             shown.map_err(failed(path, "prepared for a command"))?;
         }

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::walk::open_up;
 use crate::filesystem::EntryKind;
 use crate::filesystem::host::STATE;
-use super::walk::open_up;
 use crate::filesystem::host::disk::{Disk, Replace};
 use crate::filesystem::host::host_disk::HostDisk;
 use crate::filesystem::host::journal::Retention;
@@ -129,11 +129,17 @@ impl TrashDir {
         let place = self.at(path);
         let mut target = place.clone();
         for number in 1.. {
-            let moved = self.make_parents(&target).and_then(|()| self.disk.rename(path, &target, Replace::Refused));
+            let moved =
+                self.make_parents(&target).and_then(|()| self.disk.rename(path, &target, Replace::Refused));
             match moved {
                 Ok(()) => return Ok(true),
                 // From an attempt before this one.
-                Err(error) if matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory) => {
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory
+                    ) =>
+                {
                     target = place.clone();
                     target.as_mut_os_string().push(format!("~{number}"));
                     if number > 1000 {
