@@ -325,16 +325,13 @@ async fn log(stage: &mut Stage) -> Result<(), DemoError> {
     stage.screen.blank()?;
     let calls = stage.calls();
     stage.check(format!("{calls} calls, {} entries", events.len()), events.len(), calls)?;
-    let failed = events.iter().filter(|event| !event.success);
-    let (words, endings): (Vec<String>, Vec<Ending>) =
-        failed.map(|event| (verdict(event).0, event.ending)).unzip();
+    let failed: Vec<_> = events.iter().filter(|event| !event.success).collect();
+    let words: Vec<String> = failed.iter().map(|event| verdict(event).0).collect();
     let claim = format!("{} succeeded; the others: {}", calls - words.len(), words.join(", "));
-    let mut expected =
-        vec![Ending::Denied, Ending::Failed, Ending::Failed, Ending::Interrupted, Ending::InDoubt];
-    if !events.iter().any(|event| &*event.tool == "shell_execute") {
-        expected.remove(2);
-    }
-    stage.check(claim, endings, expected)
+    // Not every machine runs commands.
+    let everywhere = failed.iter().filter(|event| &*event.tool != "shell_execute");
+    let endings: Vec<Ending> = everywhere.map(|event| event.ending).collect();
+    stage.check(claim, endings, vec![Ending::Denied, Ending::Failed, Ending::Interrupted, Ending::InDoubt])
 }
 
 /// The model ticks off a step of its plan.
