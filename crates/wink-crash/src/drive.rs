@@ -29,6 +29,32 @@ enum Death {
     After(Duration),
 }
 
+/// How a round ended.
+enum Ended {
+    /// The child died inside a call.
+    InACall,
+    /// It was quicker than the kill: answered, and dead.
+    Answered,
+    /// It never came to the step at which it was to die.
+    NotReached,
+}
+
+/// Steps on the way back from what a dead process left, at which the next one may die as well.
+const RECOVERING: &[&str] = &[
+    "journal.step-undone",
+    "journal.undone",
+    "journal.undone-synced",
+    "journal.gone",
+    "journal.kept",
+    "scan.compared",
+    "scan.entry-taken-out",
+    "scan.taken-out",
+    "scan.entry-brought-back",
+    "scan.brought-back",
+    "scan.restored",
+    "scan.over",
+];
+
 /// Runs until `kills` children were killed inside a call.
 pub(crate) fn run(
     kills: u64,
@@ -45,7 +71,7 @@ pub(crate) fn run(
     let mut epoch: Option<Epoch> = None;
     // Of the turns that were given up, some steps may need a rare call; none may be missed for ever.
     let mut given_up = 0;
-    while report.kills < kills && given_up < kills + 100 {
+    while report.kills < kills && given_up < kills + 100 && report.findings.len() < 1000 {
         let mut here = match epoch.take() {
             Some(epoch) if epoch.kills < KILLS_A_WORKSPACE => epoch,
             _ => {
@@ -66,7 +92,7 @@ pub(crate) fn run(
             }
         };
         match here.round(&death, plant, &counter, report)? {
-            true => {
+            Ended::InACall => {
                 here.kills += 1;
                 report.kills += 1;
                 match &death {
@@ -74,7 +100,8 @@ pub(crate) fn run(
                     Death::After(_) => report.random += 1,
                 }
             }
-            false => given_up += 1,
+            Ended::Answered => report.answered_before += 1,
+            Ended::NotReached => given_up += 1,
         }
         // What came of the last kill is looked at before the workspace is left.
         if here.kills >= KILLS_A_WORKSPACE || report.kills >= kills {
@@ -83,6 +110,9 @@ pub(crate) fn run(
         } else if report.findings.len() < 100 {
             epoch = Some(here);
         }
+    }
+    if report.kills < kills {
+        report.find("kit", format!("only {} of {kills} children died in a call", report.kills));
     }
     report.never_reached = steps
         .iter()
@@ -107,6 +137,7 @@ struct Epoch {
     /// Whether commands work in the workspace itself.
     scan: bool,
     generator: Generator,
+    dice: Dice,
     known: Known,
     kills: u64,
 }
@@ -114,17 +145,24 @@ struct Epoch {
 impl Epoch {
     fn new(dir: PathBuf, seed: u64, scan: bool) -> std::io::Result<Self> {
         std::fs::create_dir_all(&dir)?;
-        Ok(Self { dir, scan, generator: Generator::new(seed), known: Known::default(), kills: 0 })
+        Ok(Self {
+            dir,
+            scan,
+            generator: Generator::new(seed),
+            dice: Dice::new(seed),
+            known: Known::default(),
+            kills: 0,
+        })
     }
 
-    /// Opens everything, compares, and has a child work until it dies; says whether it died inside a turn.
+    /// Opens everything, compares, and has a child work until it dies; says how it ended.
     fn round(
         &mut self,
         death: &Death,
         plant: Option<Plant>,
         counter: &Counter,
         report: &mut Report,
-    ) -> std::io::Result<bool> {
+    ) -> std::io::Result<Ended> {
         let mut worker = self.open(Some(death), plant, counter, report)?;
         for _ in 0..TURNS_A_STEP {
             let turn = self.generator.turn(&self.known.world);
@@ -146,18 +184,39 @@ impl Epoch {
                 None => {
                     worker.end()?;
                     self.known.in_flight = Some(turn);
-                    return Ok(true);
+                    self.known.had_begun = matches!(death, Death::At { .. });
+                    return Ok(Ended::InACall);
                 }
             }
             if matches!(death, Death::After(_)) {
                 worker.end()?;
-                // It was quicker than the kill: answered, and dead.
-                return Ok(true);
+                return Ok(Ended::Answered);
             }
         }
         worker.child.kill()?;
         worker.end()?;
-        Ok(false)
+        Ok(Ended::NotReached)
+    }
+
+    /// Has children die while they repair what the last one left, a few times.
+    fn die_recovering(
+        &mut self,
+        plant: Option<Plant>,
+        counter: &Counter,
+        report: &mut Report,
+    ) -> std::io::Result<()> {
+        for _ in 0..self.dice.below(3) {
+            let step = self.dice.pick(RECOVERING).copied().unwrap_or_default();
+            let death = Death::At { step, nth: 1 + self.dice.below(2) };
+            let mut worker = Worker::start(self, &counter.socket, Some(&death), plant, true)?;
+            if worker.answer()?.is_none() {
+                report.recoveries += 1;
+            } else {
+                worker.child.kill()?;
+            }
+            worker.end()?;
+        }
+        Ok(())
     }
 
     /// Opens everything once more, and compares.
@@ -174,7 +233,10 @@ impl Epoch {
         counter: &Counter,
         report: &mut Report,
     ) -> std::io::Result<Worker> {
-        let mut worker = Worker::start(self, &counter.socket, death, plant)?;
+        if self.known.in_flight.is_some() {
+            self.die_recovering(plant, counter, report)?;
+        }
+        let mut worker = Worker::start(self, &counter.socket, death, plant, false)?;
         match worker.answer()? {
             Some(Say::Ready) => {}
             other => {
@@ -236,6 +298,7 @@ impl Worker {
         socket: &Path,
         death: Option<&Death>,
         plant: Option<Plant>,
+        opening: bool,
     ) -> std::io::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("work").arg(&epoch.dir).arg(socket).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -247,6 +310,9 @@ impl Worker {
         }
         if epoch.scan {
             command.arg("--scan");
+        }
+        if opening {
+            command.arg("--opening");
         }
         let mut child = command.spawn()?;
         let missing = || std::io::Error::other("a child without its pipes");

@@ -1,9 +1,10 @@
 //! What must be true after a child has died: everything as before one of the calls in flight or after it, in tree, session
 //! and ledger alike; every answered call in the log; no effect twice.
 
+use std::collections::HashMap;
 use std::path::Path;
 
-use crate::calls::Turn;
+use crate::calls::{Call, Turn};
 use crate::drive::{Counts, charges, expected, same_calls};
 use crate::look;
 use crate::model::World;
@@ -17,6 +18,8 @@ pub(crate) struct Known {
     pub(crate) world: World,
     /// The turn that was not answered, if there is one.
     pub(crate) in_flight: Option<Turn>,
+    /// Whether a call of that turn had begun for sure.
+    pub(crate) had_begun: bool,
     /// Calls that were answered, and whether they succeeded.
     pub(crate) answers: Vec<(String, bool)>,
 }
@@ -37,15 +40,11 @@ impl Known {
             }
         }
         // Transactions by hand are no calls, and have no event.
-        let is_call = |id: &str| {
-            turn.calls
-                .iter()
-                .any(|(call, what)| call == id && !matches!(what, crate::calls::Call::Nested { .. }))
-        };
+        let is_call_of = |id: &str| turn.calls.iter().any(|(call, what)| call == id && is_call(what));
         self.answers.extend(
             answers
                 .iter()
-                .filter(|answer| is_call(&answer.id))
+                .filter(|answer| is_call_of(&answer.id))
                 .map(|answer| (answer.id.clone(), answer.success)),
         );
     }
@@ -92,7 +91,9 @@ pub(crate) fn compare(
         charged.sort();
         world.tree == tree && world.notes == dump.notes && charged == recorded
     };
-    match worlds.iter().rposition(fits) {
+    let events = Events::of(dump);
+    match (0..worlds.len()).rfind(|at| worlds.get(*at).is_some_and(fits) && events.tell(&turn, &worlds, *at))
+    {
         Some(at) => {
             if let Some(world) = worlds.get(at) {
                 known.world = world.clone();
@@ -103,8 +104,9 @@ pub(crate) fn compare(
             report.find(
                 "state",
                 format!(
-                    "{} is neither before nor after {turn:?}: tree {}; notes expected {:?}, found {:?}; charged expected {:?}, found {recorded:?}",
+                    "{} is neither before nor after {turn:?}, or its log {:?} says otherwise: tree {}; notes expected {:?}, found {:?}; charged expected {:?}, found {recorded:?}",
                     dir.display(),
+                    turn.calls.iter().map(|(id, _)| events.of_call(id)).collect::<Vec<_>>(),
                     look::difference(&nearest.tree, &tree),
                     last(&nearest.notes),
                     last(&dump.notes),
@@ -116,7 +118,7 @@ pub(crate) fn compare(
                 World { tree, notes: dump.notes.clone(), charged: recorded.into_iter().cloned().collect() };
         }
     }
-    log(known, &turn, dump, report);
+    log(known, &turn, &events, report);
     effects(dir, &turn, dump, counts, report);
     Ok(dump
         .ledger
@@ -132,30 +134,68 @@ fn last(all: &[String]) -> Vec<&str> {
     tail.iter().map(|text| text.get(..16).unwrap_or(text)).collect()
 }
 
-/// Every answered call has its one event, which says the same; the calls in flight have one at most.
-fn log(known: &mut Known, turn: &Turn, dump: &Dump, report: &mut Report) {
-    let mut events: std::collections::HashMap<&str, Vec<bool>> = std::collections::HashMap::new();
-    for event in &dump.log {
-        events.entry(&event.call_id).or_default().push(event.success);
+/// The events of the log, by call: whether each says that it succeeded.
+struct Events<'a>(HashMap<&'a str, Vec<bool>>);
+
+impl<'a> Events<'a> {
+    fn of(dump: &'a Dump) -> Self {
+        let mut events: HashMap<&str, Vec<bool>> = HashMap::new();
+        for event in &dump.log {
+            events.entry(&event.call_id).or_default().push(event.success);
+        }
+        Self(events)
     }
-    for (id, success) in &known.answers {
-        match events.get(id.as_str()).map(Vec::as_slice) {
-            Some([logged]) if logged == success => {}
-            other => {
-                report.find("log", format!("{id} was answered with {success}, and its events say {other:?}"))
+
+    fn of_call(&self, id: &str) -> &[bool] {
+        self.0.get(id).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Whether the log tells of the same calls as the world after `done` of them: what was done is logged as a success, and
+    /// what was not is not. A call that changes nothing may have been done or not.
+    fn tell(&self, turn: &Turn, worlds: &[World], done: usize) -> bool {
+        turn.calls.iter().enumerate().all(|(at, (id, call))| {
+            let changes = worlds.get(at) != worlds.get(at + 1);
+            match (self.of_call(id), at < done) {
+                // Transactions by hand have no event.
+                _ if !is_call(call) => true,
+                ([true], true) => true,
+                ([true], false) | ([false] | [], true) => !changes,
+                ([false] | [], false) => true,
+                _ => false,
             }
+        })
+    }
+}
+
+/// Whether it is a call of a tool, which has an event.
+fn is_call(call: &Call) -> bool {
+    !matches!(call, Call::Nested { .. })
+}
+
+/// Every answered call has its one event, which says the same. So has every call that had begun; of those in flight
+/// that is one at least, where the child died at a step inside it.
+fn log(known: &mut Known, turn: &Turn, events: &Events<'_>, report: &mut Report) {
+    for (id, success) in &known.answers {
+        if events.of_call(id) != [*success] {
+            let found = events.of_call(id);
+            report.find("log", format!("{id} was answered with {success}, and its events say {found:?}"));
         }
     }
+    let mut logged = 0;
     for (id, _) in &turn.calls {
-        match events.get(id.as_str()).map(Vec::as_slice) {
-            None => {}
+        match events.of_call(id) {
+            [] => {}
             // From here on it is as good as answered.
-            Some([logged]) => known.answers.push((id.clone(), *logged)),
-            Some(several) => report.find("log", format!("{id} has {} events", several.len())),
+            [success] => {
+                logged += 1;
+                known.answers.push((id.clone(), *success));
+            }
+            several => report.find("log", format!("{id} has {} events", several.len())),
         }
     }
-    if let Some(event) = dump.log.iter().find(|event| event.ending == "claimed") {
-        report.find("log", format!("{event:?} has no end"));
+    if std::mem::take(&mut known.had_begun) && logged == 0 && turn.calls.iter().all(|(_, call)| is_call(call))
+    {
+        report.find("log", format!("a call of {turn:?} had begun, and none has an event"));
     }
 }
 

@@ -83,6 +83,9 @@ pub(crate) struct Work {
     /// The bug to have.
     #[arg(long)]
     plant: Option<Plant>,
+    /// Whether to die on the way to being ready, and not in a call.
+    #[arg(long)]
+    opening: bool,
     /// Whether commands work in the workspace itself, which is scanned.
     #[arg(long)]
     scan: bool,
@@ -153,9 +156,13 @@ fn everything(options: &Options) -> std::io::Result<Report> {
     }
     let missed = std::mem::take(&mut report.never_reached);
     // A handful of kills cannot reach every step.
-    if report.kills > 20 * wink::testing::steps::ALL.len() as u64 && options.plant.is_none() {
+    if report.kills > 8 * wink::testing::steps::ALL.len() as u64 && options.plant.is_none() {
         for step in &missed {
             report.find("step", format!("no child could be killed at {step}"));
+        }
+        let overlay_works = wink_sandbox::Capabilities::detect().overlay.is_some();
+        if overlay_works && !report.capture.contains_key("overlay") {
+            report.find("capture", "overlays work here, and no command ran on one".to_owned());
         }
     }
     report.never_reached = missed;
@@ -172,11 +179,12 @@ fn tell(report: &Report, json: bool) {
         return;
     }
     println!(
-        "{} kills ({} at {} named steps, {} at random), {} calls, {} answered, {} crashes of the model disk, {:.0} s",
+        "{} kills ({} at {} named steps, {} at random), {} more while recovering, {} calls, {} answered, {} crashes of the model disk, {:.0} s",
         report.kills,
         report.kills - report.random,
         report.steps.len(),
         report.random,
+        report.recoveries,
         report.calls,
         report.answered,
         report.disk_crashes,

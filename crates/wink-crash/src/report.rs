@@ -20,6 +20,10 @@ pub(crate) struct Report {
     pub(crate) answered: u64,
     /// Kills at a random moment.
     pub(crate) random: u64,
+    /// Children that were killed after they had answered: they do not count.
+    pub(crate) answered_before: u64,
+    /// Children that died while they repaired what another had left.
+    pub(crate) recoveries: u64,
     /// Kills at each named step.
     pub(crate) steps: BTreeMap<&'static str, u64>,
     /// Steps at which no child could be killed.

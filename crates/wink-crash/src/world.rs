@@ -156,8 +156,8 @@ pub(crate) fn work(work: &Work) -> Result<(), Error> {
     runtime.block_on(serve(work))
 }
 
-async fn serve(Work { dir, socket, die_at, nth, plant, scan }: &Work) -> Result<(), Error> {
-    let inside = Arc::new(AtomicBool::new(false));
+async fn serve(Work { dir, socket, die_at, nth, plant, scan, opening }: &Work) -> Result<(), Error> {
+    let inside = Arc::new(AtomicBool::new(*opening));
     if let Some(step) = die_at {
         die_when(step.clone(), *nth, Arc::clone(&inside));
     }
@@ -197,6 +197,7 @@ async fn serve(Work { dir, socket, die_at, nth, plant, scan }: &Work) -> Result<
     let executor = Executor::builder(&prompt, &session).resources(resources).open().await?;
     let ledger = EffectLedger::new(Arc::clone(&store) as _, Arc::clone(session.clock()));
 
+    inside.store(false, Ordering::SeqCst);
     say(&Say::Ready)?;
     for line in std::io::stdin().lock().lines() {
         match serde_json::from_str(&line?)? {
