@@ -164,7 +164,9 @@ fn grow(dice: &mut Dice, root: &Path) {
         }
         match dice.below(10) {
             0 => fs::create_dir(&path).unwrap(),
-            1 => symlink(dice.pick(&["nowhere", "/etc/hostname", "..", "a", "../../.."]), &path).unwrap(),
+            // Never to anything outside: commands follow them, with all the rights of whoever runs this.
+            1 => symlink(dice.pick(&["nowhere", "/nonexistent/wink/rollback", "a", "b", "./c"]), &path)
+                .unwrap(),
             2 if !files.is_empty() => fs::hard_link(dice.pick(&files), &path).unwrap(),
             _ => {
                 fs::write(&path, vec![b'x'; dice.below(5000)]).unwrap();
