@@ -3,6 +3,8 @@
 //!
 //! What the workspace is, is asked of `find` and `sha256sum`, which share no code with what is tested. The number of cases
 //! is in `WINK_ROLLBACK_CASES`, the first seed in `WINK_ROLLBACK_SEED`; a failure names its seed.
+//!
+//! The scripts have all the rights of whoever runs this: no link in a tree, and no line of a script, may lead out of it.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
@@ -463,7 +465,7 @@ fn nothing_left(world: &World, what: &str) {
     }
 }
 
-// cases 137, 138
+// case 92
 #[tokio::test]
 async fn rollback_equals_before_with_an_overlay() {
     if Capabilities::detect().overlay.is_none() {
@@ -473,6 +475,7 @@ async fn rollback_equals_before_with_an_overlay() {
     rollback_equals_before(Capture::Overlay).await;
 }
 
+// case 92
 #[tokio::test]
 async fn rollback_equals_before_with_a_scan() {
     rollback_equals_before(Capture::Scan).await;
