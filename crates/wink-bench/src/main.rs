@@ -131,23 +131,21 @@ fn measure_rows(rows: &[Row]) -> Report {
 
 /// Rows that are compared take turns with all their contenders.
 fn time_on_disk(rows: &[Row]) -> Vec<(Row, Vec<(Contender, Timed)>)> {
-    let mut made: Vec<(Contender, (Row, Case))> = Vec::new();
+    let mut made: Vec<(Contender, Row, Case)> = Vec::new();
     for row in rows {
-        let cases = Contender::ALL.into_iter().filter_map(|who| Some((who, (*row, who.make(*row)?))));
-        made.extend(cases);
+        made.extend(Contender::ALL.into_iter().filter_map(|who| Some((who, *row, who.make(*row)?))));
     }
     let mut timed: Vec<(Row, Vec<(Contender, Timed)>)> = Vec::new();
-    while let Some((_, (first, _))) = made.first() {
+    while let Some((_, first, _)) = made.first() {
         let family = first.family();
-        let (members, others): (Vec<_>, Vec<_>) =
-            made.into_iter().partition(|(_, (row, _))| row.family() == family);
+        let (mut members, others): (Vec<_>, Vec<_>) =
+            made.into_iter().partition(|(_, row, _)| row.family() == family);
         made = others;
-        let (contenders, mut cases): (Vec<Contender>, Vec<(Row, Case)>) = members.into_iter().unzip();
-        let figures = measure::time_on_disk(&mut cases);
-        for ((contender, (row, _)), figures) in contenders.into_iter().zip(&cases).zip(figures) {
-            match timed.iter_mut().find(|(known, _)| known == row) {
+        let figures = measure::time_on_disk(&mut members);
+        for ((contender, row, _), figures) in members.into_iter().zip(figures) {
+            match timed.iter_mut().find(|(known, _)| *known == row) {
                 Some((_, of_row)) => of_row.push((contender, figures)),
-                None => timed.push((*row, vec![(contender, figures)])),
+                None => timed.push((row, vec![(contender, figures)])),
             }
         }
     }

@@ -54,12 +54,12 @@ pub(crate) fn time(cases: &mut [Case]) -> Vec<Timed> {
 }
 
 /// The same for rows on disk: each run is timed by itself.
-pub(crate) fn time_on_disk(cases: &mut [(Row, Case)]) -> Vec<Timed> {
+pub(crate) fn time_on_disk(cases: &mut [(Contender, Row, Case)]) -> Vec<Timed> {
     let mut batches = vec![Vec::new(); cases.len()];
-    let (warm_up, rounds) = cases.first().map_or((0, 0), |(row, _)| row.runs_on_disk());
+    let (warm_up, rounds) = cases.first().map_or((0, 0), |(_, row, _)| row.runs_on_disk());
     for round in 0..warm_up + rounds {
-        for ((row, case), batches) in cases.iter_mut().zip(&mut batches) {
-            let ns = nanoseconds_per_call(case, 1) / f64::from(row.calls_in_a_run());
+        for ((contender, row, case), batches) in cases.iter_mut().zip(&mut batches) {
+            let ns = nanoseconds_per_call(case, 1) / f64::from(contender.calls_in_a_run(*row));
             if round >= warm_up {
                 batches.push(ns);
             }

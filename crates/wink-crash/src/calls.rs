@@ -18,8 +18,8 @@ pub(crate) enum Call {
     Rename { from: String, to: String },
     /// Makes a directory.
     Mkdir { path: String },
-    /// Runs a shell script over the workspace: a few lines, each of which the model knows.
-    Command { lines: Vec<Line>, fail: bool },
+    /// Runs a shell script over the workspace: a few lines, each of which the model knows; and writes a file before, perhaps.
+    Command { first: Option<String>, lines: Vec<Line>, fail: bool },
     /// Has an effect outside, once for each key, and leaves a receipt.
     Charge { key: String },
     /// Writes two files and a note, then fails.
@@ -156,7 +156,8 @@ impl Generator {
             5 => Call::Mkdir { path: self.path() },
             6..=8 => {
                 let lines = (0..1 + self.dice.below(4)).map(|_| self.line(world)).collect();
-                Call::Command { lines, fail: self.dice.below(3) == 0 }
+                let first = (self.dice.below(3) == 0).then(|| self.path());
+                Call::Command { first, lines, fail: self.dice.below(3) == 0 }
             }
             // Few keys, so that some come again.
             9 | 10 => Call::Charge { key: format!("k{}", world.next_key() + self.dice.below(2)) },

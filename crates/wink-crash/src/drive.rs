@@ -14,7 +14,7 @@ use crate::protocol::{Answer, Ask, Dump, Say};
 use crate::report::Report;
 
 /// How many kills a workspace lives through before a new one is taken.
-const KILLS_A_WORKSPACE: u64 = 100;
+const KILLS_A_WORKSPACE: u64 = 40;
 /// How many turns a child is given to reach the step at which it is to die.
 const TURNS_A_STEP: usize = 60;
 /// Nothing a child is asked takes longer, however busy the machine.
@@ -40,8 +40,8 @@ pub(crate) fn run(
     let mut dice = Dice::new(seed);
     let counter = Counter::start(&dir.join("effects.sock"))?;
     let steps = wink::testing::steps::ALL;
-    let mut next_step = 0;
-    let mut workspace = 0;
+    let mut next_step = [0, 0];
+    let mut workspace: u64 = 0;
     let mut epoch: Option<Epoch> = None;
     // Of the turns that were given up, some steps may need a rare call; none may be missed for ever.
     let mut given_up = 0;
@@ -50,14 +50,18 @@ pub(crate) fn run(
             Some(epoch) if epoch.kills < KILLS_A_WORKSPACE => epoch,
             _ => {
                 workspace += 1;
-                Epoch::new(dir.join(format!("w{workspace}")), seed.wrapping_add(workspace))?
+                // Every second one without an overlay.
+                let scan = workspace % 2 == 0;
+                Epoch::new(dir.join(format!("w{workspace}")), seed.wrapping_add(workspace), scan)?
             }
         };
         let death = match dice.below(3) {
             0 => Death::After(Duration::from_micros(dice.any() % 20_000)),
             _ => {
-                let step = steps.get(next_step % steps.len().max(1)).copied().unwrap_or("none");
-                next_step += 1;
+                let reachable: Vec<_> = steps.iter().filter(|step| is_reachable(step, here.scan)).collect();
+                let next = &mut next_step[usize::from(here.scan)];
+                let step = reachable.get(*next % reachable.len().max(1)).map_or("none", |step| **step);
+                *next += 1;
                 Death::At { step, nth: 1 + dice.below(3) }
             }
         };
@@ -88,18 +92,29 @@ pub(crate) fn run(
     Ok(())
 }
 
+/// Whether a step can be reached with commands that are captured so.
+fn is_reachable(step: &str, scan: bool) -> bool {
+    match step.split_once('.') {
+        Some(("scan", _)) => scan,
+        Some(("command", what)) => !scan || what != "layer-made",
+        Some(_) | None => true,
+    }
+}
+
 /// One workspace, and everything that is known about it.
 struct Epoch {
     dir: PathBuf,
+    /// Whether commands work in the workspace itself.
+    scan: bool,
     generator: Generator,
     known: Known,
     kills: u64,
 }
 
 impl Epoch {
-    fn new(dir: PathBuf, seed: u64) -> std::io::Result<Self> {
+    fn new(dir: PathBuf, seed: u64, scan: bool) -> std::io::Result<Self> {
         std::fs::create_dir_all(&dir)?;
-        Ok(Self { dir, generator: Generator::new(seed), known: Known::default(), kills: 0 })
+        Ok(Self { dir, scan, generator: Generator::new(seed), known: Known::default(), kills: 0 })
     }
 
     /// Opens everything, compares, and has a child work until it dies; says whether it died inside a turn.
@@ -159,7 +174,7 @@ impl Epoch {
         counter: &Counter,
         report: &mut Report,
     ) -> std::io::Result<Worker> {
-        let mut worker = Worker::start(&self.dir, &counter.socket, death, plant)?;
+        let mut worker = Worker::start(self, &counter.socket, death, plant)?;
         match worker.answer()? {
             Some(Say::Ready) => {}
             other => {
@@ -167,7 +182,7 @@ impl Epoch {
             }
         }
         let dump = worker.dump()?;
-        report.capture.clone_from(&dump.capture);
+        *report.capture.entry(dump.capture.clone()).or_default() += 1;
         let counts = effects::counts(&counter.socket)?;
         for key in judge::compare(&mut self.known, &self.dir, &dump, &counts, report)? {
             let happened = counts.contains_key(&judge::effect_key(&self.dir, &key));
@@ -217,18 +232,21 @@ struct Worker {
 
 impl Worker {
     fn start(
-        dir: &Path,
+        epoch: &Epoch,
         socket: &Path,
         death: Option<&Death>,
         plant: Option<Plant>,
     ) -> std::io::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg("work").arg(dir).arg(socket).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg("work").arg(&epoch.dir).arg(socket).stdin(Stdio::piped()).stdout(Stdio::piped());
         if let Some(Death::At { step, nth }) = death {
             command.arg("--die-at").arg(step).arg("--nth").arg(nth.to_string());
         }
         if let Some(plant) = plant {
             command.arg("--plant").arg(plant.name());
+        }
+        if epoch.scan {
+            command.arg("--scan");
         }
         let mut child = command.spawn()?;
         let missing = || std::io::Error::other("a child without its pipes");

@@ -61,19 +61,31 @@ struct Options {
 enum Mode {
     /// Do what is asked on standard input, in a workspace.
     #[command(hide = true)]
-    Work {
-        dir: PathBuf,
-        socket: PathBuf,
-        #[arg(long)]
-        die_at: Option<String>,
-        #[arg(long, default_value_t = 1)]
-        nth: usize,
-        #[arg(long)]
-        plant: Option<Plant>,
-    },
+    Work(Work),
     /// Count effects.
     #[command(hide = true)]
     Count { socket: PathBuf },
+}
+
+/// What a child that works is told.
+#[derive(clap::Args)]
+pub(crate) struct Work {
+    /// The workspace.
+    dir: PathBuf,
+    /// Where effects are counted.
+    socket: PathBuf,
+    /// The step to die at.
+    #[arg(long)]
+    die_at: Option<String>,
+    /// When it is reached for this time.
+    #[arg(long, default_value_t = 1)]
+    nth: usize,
+    /// The bug to have.
+    #[arg(long)]
+    plant: Option<Plant>,
+    /// Whether commands work in the workspace itself, which is scanned.
+    #[arg(long)]
+    scan: bool,
 }
 
 /// A bug that is built in on purpose.
@@ -97,8 +109,8 @@ impl Plant {
 fn main() -> ExitCode {
     let options = Options::parse();
     let done = match &options.mode {
-        Some(Mode::Work { dir, socket, die_at, nth, plant }) => {
-            return match world::work(dir, socket, die_at.as_deref().map(|step| (step, *nth)), *plant) {
+        Some(Mode::Work(work)) => {
+            return match world::work(work) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {
                     eprintln!("wink-crash: the child failed: {error}");
@@ -170,7 +182,9 @@ fn tell(report: &Report, json: bool) {
         report.disk_crashes,
         report.seconds,
     );
-    println!("commands captured by: {}", report.capture);
+    let captures: Vec<String> =
+        report.capture.iter().map(|(how, times)| format!("{how} ({times})")).collect();
+    println!("commands captured by: {}", captures.join(", "));
     if !report.never_reached.is_empty() {
         println!("never reached: {}", report.never_reached.join(", "));
     }

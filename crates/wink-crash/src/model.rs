@@ -69,7 +69,10 @@ impl World {
                 false => self.has_parent(to) && self.rename(from, to),
             },
             Call::Mkdir { path } => !self.tree.contains_key(path) && self.make_dirs(path),
-            Call::Command { lines, fail } => {
+            Call::Command { first, lines, fail } => {
+                if first.as_ref().is_some_and(|path| !self.write(path, "first")) {
+                    return false;
+                }
                 // A script goes on after a line that fails; only its end counts.
                 for line in lines {
                     let mut next = self.clone();

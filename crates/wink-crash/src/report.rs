@@ -24,8 +24,8 @@ pub(crate) struct Report {
     pub(crate) steps: BTreeMap<&'static str, u64>,
     /// Steps at which no child could be killed.
     pub(crate) never_reached: Vec<String>,
-    /// How commands were captured.
-    pub(crate) capture: String,
+    /// How commands were captured, and how many workspaces were opened so.
+    pub(crate) capture: BTreeMap<String, u64>,
     /// Crashes of the model disk.
     pub(crate) disk_crashes: u64,
     /// How long it took.

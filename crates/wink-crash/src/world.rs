@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use wink::filesystem::host::{Capture, HostFilesystem};
+use wink::filesystem::host::journal::Retention;
+use wink::filesystem::host::{Capture, HostOptions};
 use wink::filesystem::{DeleteMode, Edit, Filesystem, MkdirOptions};
 use wink::ledger::{EffectLedger, IdempotencyConfig, LedgerScope, Settlement};
 use wink::prelude::*;
@@ -15,10 +16,11 @@ use wink::session::ToolInvoked;
 use wink::store::{LedgerState, Rows, Store};
 use wink::testing::{FaultyStore, StoreOp, steps};
 use wink::transaction::transaction;
-use wink_sandbox::Launch;
-use wink_store::Workspace;
+use wink_sandbox::tool::{HostLayers, WorkspaceLayers, capture_of};
+use wink_sandbox::{Launch, Workspace as View};
+use wink_store::{Workspace, WorkspaceOptions};
 
-use crate::Plant;
+use crate::Work;
 use crate::calls::{Call, Line, Turn};
 use crate::effects;
 use crate::plants;
@@ -85,17 +87,27 @@ async fn mkdir(path: String, cx: &mut ToolContext) -> Result<ToolResult<()>, Too
 
 #[tool]
 /// Runs a script over the workspace.
-async fn command(lines: Vec<Line>, fail: bool, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+async fn command(
+    first: Option<String>,
+    lines: Vec<Line>,
+    fail: bool,
+    cx: &mut ToolContext,
+) -> Result<ToolResult<()>, ToolError> {
+    if let Some(path) = first {
+        cx.filesystem().await?.write_text(&path, "first").await?;
+    }
     let files = cx.resource::<dyn Filesystem>().await?;
-    let host = HostFilesystem::of(&*files).ok_or_else(|| ToolError::new("the workspace is not on disk"))?;
-    let layer = host.command_layer_by(Capture::Overlay)?;
+    let layer = HostLayers.layer(&files).await?;
     let script: Vec<String> = lines.iter().map(Line::shell).collect();
-    let dirs = layer.overlay().ok_or_else(|| ToolError::new("there is no overlay"))?;
-    Launch::shell(script.join("\n"), host.root()).overlay(dirs).run(cx.clock()).await?;
+    let launch = match layer.workspace() {
+        View::Overlay(dirs) => Launch::shell(script.join("\n"), &dirs.lower).overlay(dirs.clone()),
+        View::Direct { root, .. } => Launch::shell(script.join("\n"), root),
+    };
+    launch.run(cx.clock()).await?;
     if fail {
         return Ok(ToolResult::error("as asked"));
     }
-    layer.finish()?;
+    layer.finish().await?;
     Ok(ToolResult::done("ran"))
 }
 
@@ -139,28 +151,21 @@ async fn note(text: String, cx: &mut ToolContext) -> Result<ToolResult<()>, Tool
 }
 
 /// Works until there is nothing more to do, or until it is time to die.
-pub(crate) fn work(
-    dir: &Path,
-    socket: &Path,
-    die_at: Option<(&str, usize)>,
-    plant: Option<Plant>,
-) -> Result<(), Error> {
+pub(crate) fn work(work: &Work) -> Result<(), Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.block_on(serve(dir, socket, die_at, plant))
+    runtime.block_on(serve(work))
 }
 
-async fn serve(
-    dir: &Path,
-    socket: &Path,
-    die_at: Option<(&str, usize)>,
-    plant: Option<Plant>,
-) -> Result<(), Error> {
+async fn serve(Work { dir, socket, die_at, nth, plant, scan }: &Work) -> Result<(), Error> {
     let inside = Arc::new(AtomicBool::new(false));
-    if let Some((step, nth)) = die_at {
-        die_when(step.to_owned(), nth, Arc::clone(&inside));
+    if let Some(step) = die_at {
+        die_when(step.clone(), *nth, Arc::clone(&inside));
     }
-    let workspace = Workspace::open(dir)?;
-    let (store, files) = plants::planted(&workspace, plant);
+    let capture = scan.then_some(Capture::Scan);
+    let files = HostOptions { capture, retention: Retention::Last(5), ..HostOptions::default() };
+    let workspace = Workspace::open_with(dir, WorkspaceOptions { files, ..WorkspaceOptions::default() })?;
+    let (capture, _) = capture_of(workspace.files())?;
+    let (store, files) = plants::planted(&workspace, *plant);
     let store = Arc::new(FaultyStore::new(store));
     let session = Session::builder().store(Arc::clone(&store) as _).id("crash").open().await?;
     let outside = Outside { socket: socket.to_owned(), dir: dir.to_owned() };
@@ -201,7 +206,7 @@ async fn serve(
                 inside.store(false, Ordering::SeqCst);
                 say(&Say::Did(answers))?;
             }
-            Ask::Dump => say(&Say::There(Box::new(dump(&session, &*store).await?)))?,
+            Ask::Dump => say(&Say::There(Box::new(dump(&session, &*store, capture).await?)))?,
             Ask::Settle { key, happened } => {
                 settle(&ledger, &*store, &key, happened).await?;
                 say(&Say::Settled)?;
@@ -278,7 +283,7 @@ async fn nested(executor: &Executor, path: &str, kept: &str, dropped: &str) -> R
     .await
 }
 
-async fn dump(session: &Session, store: &dyn Store) -> Result<Dump, Error> {
+async fn dump(session: &Session, store: &dyn Store, capture: Capture) -> Result<Dump, Error> {
     let notes = session.slice::<Note>().iter().map(|note| note.text.clone()).collect();
     let log = session
         .slice::<ToolInvoked>()
@@ -299,7 +304,7 @@ async fn dump(session: &Session, store: &dyn Store) -> Result<Dump, Error> {
         };
         ledger.insert(charge_key(&row.key), standing);
     }
-    Ok(Dump { notes, log, ledger, capture: "overlay".to_owned() })
+    Ok(Dump { notes, log, ledger, capture: capture.to_string() })
 }
 
 /// The charge's own key: what follows scope and tool.

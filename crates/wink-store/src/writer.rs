@@ -291,7 +291,7 @@ impl Writing {
 
     fn roll_back(&self) {
         if !self.conn.is_autocommit()
-            && let Err(error) = self.conn.execute_batch("ROLLBACK")
+            && let Err(error) = self.say("ROLLBACK")
         {
             tracing::error!(%error, "a transaction could not be rolled back");
         }

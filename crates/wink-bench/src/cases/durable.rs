@@ -72,8 +72,8 @@ pub(super) fn bare(row: Row) -> Option<Case> {
     assert!(bytes.len() >= 2, "a call leaves what it dispatched and its event");
     let commit = bare_commit(&place, bytes).unwrap_or_else(|error| unreachable!("{error}"));
     Some(Box::new(move || {
-        let _place = &place;
         commit().unwrap_or_else(|error| unreachable!("{error}"));
+        let _place = &place;
     }))
 }
 
@@ -127,9 +127,10 @@ fn one_caller(tool: &'static str) -> Case {
     let executor = executor(&runtime, &open(&place), "one");
     let mut number = 0;
     Box::new(move || {
-        let _place = &place;
         number += 1;
         call(&runtime, &executor, tool, number);
+        // Held last, so that it goes last.
+        let _place = &place;
     })
 }
 
@@ -140,7 +141,6 @@ fn many_callers(sessions: usize) -> Case {
         .map(|number| Arc::new(executor(&runtime, &store, &format!("session_{number}"))))
         .collect();
     Box::new(move || {
-        let _place = &place;
         let callers: Vec<_> = executors
             .iter()
             .cycle()
@@ -158,5 +158,7 @@ fn many_callers(sessions: usize) -> Case {
         for caller in callers {
             wait(&runtime, caller);
         }
+        let _store = &store;
+        let _place = &place;
     })
 }

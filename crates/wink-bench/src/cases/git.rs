@@ -21,7 +21,7 @@ pub(super) fn make(end: End, size: Size) -> Option<Case> {
         let number = number + 37;
         let before = git.snapshot(&root);
         for path in tree.changed(number) {
-            let written = std::fs::write(root.join(path), content(number));
+            let written = std::fs::write(root.join(path), content("git", number));
             written.unwrap_or_else(|error| unreachable!("{error}"));
         }
         let done = before.and_then(|before| match end {

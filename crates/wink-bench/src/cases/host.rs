@@ -79,15 +79,19 @@ pub(super) fn make(way: Way, end: End, size: Size) -> Option<Case> {
     let template =
         PromptTemplate::builder("bench", "host").section(Section::tools("tools", "Tools").tool(tool)).build();
     let prompt = template.unwrap_or_else(|error| unreachable!("{error}")).prompt();
-    let session = wait(&runtime, workspace.session(format!("{way:?} {end:?}")).open());
+    let who = format!("{way:?}_{end:?}");
+    let session = wait(&runtime, workspace.session(who.as_str()).open());
     let executor =
         wait(&runtime, Executor::builder(&prompt, &session).resources(workspace.resources()).open());
 
     let mut number = 0;
     let mut call = move |tree: &Tree| {
         number += 1;
-        let edit =
-            Edit { paths: tree.changed(number), content: content(number), then_fail: end == End::Rollback };
+        let edit = Edit {
+            paths: tree.changed(number),
+            content: content(&who, number),
+            then_fail: end == End::Rollback,
+        };
         let arguments = serde_json::to_string(&edit).unwrap_or_else(|error| unreachable!("{error}"));
         let outcome = runtime.block_on(executor.call(ToolCall::new("call_1", "edit", arguments)));
         match end {

@@ -92,9 +92,9 @@ fn file(number: usize) -> String {
     format!("part_{}/module_{}/file_{}.rs", directory / 20, directory % 20, number % FILES_IN_A_DIRECTORY)
 }
 
-/// What a changed file has: no two calls write the same.
-pub(super) fn content(number: usize) -> String {
-    format!("pub fn changed_by_call() -> usize {{\n    {number}\n}}\n").repeat(LINES / 3)
+/// What a changed file has: no two calls write the same, whoever makes them.
+pub(super) fn content(who: &str, number: usize) -> String {
+    format!("pub fn changed_by_{who}() -> usize {{\n    {number}\n}}\n").repeat(LINES / 3)
 }
 
 /// Waits for what must not fail.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use wink::session::InvocationId;
 use wink::testing::{FaultyStore, StoreOp, steps};
 
-use crate::world::{Op, Slices, Tree, World, note, write};
+use crate::world::{Note, Op, Slices, Tree, World, note, write};
 
 const JOB: &str = "WINK_TEST_UNDO_JOB";
 
@@ -119,4 +119,63 @@ async fn wherever_a_process_dies_an_undo_happened_or_did_not() {
         }
     }
     assert_eq!(seen.len(), 2, "both were seen");
+}
+
+#[tokio::test]
+async fn what_comes_from_outside_meanwhile_is_neither_overwritten_nor_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut faulty = None;
+    let world = World::open_with(dir.path(), "s", Default::default(), |store| {
+        let store = Arc::new(FaultyStore::new(store));
+        faulty = Some(Arc::clone(&store));
+        store
+    })
+    .await;
+    let faulty = faulty.unwrap();
+    let (call, [there, undone]) = scene(&world).await;
+    let mut looked = 0;
+    loop {
+        looked += 1;
+        let gate = faulty.hold(StoreOp::History, looked);
+        let mut undoing = std::pin::pin!(world.undo(call));
+        tokio::select! {
+            biased;
+            done = &mut undoing => {
+                done.unwrap();
+                // Nobody else is to wait there.
+                gate.release();
+                break;
+            }
+            () = gate.reached() => {}
+        }
+        assert!(world.session.dispatch(Note("between".into())).is_ok());
+        gate.release();
+        let refused = undoing.await.unwrap_err();
+        let text = refused.to_string();
+        assert!(text.contains("slice note"), "look {looked}: {text}");
+        assert_eq!((world.tree(), world.slices().totals), (there.0.clone(), there.1.totals.clone()));
+        assert_eq!(world.slices().notes, ["zero", "one", "between"], "look {looked}");
+        world.session.clear_where::<Note>(|note| note.0 == "between").unwrap();
+    }
+    assert!(looked > 5, "only {looked}");
+    assert_eq!((world.tree(), world.slices()), undone);
+
+    // While it is being stored, it comes after.
+    let call = world.work(&[note("two")]).await;
+    let gate = faulty.hold(StoreOp::Commit, 1);
+    {
+        let mut undoing = std::pin::pin!(world.undo(call));
+        tokio::select! {
+            biased;
+            done = &mut undoing => panic!("{done:?}"),
+            () = gate.reached() => {}
+        }
+        assert!(world.session.dispatch(Note("after".into())).is_ok());
+        gate.release();
+        undoing.await.unwrap();
+    }
+    assert_eq!(world.slices().notes, ["zero", "after"]);
+    world.session.flush().await.unwrap();
+    drop(world);
+    assert_eq!(World::open(dir.path()).await.slices().notes, ["zero", "after"]);
 }

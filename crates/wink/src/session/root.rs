@@ -222,7 +222,6 @@ impl Root {
         if let Some((tool, at)) = &fork.success {
             self.count_success(tool, *at);
         }
-        fork.recounts().for_each(|(tool, recount)| self.recount(tool, *recount));
     }
 
     /// Marks everything as changed by publication `version`, so that no fork from before mistakes it for what it

@@ -5,7 +5,10 @@
 //! they come; those of a slice that the commit adds to as well are stored after the commit's and stand before
 //! them in memory, which [`Change::Swap`] says in the store.
 
+use std::sync::Arc;
+
 use super::Session;
+use super::core::Inner;
 use super::fork::{Action, Fork};
 use super::log_part::LogAppend;
 use super::record;
@@ -57,6 +60,18 @@ impl Window {
     }
 }
 
+impl Inner {
+    /// [`Inner::publish`] of what was stored. Only that can change the index of calls in other ways than by a success, so
+    /// that nobody else has to look.
+    fn publish_stored(&mut self, fork: Fork, log: &[LogAppend]) -> Fork {
+        let gone = self.publish(fork, log);
+        for (tool, recount) in gone.recounts() {
+            Arc::make_mut(&mut self.state).recount(tool, *recount);
+        }
+        gone
+    }
+}
+
 impl Session {
     /// The right to commit, if nobody else has it.
     pub(crate) fn try_committing(&self) -> Option<Committing<'_>> {
@@ -86,7 +101,7 @@ impl Session {
                     // Memory has to be as the store is: others read it in that order.
                     true => {
                         inner.pending.committed_before(stored);
-                        let gone = inner.publish(fork, &[]);
+                        let gone = inner.publish_stored(fork, &[]);
                         let version = inner.version();
                         for LogAppend { slot, def, change } in log {
                             let later = window.appended_to(*slot);
@@ -98,7 +113,7 @@ impl Session {
                         if self.is_durable() {
                             inner.outbox.extend(swaps(registry, &window, log));
                         }
-                        inner.publish(fork, log)
+                        inner.publish_stored(fork, log)
                     }
                 };
                 drop(inner);

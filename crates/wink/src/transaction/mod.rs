@@ -275,10 +275,14 @@ impl Transaction {
         let Some(merged) = merged? else { return Ok(()) };
         let log = merged.fork.log_only();
         let (mut fork, rest) = merged.split();
-        fork.versions_became(rest.undo.versions());
-        let closing = Closing { journals: rest.undo.journals(), ..closing };
+        let on_disk = rest.undo.blocks();
+        let mut closing = closing;
+        if on_disk {
+            fork.versions_became(rest.undo.versions());
+            closing.journals = rest.undo.journals();
+        }
         let committed = session.commit(&committing, fork, closing).await;
-        let settled = match rest.undo.blocks() {
+        let settled = match on_disk {
             false => self.settle(rest, committed, log),
             true => {
                 let settling = move || (self.settle(rest, committed, log), self);

@@ -272,7 +272,7 @@ impl Base {
             EntryKind::Symlink => {
                 let target: PathBuf = self.disk.read_link(at)?;
                 let version = made_version(entry.meta.modified);
-                Node::Link(Arc::new(Link { target, meta: entry.meta, version }))
+                Node::Link(Arc::new(Link { target, meta: entry.meta, version, _trash: None }))
             }
             EntryKind::Directory => {
                 let mut dir = Dir::new(entry.meta);

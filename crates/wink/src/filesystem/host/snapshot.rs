@@ -146,7 +146,7 @@ impl Base {
                     };
                     if !is_same {
                         let version = made_version(wanted.meta.modified);
-                        let link = Link { target, meta: wanted.meta, version };
+                        let link = Link { target, meta: wanted.meta, version, _trash: None };
                         self.place(&mut layer, path, Node::Link(Arc::new(link)))?;
                     }
                 }

@@ -219,8 +219,11 @@ impl Staged {
         let mut place = lock(&self.place);
         let Place::Merged(path, version) = &*place else { return };
         let disk = &self.stage.disk;
-        let is_same =
-            disk.look(path).is_ok_and(|found| found.is_some_and(|entry| entry.version() == *version));
+        // All but when the inode changed: another name of it may have come back just now.
+        let contents = |version: &FileVersion| version.parts().split_last().map(|(_, rest)| rest.to_vec());
+        let is_same = disk
+            .look(path)
+            .is_ok_and(|found| found.is_some_and(|entry| contents(&entry.version()) == contents(version)));
         if is_same && disk.link(path, &self.path).is_ok() {
             *place = Place::Stage;
         }

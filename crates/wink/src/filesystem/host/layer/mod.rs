@@ -17,6 +17,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 
 use super::disk::{Entry, Meta};
+use super::scan::TrashDir;
 use super::staged::Staged;
 use crate::filesystem::{EntryKind, FileVersion};
 
@@ -54,11 +55,12 @@ pub(super) enum Node {
 }
 
 /// A symbolic link that a fork made.
-#[derive(Debug)]
 pub(super) struct Link {
     pub(super) target: PathBuf,
     pub(super) meta: Meta,
     pub(super) version: FileVersion,
+    /// Where it also is, as long as it may turn out to be somebody else's.
+    pub(super) _trash: Option<Arc<TrashDir>>,
 }
 
 /// What was in the workspace when the fork first changed the place.

@@ -1,5 +1,6 @@
 //! What a command did, as changes of its fork: found by comparing, and taken from the trash when the workspace is restored.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -65,7 +66,30 @@ pub(super) fn differences(before: &Tree, restored: &Restored) -> FsResult<Differ
         }
         differences.made.push((path.clone(), entry.clone()));
     }
+    differences.add_names(restored);
     Ok(differences)
+}
+
+impl Differences {
+    /// What has a new name keeps its others: they are taken along, though nothing else became of them.
+    fn add_names(&mut self, restored: &Restored) {
+        let inode = |entry: &Entry| (entry.dev, entry.ino);
+        let has_names = |entry: &Entry| entry.kind == EntryKind::File && entry.links > 1;
+        let known: HashSet<_> =
+            self.made.iter().filter(|(_, entry)| has_names(entry)).map(|(_, entry)| inode(entry)).collect();
+        if known.is_empty() {
+            return;
+        }
+        let made: HashSet<&PathBuf> = self.made.iter().map(|(path, _)| path).collect();
+        let others = restored.found.iter().filter(|(path, entry)| {
+            has_names(entry)
+                && known.contains(&inode(entry))
+                && !restored.stayed.contains(*path)
+                && !made.contains(path)
+        });
+        let others: Vec<_> = others.map(|(path, entry)| (path.clone(), entry.clone())).collect();
+        self.made.extend(others);
+    }
 }
 
 /// Brings the differences into the layer that the command was given. The workspace is restored, and so is what the
@@ -92,7 +116,12 @@ pub(super) fn capture(
             EntryKind::Symlink => {
                 let target = base.disk.read_link(&trash.at(path)).map_err(&failed)?;
                 let version = made_version(entry.meta.modified);
-                Node::Link(Arc::new(Link { target, meta: entry.meta, version }))
+                Node::Link(Arc::new(Link {
+                    target,
+                    meta: entry.meta,
+                    version,
+                    _trash: Some(Arc::clone(trash)),
+                }))
             }
             _ => Node::File(stage.from_trash(trash.at(path), trash).map_err(&failed)?),
         };
@@ -108,16 +137,23 @@ pub(super) fn capture(
     Ok(())
 }
 
-/// Removes from the trash what the command was given and left alone: the fork has it.
-pub(super) fn tidy(base: &Base, before: &Tree, found: &Tree, trash: &TrashDir) {
-    for (path, entry) in found.iter().rev() {
+/// Removes from the trash what the command was given and left alone, and what did not become the fork's: it has that.
+pub(super) fn tidy(
+    base: &Base,
+    before: &Tree,
+    found: &Tree,
+    differences: Option<&Differences>,
+    trash: &TrashDir,
+) {
+    let made: HashSet<&PathBuf> =
+        differences.into_iter().flat_map(|differences| &differences.made).map(|(path, _)| path).collect();
+    for (path, entry) in found.iter().rev().filter(|(path, _)| !path.as_os_str().is_empty()) {
         let at = trash.at(path);
         let removed = match before.get(path) {
-            _ if path.as_os_str().is_empty() => Ok(()),
             Some(known) if known.kind == EntryKind::Directory && entry.kind == EntryKind::Directory => {
                 base.disk.remove_dir(&at)
             }
-            Some(known) if known == entry && entry.kind != EntryKind::Directory => base.disk.unlink(&at),
+            Some(known) if known == entry && !made.contains(path) => base.disk.unlink(&at),
             _ => Ok(()),
         };
         // Most of it is not there, and the rest goes when the trash does.

@@ -256,7 +256,9 @@ impl Scan {
         let restored = self.restore()?;
         let base = &self.fork.base;
         let before = self.given.as_ref().unwrap_or(&self.before);
-        let differences = capture::differences(before, &restored)?;
+        let differences = capture::differences(before, &restored);
+        capture::tidy(base, before, &restored.found, differences.as_ref().ok(), &self.trash);
+        let differences = differences?;
         if !restored.is_kept {
             return Err(FsError::Io {
                 path: FsPath::root(),
@@ -284,17 +286,23 @@ impl Scan {
         let restored = restore(&base.disk, &scanner.places, &self.before, &self.trash)?;
         scanner.end().map_err(failed(Path::new(""), "restored after a command"))?;
         self.is_over = true;
-        capture::tidy(base, self.given.as_ref().unwrap_or(&self.before), &restored.found, &self.trash);
         Ok(restored)
     }
 }
 
 impl Drop for Scan {
     fn drop(&mut self) {
-        if !self.is_over
-            && let Err(error) = self.restore()
-        {
-            tracing::error!(%error, "a command could not be undone; the next to change the workspace will try again");
+        if self.is_over {
+            return;
+        }
+        match self.restore() {
+            Ok(restored) => {
+                let before = self.given.as_ref().unwrap_or(&self.before);
+                capture::tidy(&self.fork.base, before, &restored.found, None, &self.trash);
+            }
+            Err(error) => {
+                tracing::error!(%error, "a command could not be undone; the next to change the workspace will try again");
+            }
         }
     }
 }

@@ -63,7 +63,7 @@ fn what_stays(disk: &HostDisk, places: &Places, before: &Tree, found: &Tree) -> 
         match looked {
             Looked::Same => _ = stayed.insert(path.clone()),
             Looked::Back => _ = back.insert(path.clone()),
-            Looked::Differs if known.kind == EntryKind::File && known.links > 1 => {
+            Looked::Differs if known.kind != EntryKind::Directory && known.links > 1 => {
                 broken.insert((known.dev, known.ino));
             }
             Looked::Differs => {}
@@ -193,12 +193,15 @@ impl Work<'_> {
             return self.disk.sync_all();
         }
         for dir in &self.touched {
-            for dir in [dir.clone(), self.trash.at(dir), self.places.copies.join(dir)] {
-                match self.disk.sync_dir(&dir) {
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    // In the trash and the baseline something else may have that name.
-                    Err(error) if error.kind() == io::ErrorKind::NotADirectory => {}
-                    synced => synced?,
+            self.disk.sync_dir(dir)?;
+            for dir in [self.trash.at(dir), self.places.copies.join(dir)] {
+                // In the trash and the baseline something else may have that name, or nothing.
+                if self
+                    .disk
+                    .look(&dir)
+                    .is_ok_and(|entry| entry.is_some_and(|entry| entry.kind == EntryKind::Directory))
+                {
+                    self.disk.sync_dir(&dir)?;
                 }
             }
         }

@@ -110,7 +110,7 @@ impl Reading<'_> {
                 let entry = self.upper(at).map_err(failed)?;
                 self.replaced(below, there.as_ref());
                 let version = made_version(entry.meta.modified);
-                Ok(Some(Node::Link(Arc::new(Link { target, meta: entry.meta, version }))))
+                Ok(Some(Node::Link(Arc::new(Link { target, meta: entry.meta, version, _trash: None }))))
             }
             EntryKind::File => self.file(at, below, there.as_ref()).map_err(failed),
         }
