@@ -77,7 +77,7 @@ pub(crate) fn run(
             _ => {
                 workspace += 1;
                 // Every second one without an overlay.
-                let scan = workspace % 2 == 0;
+                let scan = workspace.is_multiple_of(2);
                 Epoch::new(dir.join(format!("w{workspace}")), seed.wrapping_add(workspace), scan)?
             }
         };
@@ -85,7 +85,8 @@ pub(crate) fn run(
             0 => Death::After(Duration::from_micros(dice.any() % 20_000)),
             _ => {
                 let reachable: Vec<_> = steps.iter().filter(|step| is_reachable(step, here.scan)).collect();
-                let next = &mut next_step[usize::from(here.scan)];
+                let [overlaid, scanned] = &mut next_step;
+                let next = if here.scan { scanned } else { overlaid };
                 let step = reachable.get(*next % reachable.len().max(1)).map_or("none", |step| **step);
                 *next += 1;
                 Death::At { step, nth: 1 + dice.below(3) }

@@ -139,12 +139,12 @@ impl NamespaceSandbox {
             None => view.machine()?,
         }
         view.devices()?;
-        let at = c_path(workspace.root())?;
         let mut steps = vec![Step::Private];
         steps.extend(workspace.open()?);
         steps.extend(view.open);
-        // Any directory will do; the workspace's is there, and nothing else needs it any more.
-        steps.push(Step::Root { at });
+        // Any directory will do that is always there, and that nothing needs any more; but not the workspace's, which would be
+        // shown with all that is mounted on it.
+        steps.push(Step::Root { at: c"/dev".to_owned() });
         steps.extend(view.fill);
         for (at, mode) in [("tmp", 0o1777), ("proc", 0o555), ("workspace", 0o755), ("dev/shm", 0o1777)] {
             steps.push(Step::Directory { at: c_text("a path", at)?, mode });

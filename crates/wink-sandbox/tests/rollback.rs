@@ -246,8 +246,7 @@ fn script(dice: &mut Dice, there: &[PathBuf]) -> OsString {
             16 if dice.below(4) == 0 => &[b"rm -rf ./* ./.[!.]*"],
             _ => &[b"echo same size > ", &one, b"; mkdir -p new/er; ln ", &one, b" new/er/linked"],
         };
-        line.iter().for_each(|part| script.extend_from_slice(part));
-        script.push(b'\n');
+        line.iter().chain(&[&b"\n"[..]]).for_each(|part| script.extend_from_slice(part));
     }
     script.extend_from_slice(b"exit 0\n");
     OsString::from_vec(script)

@@ -13,8 +13,8 @@ use wink::resource::Binding;
 use wink::serde_json::{Value, json};
 use wink_sandbox::testing::sandbox_contract;
 use wink_sandbox::{
-    Capabilities, Executed, Limits, NamespaceSandbox, OverlayKind, PodmanSandbox, PodmanSandboxSection,
-    SandboxSection,
+    Capabilities, Command, Executed, Job, Limits, NamespaceSandbox, OverlayKind, PodmanSandbox,
+    PodmanSandboxSection, Sandbox, SandboxSection, Workspace,
 };
 
 fn clock() -> Arc<dyn Clock> {
@@ -53,6 +53,21 @@ async fn namespaces_with_the_programs_of_the_machine() {
 async fn namespaces_with_another_root() {
     let refused = sandbox_contract(async |limits| NamespaceSandbox::with_root(root(), limits), clock()).await;
     expect_refusals(refused);
+}
+
+#[tokio::test]
+async fn a_directory_without_an_overlay_is_shown_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join(".wink")).unwrap();
+    std::fs::write(dir.path().join("a.txt"), "one").unwrap();
+    let sandbox = NamespaceSandbox::new(Limits { memory: None, cpu: None, ..Limits::default() }).unwrap();
+    let workspace = Workspace::Direct { root: dir.path().to_owned(), state_name: Some(".wink".to_owned()) };
+    let script = "pwd; ls -A; ls -A .wink; cat a.txt; echo two > b.txt";
+    let job = Job::new(Command::Shell(script.to_owned()), workspace);
+    let finished = sandbox.run(job, &clock()).await.unwrap();
+    let (out, err) = (finished.stdout.text(1000).0, finished.stderr.text(1000).0);
+    assert_eq!((out.as_str(), err.as_str()), ("/workspace\n.wink\na.txt\none", ""));
+    assert_eq!(std::fs::read_to_string(dir.path().join("b.txt")).unwrap(), "two\n");
 }
 
 /// The superuser can have everything here; anybody else has no cgroup.

@@ -43,7 +43,7 @@ async fn pages_of_a_call(place: &Path, events: u64) -> u64 {
     let session = Session::builder().id("s").store(Arc::clone(&store) as _).open().await.unwrap();
     session.know::<Note>().unwrap();
     for number in 0..events {
-        let _ = session.dispatch(Note(number.to_string())).unwrap();
+        assert!(session.dispatch(Note(number.to_string())).is_ok());
     }
     session.flush().await.unwrap();
     let executor = Executor::open(&prompt, &session).await.unwrap();
