@@ -180,10 +180,10 @@ impl Writing {
         // Bringing the log into the database takes the disk; that is for the thread.
         self.conn.pragma_update(None, "wal_autocheckpoint", 0).ok()?;
         let done = self.conn.busy_timeout(Duration::ZERO).and_then(|()| {
-            self.say("BEGIN IMMEDIATE")?;
+            self.conn.execute_batch("BEGIN IMMEDIATE")?;
             Ok(work(&self.conn).ok())
         });
-        let done = done.ok().flatten().filter(|_| self.say("COMMIT").is_ok());
+        let done = done.ok().flatten().filter(|_| self.conn.execute_batch("COMMIT").is_ok());
         self.roll_back();
         let restored = self
             .conn
@@ -243,7 +243,7 @@ impl Writing {
         };
         self.set_sync(sync).map_err(failed(doing)).map_err(Lost::Clean)?;
         let clean = |error| Lost::Clean(failed(doing)(error));
-        self.say("BEGIN IMMEDIATE").map_err(clean)?;
+        self.conn.execute_batch("BEGIN IMMEDIATE").map_err(clean)?;
         let mut done = Vec::with_capacity(group.len());
         for request in group.iter_mut() {
             match self.one(request.as_mut()) {
@@ -258,7 +258,7 @@ impl Writing {
         if kinds.zip(&done).any(|(kind, done)| kind == Kind::Commit && done.is_ok()) {
             reach("store.before-commit");
         }
-        match self.say("COMMIT") {
+        match self.conn.execute_batch("COMMIT") {
             Ok(()) => Ok(done),
             Err(error) => {
                 self.roll_back();
@@ -273,10 +273,10 @@ impl Writing {
     /// One request in its own savepoint. The outer error says that the whole transaction is gone.
     fn one(&self, request: &mut dyn Request) -> Result<Result<(), StoreError>, StoreError> {
         let failed = failed(request.kind().doing());
-        self.say("SAVEPOINT one").map_err(&failed)?;
+        self.conn.execute_batch("SAVEPOINT one").map_err(&failed)?;
         let done = request.work(&self.conn);
         match &done {
-            Ok(()) => self.say("RELEASE one").map_err(failed)?,
+            Ok(()) => self.conn.execute_batch("RELEASE one").map_err(failed)?,
             // SQLite gives a transaction up by itself when the disk fails, and the savepoint with it.
             Err(error) if self.conn.is_autocommit() => return Err(error.clone()),
             Err(_) => self.conn.execute_batch("ROLLBACK TO one; RELEASE one").map_err(failed)?,
@@ -284,14 +284,9 @@ impl Writing {
         Ok(done)
     }
 
-    /// Says one of the few things that are said again and again, and need not be parsed each time.
-    fn say(&self, sql: &str) -> rusqlite::Result<()> {
-        self.conn.prepare_cached(sql)?.execute([]).map(drop)
-    }
-
     fn roll_back(&self) {
         if !self.conn.is_autocommit()
-            && let Err(error) = self.say("ROLLBACK")
+            && let Err(error) = self.conn.execute_batch("ROLLBACK")
         {
             tracing::error!(%error, "a transaction could not be rolled back");
         }
