@@ -4,7 +4,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
+use rusqlite::{Connection, params, params_from_iter};
 use tokio::sync::oneshot;
 use wink::BoxFuture;
 use wink::session::{InvocationId, SessionId};
@@ -13,7 +13,7 @@ use wink::store::{
 };
 
 use crate::owners::Owners;
-use crate::records::{self, MOST, NUMBER_BITS, call_bytes, call_of, number_of, row_of};
+use crate::records::{self, MOST, call_bytes, call_of, number_of, row_of};
 use crate::schema::failed;
 
 type Read = Box<dyn FnOnce(&Connection) + Send>;
@@ -106,21 +106,11 @@ pub(crate) fn has_nothing_new(
     session: &SessionId,
     since: u64,
 ) -> rusqlite::Result<bool> {
-    // One statement, so that the database is locked and looked at once.
-    let found: Option<(bool, Option<i64>)> = conn
-        .prepare_cached(
-            "SELECT EXISTS (SELECT 1 FROM calls WHERE session = s.id AND owner <> ?2),
-                    (SELECT max(id) FROM records WHERE id BETWEEN s.id << ?3 AND (s.id << ?3) + ?4)
-             FROM sessions AS s WHERE s.name = ?1",
-        )?
-        .query_row(params![session.as_str(), owners.me(), NUMBER_BITS, row_of(0, MOST)], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })
-        .optional()?;
-    Ok(match found {
-        None => since == 0,
-        Some((others, last)) => !others && last.map_or(0, number_of) == since,
-    })
+    let Some(id) = records::find(conn, session)? else { return Ok(since == 0) };
+    let others: bool = conn
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM calls WHERE session = ?1 AND owner <> ?2)")?
+        .query_row(params![id, owners.me()], |row| row.get(0))?;
+    Ok(!others && records::sequence(conn, id)? == since)
 }
 
 fn dead_owners(conn: &Connection, owners: &Owners, session: &SessionId) -> rusqlite::Result<Vec<String>> {

@@ -9,7 +9,7 @@ use crate::owners::Owners;
 use crate::schema::failed;
 
 /// How many bits of a row's number are the record's own.
-pub(crate) const NUMBER_BITS: u32 = 40;
+const NUMBER_BITS: u32 = 40;
 /// More records than any session has.
 pub(crate) const MOST: u64 = (1 << NUMBER_BITS) - 1;
 

@@ -44,16 +44,16 @@ fn the_table_judges_by_instructions_and_falls_back_to_time() {
         ],
     );
     let expected = "\
-row             who     instructions         ns  × floor
-call/empty      wink           15000      100.0     1.50
-call/empty      floor          10000      100.0     1.00
-call/empty      rmcp           14000      100.0     1.40
-call/empty      rig                -      400.0     4.00
+row                         who     instructions           ns    tenth .. nine tenths  × floor
+call/empty                  wink           15000        100.0           99.0 .. 102.0     1.50
+call/empty                  floor          10000        100.0           99.0 .. 102.0     1.00
+call/empty                  rmcp           14000        100.0           99.0 .. 102.0     1.40
+call/empty                  rig                -        400.0          399.0 .. 402.0     4.00
 
-row             target for wink                      measured verdict
-call/empty      ≤ 2 × the floor           1.50 (instructions) met
-call/empty      ≤ 1 × rmcp's router       1.07 (instructions) missed
-call/empty      ≤ 0.5 × rig's tool set              0.25 (ns) met
+row                         target for wink                      measured verdict
+call/empty                  ≤ 2 × the floor           1.50 (instructions) met
+call/empty                  ≤ 1 × rmcp's router       1.07 (instructions) missed
+call/empty                  ≤ 0.5 × rig's tool set              0.25 (ns) met
 ";
     assert_eq!(report.to_string(), expected);
 }
@@ -65,6 +65,6 @@ fn a_target_without_figures_is_not_met() {
     let table = report.to_string();
     assert_eq!(
         table.lines().last(),
-        Some("policy/history  ≤ 50 ns                                     - not measured")
+        Some("policy/history              ≤ 50 ns                                     - not measured")
     );
 }

@@ -84,12 +84,6 @@ pub trait Disk: Send + Sync + 'static {
     /// Sets mode and time of a file or directory; of a link the time only, since it has no mode.
     fn set_meta(&self, path: &Path, meta: Meta) -> io::Result<()>;
 
-    /// Says that a file will be synced shortly, after others: whoever can begins to write it. A hint, which makes nothing
-    /// durable.
-    fn will_sync_file(&self, path: &Path) {
-        let _ = path;
-    }
-
     /// Makes a file's contents, mode and time durable.
     fn sync_file(&self, path: &Path) -> io::Result<()>;
 

@@ -304,16 +304,6 @@ impl Disk for HostDisk {
         Ok(utimensat(&dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
-    #[cfg(target_os = "linux")]
-    fn will_sync_file(&self, path: &Path) {
-        // What fails here fails again when the file is synced, and is told then.
-        let opened =
-            self.parent(path).and_then(|(dir, name)| open_regular(dir.as_fd(), name, OFlags::RDONLY));
-        if let Ok(file) = opened {
-            start_writing(&file);
-        }
-    }
-
     fn sync_file(&self, path: &Path) -> io::Result<()> {
         let (dir, name) = self.parent(path)?;
         self.sync(open_regular(dir.as_fd(), name, OFlags::RDONLY).map(OwnedFd::from))
@@ -337,19 +327,6 @@ fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
         }
     }
     Ok(filled)
-}
-
-/// Has the kernel begin to write a file, and does not wait for it. Files that have found their places on disk by then
-/// become durable with the first of them that is synced; otherwise each one takes a commit of the filesystem's own
-/// journal. The advice also drops what is in memory and on disk already, so a large file is not advised of.
-#[cfg(target_os = "linux")]
-fn start_writing(file: &File) {
-    use rustix::fs::{Advice, fadvise};
-
-    const LARGE: u64 = 256 * 1024;
-    if file.metadata().is_ok_and(|about| about.len() <= LARGE) {
-        let _ = fadvise(file, 0, None, Advice::DontNeed);
-    }
 }
 
 /// Looks first, so that a device is not even opened; and again afterwards, since it may have been swapped.

@@ -36,20 +36,12 @@ pub(super) fn write_ahead(
     disk.make_dir(&pre, 0o700).doing("make", &pre)?;
     save_images(disk, place, intent)?;
     reach("journal.pre-images-saved");
-    let staged: Vec<&PathBuf> = intent
-        .steps
-        .iter()
-        .filter_map(|record| match record {
-            Record::Put { from: From::Staged(staged), ours: Stamp { kind: EntryKind::File, .. }, .. } => {
-                Some(staged)
-            }
-            _ => None,
-        })
-        .collect();
-    // The first needs no announcement: it is synced at once.
-    staged.iter().skip(1).for_each(|staged| disk.will_sync_file(staged));
-    for staged in staged {
-        disk.sync_file(staged).doing("sync", staged)?;
+    for record in &intent.steps {
+        if let Record::Put { from: From::Staged(staged), ours: Stamp { kind: EntryKind::File, .. }, .. } =
+            record
+        {
+            disk.sync_file(staged).doing("sync", staged)?;
+        }
     }
     disk.sync_dir(&pre).doing("sync", &pre)?;
     reach("journal.pre-images-synced");
