@@ -8,7 +8,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wink::executor::{Executor, ToolCall};
 #[cfg(target_os = "linux")]
-use wink::filesystem::{Filesystem, host::HostFilesystem};
+use wink::filesystem::{
+    Filesystem,
+    host::{Capture, HostFilesystem},
+};
 #[cfg(target_os = "linux")]
 use wink::limits::SystemClock;
 use wink::prelude::*;
@@ -48,15 +51,29 @@ async fn api(edit: Edit, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolErr
 
 #[cfg(target_os = "linux")]
 async fn overlay(edit: Edit, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+    command(edit, Capture::Overlay, cx).await
+}
+
+#[cfg(target_os = "linux")]
+async fn scan(edit: Edit, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+    command(edit, Capture::Scan, cx).await
+}
+
+#[cfg(target_os = "linux")]
+async fn command(edit: Edit, capture: Capture, cx: &ToolContext) -> Result<ToolResult<()>, ToolError> {
     let files = cx.resource::<dyn Filesystem>().await?;
     let host = HostFilesystem::of(&*files).ok_or_else(|| ToolError::new("not on disk"))?;
-    let layer = host.command_layer()?;
+    let layer = host.command_layer_by(capture)?;
     let mut script = String::new();
     for path in &edit.paths {
         // A builtin of the shell: no process but its own is measured.
         let _ = writeln!(script, "printf '%s' \"$TEXT\" > {path}");
     }
-    let launch = Launch::shell(script, host.root()).overlay(layer.overlay()).env("TEXT", &edit.content);
+    let launch = Launch::shell(script, host.root()).env("TEXT", &edit.content);
+    let launch = match layer.overlay() {
+        Some(dirs) => launch.overlay(dirs),
+        None => launch,
+    };
     let finished = launch.run(&(Arc::new(SystemClock) as _)).await?;
     if finished.ended.code() != 0 {
         return Err(ToolError::new(finished.stderr.text(1_000).0));
@@ -73,8 +90,10 @@ pub(super) fn make(way: Way, end: End, size: Size) -> Option<Case> {
         Way::Api => Tool::new("edit", "Edit files.", api),
         #[cfg(target_os = "linux")]
         Way::Overlay => Tool::new("edit", "Edit files.", overlay),
+        #[cfg(target_os = "linux")]
+        Way::Scan => Tool::new("edit", "Edit files.", scan),
         #[cfg(not(target_os = "linux"))]
-        Way::Overlay => return None,
+        Way::Overlay | Way::Scan => return None,
     };
     let template =
         PromptTemplate::builder("bench", "host").section(Section::tools("tools", "Tools").tool(tool)).build();

@@ -54,6 +54,8 @@ pub(crate) enum Way {
     Api,
     /// A command on an overlay of the workspace.
     Overlay,
+    /// A command in the workspace itself, which is looked through before and after.
+    Scan,
 }
 
 /// What becomes of a call.
@@ -80,7 +82,7 @@ impl Size {
 }
 
 impl Row {
-    pub(crate) const ALL: [Row; 17] = [
+    pub(crate) const ALL: [Row; 21] = [
         Row::CallEmpty,
         Row::CallWrite,
         Row::CallLarge,
@@ -98,6 +100,10 @@ impl Row {
         Row::Host(Way::Overlay, End::Commit, Size::Large),
         Row::Host(Way::Overlay, End::Rollback, Size::Small),
         Row::Host(Way::Overlay, End::Rollback, Size::Large),
+        Row::Host(Way::Scan, End::Commit, Size::Small),
+        Row::Host(Way::Scan, End::Commit, Size::Large),
+        Row::Host(Way::Scan, End::Rollback, Size::Small),
+        Row::Host(Way::Scan, End::Rollback, Size::Large),
     ];
 
     /// Whether the disk is waited for: then the clock is all there is to measure by, and the rows take turns too.
@@ -115,6 +121,8 @@ impl Row {
             Row::Host(Way::Api, End::Rollback, _) => "host/api/rollback",
             Row::Host(Way::Overlay, End::Commit, _) => "host/overlay/commit",
             Row::Host(Way::Overlay, End::Rollback, _) => "host/overlay/rollback",
+            Row::Host(Way::Scan, End::Commit, _) => "host/scan/commit",
+            Row::Host(Way::Scan, End::Rollback, _) => "host/scan/rollback",
             row => row.name(),
         }
     }
@@ -162,6 +170,10 @@ impl Row {
             Row::Host(Way::Overlay, End::Commit, Size::Large) => "host/overlay/commit/50000",
             Row::Host(Way::Overlay, End::Rollback, Size::Small) => "host/overlay/rollback/1000",
             Row::Host(Way::Overlay, End::Rollback, Size::Large) => "host/overlay/rollback/50000",
+            Row::Host(Way::Scan, End::Commit, Size::Small) => "host/scan/commit/1000",
+            Row::Host(Way::Scan, End::Commit, Size::Large) => "host/scan/commit/50000",
+            Row::Host(Way::Scan, End::Rollback, Size::Small) => "host/scan/rollback/1000",
+            Row::Host(Way::Scan, End::Rollback, Size::Large) => "host/scan/rollback/50000",
         }
     }
 }
