@@ -247,7 +247,7 @@ fn script(dice: &mut Dice, there: &[PathBuf]) -> OsString {
             _ => &[b"echo same size > ", &one, b"; mkdir -p new/er; ln ", &one, b" new/er/linked"],
         };
         line.iter().for_each(|part| script.extend_from_slice(part));
-        script.push(b'\n');
+        script.extend_from_slice(b"\n");
     }
     script.extend_from_slice(b"exit 0\n");
     OsString::from_vec(script)
