@@ -249,7 +249,7 @@ fn all_this_works_without_privileges() {
         .unwrap();
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(told.contains("5 passed"), "{told}");
+    assert!(told.contains("7 passed"), "{told}");
 }
 
 #[tokio::test]
@@ -316,4 +316,40 @@ async fn only_forks_that_are_left_alone_take_commands() {
     assert_eq!(layer.finish().unwrap_err().kind(), FsErrorKind::Io);
     assert_eq!(fork.names("").await.unwrap(), [".gitignore", "a", "d/", "g/", "other"]);
     assert!(!fs::metadata(there.dir.path().join(".wink")).unwrap().file_type().is_socket());
+}
+
+#[tokio::test]
+async fn what_somebody_removes_or_protects_while_a_command_runs_is_a_conflict() {
+    type Meddle = fn(&Path);
+    let removes: Meddle = |root| fs::remove_file(root.join("d/b")).unwrap();
+    let removes_all: Meddle = |root| fs::remove_dir_all(root.join("d")).unwrap();
+    let protects: Meddle =
+        |root| fs::set_permissions(root.join("g"), fs::Permissions::from_mode(0o700)).unwrap();
+    for (script, meddle, path) in [
+        ("echo x >> d/b", removes, "d/b"),
+        ("echo x >> d/b", removes_all, "d"),
+        ("echo x > g/new", protects, "g"),
+    ] {
+        let Some(there) = place(SEED) else { return };
+        let fork = there.files.fork().unwrap();
+        let layer = host(&fork).command_layer_by(Capture::Overlay).unwrap();
+        sh(&layer, script);
+        meddle(there.dir.path());
+        let theirs = on_disk(there.dir.path());
+        let refused = layer.finish().unwrap_err();
+        assert_eq!(refused.kind(), FsErrorKind::Conflict, "{refused}");
+        assert!(refused.to_string().contains(path), "{refused}");
+        assert_eq!(on_disk(there.dir.path()), theirs);
+    }
+}
+
+#[tokio::test]
+async fn what_a_command_moves_is_not_taken_for_what_somebody_removed() {
+    let Some(there) = place(SEED) else { return };
+    let fork = there.files.fork().unwrap();
+    let layer = host(&fork).command_layer_by(Capture::Overlay).unwrap();
+    sh(&layer, "echo x >> d/b; mv d/b g/b; chmod 700 d");
+    layer.finish().unwrap();
+    assert_eq!(fork.read_text("g/b").await.unwrap(), "2x\n");
+    assert_eq!(fork.stat_at("d").await.unwrap().mode, 0o700);
 }

@@ -140,6 +140,7 @@ impl Reading<'_> {
         {
             return Ok(None);
         }
+        self.note_vanished(at, below.as_deref(), there)?;
         self.replaced(below, there);
         let stage = &fork.base.writing.as_ref().ok_or(io::ErrorKind::ReadOnlyFilesystem)?.stage;
         Ok(Some(Node::File(stage.adopt(&self.command.inside(at))?)))
@@ -183,6 +184,7 @@ impl Reading<'_> {
                 Ok((!is_same).then(|| Node::Dir(Arc::new(dir))))
             }
             (below, there) => {
+                self.note_vanished(at, below.as_deref(), there).map_err(failed)?;
                 self.replaced(below, there);
                 let dir = self.dir(at, None, Dir::new(entry.meta))?;
                 Ok(Some(Node::Dir(Arc::new(dir))))
@@ -194,9 +196,28 @@ impl Reading<'_> {
     fn over(&mut self, at: &Path, source: &Path, entry: &Entry, found: &Entry) -> Result<Dir, Failed> {
         let mut dir = self.dir(at, Some(source), Dir::over(Arc::from(source)))?;
         if entry.meta.mode != found.meta.mode {
+            // The command's change, unless somebody else has been there.
+            if found.changed >= self.command.began {
+                self.conflicts.insert(source.to_owned());
+            }
             dir.meta = Some(entry.meta);
         }
         Ok(dir)
+    }
+
+    /// What was copied from the workspace and is no longer there was removed by somebody else; or the command has moved it
+    /// to where nothing was. Somebody else has been in the directory in the one case, and hardly ever in the other.
+    fn note_vanished(&mut self, at: &Path, below: Option<&Path>, there: Option<&Entry>) -> io::Result<()> {
+        let (Some(place), None) = (below, there) else { return Ok(()) };
+        if self.command.xattrs.get(&self.command.absolute(at), Mark::Origin)?.is_none() {
+            return Ok(());
+        }
+        let parent = place.parent().unwrap_or(Path::new(""));
+        let dir = self.command.fork.base.disk.look(parent)?;
+        if dir.is_none_or(|dir| dir.changed >= self.command.began) {
+            self.conflicts.insert(place.to_owned());
+        }
+        Ok(())
     }
 
     fn gone_at(&mut self, below: Option<PathBuf>, there: Option<&Entry>) -> Option<Node> {

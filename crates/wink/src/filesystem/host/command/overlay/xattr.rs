@@ -25,6 +25,8 @@ pub(super) enum Mark {
     Whiteout,
     /// A file: the contents are elsewhere.
     Metacopy,
+    /// It was copied from what was below.
+    Origin,
 }
 
 impl Xattrs {
@@ -64,10 +66,12 @@ impl Xattrs {
             (Self::Trusted, Mark::Redirect) => "trusted.overlay.redirect",
             (Self::Trusted, Mark::Whiteout) => "trusted.overlay.whiteout",
             (Self::Trusted, Mark::Metacopy) => "trusted.overlay.metacopy",
+            (Self::Trusted, Mark::Origin) => "trusted.overlay.origin",
             (Self::User, Mark::Opaque) => "user.overlay.opaque",
             (Self::User, Mark::Redirect) => "user.overlay.redirect",
             (Self::User, Mark::Whiteout) => "user.overlay.whiteout",
             (Self::User, Mark::Metacopy) => "user.overlay.metacopy",
+            (Self::User, Mark::Origin) => "user.overlay.origin",
         }
     }
 }
