@@ -343,6 +343,20 @@ async fn what_somebody_removes_or_protects_while_a_command_runs_is_a_conflict() 
     }
 }
 
+/// As deep as a command likes to go: it fails, and neither stack nor state directory are left in ruins.
+#[tokio::test]
+async fn directories_without_end_fail_the_call() {
+    let Some(there) = place(SEED) else { return };
+    let fork = there.files.fork().unwrap();
+    let layer = host(&fork).command_layer_by(Capture::Overlay).unwrap();
+    sh(&layer, "n=a-name-that-makes-paths-long-quickly-enough; i=0; while [ $i -lt 150 ]; do mkdir $n && cd $n && i=$((i+1)); done");
+    let refused = layer.finish().unwrap_err();
+    assert!(refused.to_string().contains("nested more than 100 deep"), "{refused}");
+    let left: Vec<_> = fs::read_dir(there.dir.path().join(".wink/layers")).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+    HostFilesystem::open(there.dir.path(), HostOptions::default()).unwrap();
+}
+
 #[tokio::test]
 async fn what_a_command_moves_is_not_taken_for_what_somebody_removed() {
     let Some(there) = place(SEED) else { return };

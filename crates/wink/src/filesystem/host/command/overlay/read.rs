@@ -15,13 +15,17 @@ use crate::filesystem::host::io_error;
 use crate::filesystem::host::layer::{Dir, Expected, Layer, Link, Node};
 use crate::filesystem::host::name::to_shown;
 use crate::filesystem::host::view::{Spot, View, is_state, made_version};
-use crate::filesystem::{EntryKind, FsError, FsResult};
+use crate::filesystem::{EntryKind, FsError, FsPath, FsResult};
 
 /// What could not be read back.
 enum Failed {
     At(PathBuf, io::Error),
     Special(PathBuf),
+    TooDeep,
 }
+
+/// Directories in directories. A command can make more than any stack or path can hold.
+const MOST_LEVELS: usize = 100;
 
 impl OverlayLayer {
     pub(in super::super) fn read_back(&self) -> FsResult<Layer> {
@@ -36,6 +40,13 @@ impl OverlayLayer {
         let root = reading.dir(Path::new(""), Some(Path::new("")), Dir::over(Arc::from(Path::new(""))));
         let root = root.and_then(|root| reading.record_gone().map(|()| root)).map_err(|failed| match failed {
             Failed::At(path, error) => io_error(&to_shown(&path), "taken over from the command", &error),
+            Failed::TooDeep => FsError::Io {
+                path: FsPath::root(),
+                kind: io::ErrorKind::InvalidInput,
+                message: format!(
+                    "the command left directories nested more than {MOST_LEVELS} deep, which a workspace does not take; have them removed"
+                ),
+            },
             Failed::Special(path) => FsError::Io {
                 path: to_shown(&path),
                 kind: io::ErrorKind::InvalidInput,
@@ -63,6 +74,9 @@ struct Reading<'a> {
 impl Reading<'_> {
     /// What the upper directory has at `at`, over `source`.
     fn dir(&mut self, at: &Path, source: Option<&Path>, mut dir: Dir) -> Result<Dir, Failed> {
+        if at.components().count() > MOST_LEVELS {
+            return Err(Failed::TooDeep);
+        }
         let disk = &self.command.fork.base.disk;
         let failed = |error| Failed::At(at.to_owned(), error);
         for (name, kind) in disk.read_dir(&self.command.inside(at)).map_err(failed)? {
