@@ -302,11 +302,20 @@ async fn grep_is_sorted_and_bounded() {
         hit("b.py", 2, "find me"),
         hit("b.py", 3, "find me too"),
     ];
-    assert_eq!(grep(GrepQuery::new("find")).unwrap(), GrepOutcome { matches: all.clone(), truncated: false });
+    assert_eq!(
+        grep(GrepQuery::new("find")).unwrap(),
+        GrepOutcome { matches: all.clone(), truncated: false, too_large: vec![] }
+    );
     let query = GrepQuery { max: Some(3), ..GrepQuery::new("find") };
-    assert_eq!(grep(query).unwrap(), GrepOutcome { matches: all[..3].to_vec(), truncated: true });
+    assert_eq!(
+        grep(query).unwrap(),
+        GrepOutcome { matches: all[..3].to_vec(), truncated: true, too_large: vec![] }
+    );
     let query = GrepQuery { glob: Some("**/*.py".to_owned()), ..GrepQuery::new("me$") };
-    assert_eq!(grep(query).unwrap(), GrepOutcome { matches: all[1..3].to_vec(), truncated: false });
+    assert_eq!(
+        grep(query).unwrap(),
+        GrepOutcome { matches: all[1..3].to_vec(), truncated: false, too_large: vec![] }
+    );
     let error = grep(GrepQuery::new("(unclosed")).unwrap_err();
     assert_eq!(error.kind(), FsErrorKind::InvalidPattern);
     assert!(error.to_string().contains("unclosed group"), "{error}");

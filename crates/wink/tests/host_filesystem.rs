@@ -5,11 +5,14 @@
 
 use std::fs;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tempfile::TempDir;
 use wink::filesystem::host::{HostFilesystem, HostOptions};
-use wink::filesystem::{Filesystem, FilesystemExt, WriteMode};
-use wink::testing::{FilesystemSeed, filesystem_contract};
+use wink::filesystem::{
+    DeleteMode, Filesystem, FilesystemExt, FsError, FsLimits, FsPath, GrepQuery, WriteMode,
+};
+use wink::testing::{FilesystemSeed, filesystem_contract, steps};
 
 /// Filesystems for the contract, each in a directory of its own.
 fn make(dirs: &Mutex<Vec<TempDir>>, seed: FilesystemSeed<'_>, walk: bool) -> Arc<dyn Filesystem> {
@@ -60,4 +63,102 @@ async fn several_who_have_it_open_lose_nothing() {
     }
     assert_eq!(fs::read_to_string(dir.path().join("log")).unwrap(), "x".repeat(32));
     assert_eq!(fs::read_to_string(dir.path().join("f")).unwrap().lines().count(), 33);
+}
+
+/// Merges a fork that wrote `f`, as a process does that dies before it says what becomes of that.
+async fn left_undecided(files: &HostFilesystem) {
+    let fork = files.fork().unwrap();
+    fork.write_text("f", "committed").await.unwrap();
+    drop(files.merge(&*fork).unwrap());
+}
+
+#[tokio::test]
+async fn what_a_store_committed_is_not_undone_by_opening_without_it() {
+    let dir = TempDir::new().unwrap();
+    let with_store = || HostOptions { verdict: Some(Arc::new(|_| Ok(true))), ..HostOptions::default() };
+    left_undecided(&HostFilesystem::open(dir.path(), with_store()).unwrap()).await;
+
+    let error = HostFilesystem::open(dir.path(), HostOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("open it as a Workspace"), "{error}");
+    assert_eq!(fs::read_to_string(dir.path().join("f")).unwrap(), "committed");
+
+    let files = HostFilesystem::open(dir.path(), with_store()).unwrap();
+    assert_eq!(files.recovered().unwrap().kept.len(), 1);
+    assert_eq!(fs::read_to_string(dir.path().join("f")).unwrap(), "committed");
+    HostFilesystem::open(dir.path(), HostOptions::default()).unwrap();
+}
+
+#[tokio::test]
+async fn what_the_store_does_not_know_is_durable_when_it_is_kept() {
+    for (known, synced) in [(true, 0), (false, 1)] {
+        let dir = TempDir::new().unwrap();
+        let verdict: Arc<wink::filesystem::host::HostVerdict> = Arc::new(move |_| Ok(known));
+        let options = HostOptions { verdict: Some(verdict), ..HostOptions::default() };
+        let files = HostFilesystem::open(dir.path(), options).unwrap();
+        let fork = files.fork().unwrap();
+        fork.write_text("f", "text").await.unwrap();
+        let receipt = files.merge(&*fork).unwrap();
+        let (count, here) = (Arc::new(Mutex::new(0)), std::thread::current().id());
+        let counted = Arc::clone(&count);
+        steps::on_every_step(move |step| {
+            if step == "host.kept-synced" && std::thread::current().id() == here {
+                *counted.lock().unwrap() += 1;
+            }
+        });
+        files.keep(receipt);
+        steps::stop_listening();
+        assert_eq!(*count.lock().unwrap(), synced, "known to the store: {known}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_of_a_terabyte_is_not_read() {
+    let dir = TempDir::new().unwrap();
+    let file = fs::File::create(dir.path().join("huge")).unwrap();
+    file.set_len(1 << 40).unwrap();
+    fs::write(dir.path().join("small"), "a line\n").unwrap();
+    let files = HostFilesystem::open(dir.path(), HostOptions::default()).unwrap();
+    let huge = files.path("huge").unwrap();
+    let max = FsLimits::DEFAULT.max_read_bytes;
+    let refused = FsError::TooLargeToRead { path: huge.clone(), bytes: 1 << 40, max };
+    assert_eq!(files.read_text("huge").await.unwrap_err(), refused);
+    assert_eq!(files.read_bytes(&huge).await.unwrap_err(), refused);
+    assert_eq!(files.edit_text("huge", "a", "b").await.unwrap_err(), refused);
+    assert_eq!(files.write_as("huge", "x", WriteMode::Append).await.unwrap_err(), refused);
+    let found = files.grep(&FsPath::root(), &GrepQuery::new("line")).await.unwrap();
+    assert_eq!((found.matches.len(), found.too_large), (1, vec![huge.clone()]));
+    // It can be moved and removed like any other.
+    files.rename_to("huge", "moved").await.unwrap();
+    files.delete(&files.path("moved").unwrap(), DeleteMode::Single).await.unwrap();
+}
+
+#[test]
+fn whoever_waits_for_a_workspace_in_vain_is_told_who_has_it() {
+    let dir = TempDir::new().unwrap();
+    let files = HostFilesystem::open(dir.path(), HostOptions::default()).unwrap();
+    let fork = files.fork().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(fork.write_text("f", "first")).unwrap();
+    // Held until it is decided what becomes of it.
+    let receipt = files.merge(&*fork).unwrap();
+    let options = || HostOptions { lock_timeout: Duration::from_millis(20), ..HostOptions::default() };
+    let error = HostFilesystem::open(dir.path(), options()).unwrap_err();
+    let FsError::Io { kind, message, .. } = &error else { panic!("{error}") };
+    assert_eq!(*kind, std::io::ErrorKind::TimedOut);
+    let held = format!("the workspace is held by process {} since ", std::process::id());
+    assert!(message.starts_with(&held), "{message}");
+    files.keep(receipt);
+    let other = HostFilesystem::open(dir.path(), options()).unwrap();
+
+    // A fork is not merged, and nothing of it is seen.
+    let second = other.fork().unwrap();
+    runtime.block_on(second.write_text("f", "second")).unwrap();
+    let third = files.fork().unwrap();
+    runtime.block_on(third.write_text("g", "third")).unwrap();
+    let receipt = files.merge(&*third).unwrap();
+    assert!(other.merge(&*second).unwrap_err().to_string().contains("is held by process"));
+    files.keep(receipt);
+    assert_eq!(fs::read_to_string(dir.path().join("f")).unwrap(), "first");
+    other.keep(other.merge(&*second).unwrap());
+    assert_eq!(fs::read_to_string(dir.path().join("f")).unwrap(), "second");
 }

@@ -81,6 +81,18 @@ pub enum FsError {
         /// The limit.
         max: usize,
     },
+    /// More bytes than a file may have that is read.
+    #[error(
+        "'{path}' has {bytes} bytes; files of more than {max} are not read, edited or searched (max_read_bytes). Look at parts of it with a command, or split it"
+    )]
+    TooLargeToRead {
+        /// The file.
+        path: FsPath,
+        /// Its size.
+        bytes: u64,
+        /// The limit.
+        max: usize,
+    },
     /// A file that is not text was read or edited as text.
     #[error("'{path}' is a binary file, not UTF-8 text; read it as bytes")]
     Binary {
@@ -193,6 +205,7 @@ pub enum FsErrorKind {
     TooDeep,
     SegmentTooLong,
     TooLarge,
+    TooLargeToRead,
     Binary,
     InvalidPattern,
     NoMatch,
@@ -224,6 +237,7 @@ impl FsError {
             Self::TooDeep { .. } => FsErrorKind::TooDeep,
             Self::SegmentTooLong { .. } => FsErrorKind::SegmentTooLong,
             Self::TooLarge { .. } => FsErrorKind::TooLarge,
+            Self::TooLargeToRead { .. } => FsErrorKind::TooLargeToRead,
             Self::Binary { .. } => FsErrorKind::Binary,
             Self::InvalidPattern { .. } => FsErrorKind::InvalidPattern,
             Self::NoMatch { .. } => FsErrorKind::NoMatch,

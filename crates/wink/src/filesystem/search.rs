@@ -12,6 +12,9 @@ const MAX_PATTERN_MEMORY: usize = 2 * 1024 * 1024;
 /// No reasonable glob is longer; the bound keeps nested alternatives shallow.
 const MAX_GLOB_BYTES: usize = 1024;
 
+/// Files that are named as too large to be searched.
+const MAX_TOO_LARGE: usize = 10;
+
 /// A checked glob.
 pub(crate) struct GlobPattern {
     regex: Regex,
@@ -97,6 +100,7 @@ pub(crate) struct LineSearch {
     regex: Regex,
     glob: Option<GlobPattern>,
     max: usize,
+    max_bytes: usize,
     outcome: GrepOutcome,
 }
 
@@ -109,7 +113,8 @@ impl LineSearch {
             })?;
         let glob = query.glob.as_deref().map(GlobPattern::new).transpose()?;
         let max = query.max.map_or(limits.max_grep_matches, |max| max.min(limits.max_grep_matches));
-        Ok(Self { regex, glob, max, outcome: GrepOutcome::default() })
+        let max_bytes = limits.max_read_bytes;
+        Ok(Self { regex, glob, max, max_bytes, outcome: GrepOutcome::default() })
     }
 
     /// Whether a file with this path relative to the base is to be searched.
@@ -125,6 +130,15 @@ impl LineSearch {
     /// Whether there is nothing left to find out.
     pub(crate) fn is_full(&self) -> bool {
         self.outcome.truncated
+    }
+
+    /// Whether a file of so many bytes can be searched; one that is too large is remembered as such.
+    pub(crate) fn takes(&mut self, path: &FsPath, bytes: u64) -> bool {
+        let is_fine = bytes <= self.max_bytes as u64;
+        if !is_fine && self.outcome.too_large.len() < MAX_TOO_LARGE {
+            self.outcome.too_large.push(path.clone());
+        }
+        is_fine
     }
 
     /// Searches one file; a binary one is skipped.

@@ -299,4 +299,7 @@ pub struct GrepOutcome {
     pub matches: Vec<GrepMatch>,
     /// Whether there are more matches than were returned.
     pub truncated: bool,
+    /// Files that were not searched, since they are larger than
+    /// [`FsLimits::max_read_bytes`](super::FsLimits::max_read_bytes); the first ten of them.
+    pub too_large: Vec<FsPath>,
 }

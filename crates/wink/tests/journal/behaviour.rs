@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use wink::filesystem::EntryKind;
+use wink::filesystem::host::HostDisk;
 use wink::filesystem::host::disk::{Disk, Meta, Replace};
 use wink::filesystem::host::journal::{
     Applied, Expected, ExpectedState, Journal, JournalError, JournalOptions, KeptAside, Recovered, Retention,
+    SettledBy,
 };
 use wink::filesystem::host::plan::{Plan, PlanStep, Source};
 use wink::store::{JournalId, StoreError};
@@ -262,6 +264,35 @@ fn nothing_is_applied_before_the_last_journal_is_settled() {
         assert!(matches!(settled, Err(JournalError::Unknown { id }) if id == first.id));
     }
     assert_eq!(disk.look(p("a")).unwrap(), None);
+}
+
+#[test]
+fn what_a_store_settles_is_not_rolled_back_without_it() {
+    let (disk, _) = small();
+    let options = JournalOptions { settled_by: SettledBy::Store, ..JournalOptions::default() };
+    let theirs = Journal::new(disk.clone(), STATE, options).unwrap();
+    let applied = apply(&theirs, vec![take("a", 0)]).unwrap();
+    let after = tree(&*disk);
+    let error = journal(disk.clone()).recover(None).unwrap_err();
+    assert!(matches!(error, JournalError::StoreDecides { id } if id == applied.id), "{error}");
+    assert_eq!(tree(&*disk), after);
+    let kept = journal(disk.clone()).recover(Some(&|_| Ok(true))).unwrap();
+    assert_eq!(kept, Recovered { kept: vec![applied.id], ..Recovered::default() });
+    assert_eq!(tree(&*disk), after);
+}
+
+#[test]
+fn an_intent_that_is_too_large_is_not_read() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let disk = Arc::new(HostDisk::open(dir.path()).unwrap());
+    disk.create(p("a"), b"old a", 0o644).unwrap();
+    let journal = journal(disk.clone());
+    let applied = apply(&journal, vec![take("a", 0)]).unwrap();
+    let journals = disk.read_dir(p(".wink/journal")).unwrap();
+    let intent = dir.path().join(".wink/journal").join(&journals[0].0).join("intent");
+    std::fs::OpenOptions::new().write(true).open(intent).unwrap().set_len(1 << 40).unwrap();
+    let error = journal.roll_back(applied.id).unwrap_err();
+    assert!(matches!(error, JournalError::Unreadable { .. }), "{error}");
 }
 
 #[test]

@@ -92,11 +92,12 @@ impl Shared {
                     if let Err(error) = self.base.keep(held) {
                         // What could not be said to stand does not.
                         let _lock = writing.lock(&self.base.disk)?;
-                        writing.journal.roll_back(id).map_err(|error| journal_error(&error))?;
-                        return Err(error);
+                        return Err(match writing.journal.roll_back(id) {
+                            // It is kept, and nobody knows for how long.
+                            Ok(_) | Err(JournalError::Unknown { .. }) => error,
+                            Err(error) => journal_error(&error),
+                        });
                     }
-                    // No store decides about this one.
-                    self.base.sync_kept()?;
                     return Ok(Changed { done, versions: settled.versions });
                 }
                 Err(FsError::Conflict { .. }) if tries < TRIES => {}
@@ -239,10 +240,17 @@ struct Held {
 }
 
 impl Writing {
-    /// Waits until nobody else changes the workspace.
+    /// Waits until nobody else changes the workspace, as long as the options allow.
     pub(super) fn lock(&self, disk: &HostDisk) -> FsResult<WorkspaceLock> {
-        WorkspaceLock::acquire(disk, &Path::new(STATE).join("lock"))
-            .map_err(|error| io_error(&FsPath::root(), "locked", &error))
+        let path = Path::new(STATE).join("lock");
+        WorkspaceLock::acquire(disk, &path, self.lock_timeout, &*self.clock).map_err(|error| {
+            match error.kind() {
+                kind @ io::ErrorKind::TimedOut => {
+                    FsError::Io { path: FsPath::root(), kind, message: error.to_string() }
+                }
+                _ => io_error(&FsPath::root(), "locked", &error),
+            }
+        })
     }
 
     /// Settles what somebody who died left. Whoever holds the lock may do so.
@@ -270,7 +278,7 @@ impl Base {
         }
         reach("host.planned");
         let id = JournalId::fresh();
-        note(&mut lock, Some(id));
+        lock.note(Some(id));
         let applied = writing.journal.apply(id, &planned.plan, &planned.expected);
         let applied = applied.map_err(|error| journal_error(&error))?;
         // Nothing may fail from here on.
@@ -293,20 +301,19 @@ impl Base {
     /// What was applied stands.
     fn keep(&self, held: Held) -> FsResult<()> {
         let Held { applied, mut lock } = held;
-        self.writing()?.journal.keep(applied.id).map_err(|error| journal_error(&error))?;
+        let writing = self.writing()?;
+        writing.journal.keep(applied.id).map_err(|error| journal_error(&error))?;
         reach("host.kept");
-        note(&mut lock, None);
-        Ok(())
-    }
-
-    /// Makes durable that a journal was kept, where nobody else knows.
-    fn sync_kept(&self) -> FsResult<()> {
-        if self.writing()?.verdict.is_none() {
-            // The journal did it.
-            return Ok(());
+        // The workspace itself was changed, or a session of another store has it: the one that is asked when the power
+        // is lost would say no. Without any, the journal has made it durable.
+        let is_known = writing.verdict.as_ref().is_none_or(|knows| knows(&applied.id).unwrap_or(false));
+        if !is_known {
+            let shelf = Path::new(STATE).join("journal");
+            self.disk.sync_dir(&shelf).map_err(|error| io_error(&FsPath::root(), "synced", &error))?;
+            reach("host.kept-synced");
         }
-        let shelf = Path::new(STATE).join("journal");
-        self.disk.sync_dir(&shelf).map_err(|error| io_error(&FsPath::root(), "synced", &error))
+        lock.note(None);
+        Ok(())
     }
 
     /// What was applied is taken back; what was staged is staged again.
@@ -316,15 +323,8 @@ impl Base {
         settled.staged.iter().for_each(|staged| staged.unmerge());
         let aside = self.writing()?.journal.roll_back(applied.id).map_err(|error| journal_error(&error))?;
         report(&aside);
-        note(&mut lock, None);
+        lock.note(None);
         Ok(())
-    }
-}
-
-/// Writes down what is going on, for people who look; nothing depends on it.
-fn note(lock: &mut WorkspaceLock, journal: Option<JournalId>) {
-    if let Err(error) = lock.note(journal) {
-        tracing::debug!(%error, "the lock could not be written to");
     }
 }
 

@@ -4,11 +4,12 @@
 //! component is never followed either. What is neither file, directory nor link (a pipe, a device, a socket) can be
 //! looked at, listed and moved, but is never opened.
 
+mod content;
 mod resolve;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -33,6 +34,9 @@ pub struct HostDisk {
 
 /// Opening what turns out to be a pipe must not wait, and what turns out to be a terminal must not become ours.
 const SAFELY: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+
+/// What is read whole without asking how large it is, which is what the runtime itself wrote, is never larger.
+const MAX_OWN_BYTES: usize = 1 << 30;
 
 impl HostDisk {
     /// Opens a directory. The path to it may go through links; below it none is followed.
@@ -118,21 +122,6 @@ impl HostDisk {
         Ok(listed)
     }
 
-    /// Whether two files have the same contents.
-    pub(super) fn is_same_content(&self, one: &Path, two: &Path) -> io::Result<bool> {
-        let (mut one, mut two) = (self.open_file(one)?, self.open_file(two)?);
-        let (mut left, mut right) = (vec![0; 1 << 16], vec![0; 1 << 16]);
-        loop {
-            let (a, b) = (fill(&mut one, &mut left)?, fill(&mut two, &mut right)?);
-            if left.get(..a) != right.get(..b) {
-                return Ok(false);
-            }
-            if a == 0 {
-                return Ok(true);
-            }
-        }
-    }
-
     /// Makes everything on this filesystem durable: for when there is too much to do it one by one.
     pub(super) fn sync_all(&self) -> io::Result<()> {
         #[cfg(target_os = "linux")]
@@ -210,9 +199,7 @@ impl Disk for HostDisk {
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let mut content = Vec::new();
-        self.open_file(path)?.read_to_end(&mut content)?;
-        Ok(content)
+        self.read_at_most(path, MAX_OWN_BYTES)
     }
 
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
@@ -313,20 +300,6 @@ impl Disk for HostDisk {
         check(dir)?;
         self.sync(self.resolve.open_dir(self.root.as_fd(), dir))
     }
-}
-
-/// Reads until there is no more room or no more to read.
-fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut filled = 0;
-    while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match file.read(rest) {
-            Ok(0) => break,
-            Ok(read) => filled += read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
 }
 
 /// Looks first, so that a device is not even opened; and again afterwards, since it may have been swapped.

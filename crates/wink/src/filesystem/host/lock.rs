@@ -1,58 +1,145 @@
 //! The workspace lock: whoever holds it is the only one who changes the tree, on this machine. It dies with its owner.
+//!
+//! Nobody waits for it without end: a holder may have been stopped, or run a command that takes long. The kernel's own
+//! waiting cannot be given up, so this asks again and again.
 
+use std::fmt;
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::Path;
+use std::time::Duration;
+
+use jiff::Timestamp;
 
 use super::host_disk::HostDisk;
+use crate::limits::Clock;
 use crate::store::JournalId;
+
+/// The first pause between two tries, and the longest: short, since who has it may want it again at once, and whoever
+/// asks seldom would never find it free.
+const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(2));
+/// After so long, that it is waited for is worth a warning.
+const LONG: Duration = Duration::from_secs(5);
 
 /// Held until it is dropped, or its process dies.
 #[derive(Debug)]
 pub struct WorkspaceLock {
     file: File,
+    since: Timestamp,
+}
+
+/// Who holds a lock, as they wrote down themselves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockHolder {
+    /// The process.
+    pub process: u32,
+    /// Since when.
+    pub since: Timestamp,
+    /// The journal that is being applied, or waits to be kept or rolled back.
+    pub journal: Option<JournalId>,
 }
 
 impl WorkspaceLock {
-    /// Waits until nobody else has it, in this process or another.
-    pub fn acquire(disk: &HostDisk, path: &Path) -> io::Result<Self> {
+    /// Waits until nobody else has it, in this process or another; not much longer than `timeout`, and then it is an
+    /// [`io::ErrorKind::TimedOut`] that says who has it.
+    pub fn acquire(disk: &HostDisk, path: &Path, timeout: Duration, clock: &dyn Clock) -> io::Result<Self> {
         let file = disk.open_or_create(path, 0o644)?;
+        let (first, longest) = PAUSES;
+        let (mut waited, mut is_warned) = (Duration::ZERO, false);
         loop {
-            match file.lock() {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                locked => return locked.map(|()| Self { file }),
+            match file.try_lock() {
+                Ok(()) => return Ok(Self::held(file, clock)),
+                Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(TryLockError::Error(error)) => return Err(error),
+                Err(TryLockError::WouldBlock) => {}
             }
+            if waited >= timeout {
+                return Err(gave_up(&file, waited));
+            }
+            if waited >= LONG && !is_warned {
+                is_warned = true;
+                let holder = holder(&file).map(tracing::field::display);
+                tracing::warn!(
+                    holder,
+                    ?waited,
+                    ?timeout,
+                    "waiting for the workspace, which somebody else has"
+                );
+            }
+            let pause = (waited / 4).clamp(first, longest);
+            rest(pause);
+            waited += pause;
         }
     }
 
     /// Nothing, if somebody else has it.
-    pub fn try_acquire(disk: &HostDisk, path: &Path) -> io::Result<Option<Self>> {
+    pub fn try_acquire(disk: &HostDisk, path: &Path, clock: &dyn Clock) -> io::Result<Option<Self>> {
         let file = disk.open_or_create(path, 0o644)?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(Self { file })),
+            Ok(()) => Ok(Some(Self::held(file, clock))),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
     }
 
+    /// Who has a lock, or had it last.
+    pub fn holder(disk: &HostDisk, path: &Path) -> io::Result<Option<LockHolder>> {
+        Ok(holder(&disk.open_or_create(path, 0o644)?))
+    }
+
     /// Writes down which journal is being applied, for people who wonder; nothing, when none is. What decides is what is
     /// found among the journals.
-    pub fn note(&mut self, id: Option<JournalId>) -> io::Result<()> {
-        self.file.set_len(0)?;
-        self.file.rewind()?;
-        match id {
-            Some(id) => writeln!(self.file, "{id}"),
-            None => Ok(()),
+    pub fn note(&mut self, journal: Option<JournalId>) {
+        let holder = LockHolder { process: std::process::id(), since: self.since, journal };
+        let LockHolder { process, since, journal } = &holder;
+        let journal = journal.map(|id| id.to_string()).unwrap_or_default();
+        let written = self
+            .file
+            .set_len(0)
+            .and_then(|()| self.file.rewind())
+            .and_then(|()| self.file.write_all(format!("{process} {since} {journal}\n").as_bytes()));
+        if let Err(error) = written {
+            tracing::debug!(%error, "the lock could not be written to");
         }
     }
 
-    /// Which journal was last written down, by us or by whoever held the lock before.
-    pub fn noted(&mut self) -> io::Result<Option<JournalId>> {
-        let mut text = String::new();
-        self.file.rewind()?;
-        (&self.file).take(100).read_to_string(&mut text)?;
-        Ok(text.trim().parse().ok())
+    fn held(file: File, clock: &dyn Clock) -> Self {
+        let mut lock = Self { file, since: clock.now() };
+        lock.note(None);
+        lock
     }
+}
+
+impl fmt::Display for LockHolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {} since {}", self.process, self.since)?;
+        self.journal.map_or(Ok(()), |id| write!(f, " (journal {id})"))
+    }
+}
+
+/// What is written down; nothing, if that is not what a holder writes.
+fn holder(mut file: &File) -> Option<LockHolder> {
+    let mut text = String::new();
+    file.rewind().ok()?;
+    file.take(200).read_to_string(&mut text).ok()?;
+    let mut words = text.split_whitespace();
+    let (process, since) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    Some(LockHolder { process, since, journal: words.next().and_then(|id| id.parse().ok()) })
+}
+
+fn gave_up(file: &File, waited: Duration) -> io::Error {
+    let who = holder(file).map_or_else(|| "somebody".to_owned(), |holder| holder.to_string());
+    let message = format!(
+        "the workspace is held by {who}; gave up after {waited:.1?}. Nothing was changed: try again when that is done, \
+         end that process if it hangs, or allow more time (HostOptions::lock_timeout)"
+    );
+    io::Error::new(io::ErrorKind::TimedOut, message)
+}
+
+/// On a thread that may block. What is waited for is another process, which no clock of ours knows of.
+#[expect(clippy::disallowed_methods, reason = "a lock of the kernel is waited for, not a time")]
+fn rest(pause: Duration) {
+    std::thread::sleep(pause);
 }
 
 #[cfg(test)]

@@ -62,11 +62,18 @@ impl Base {
     /// The contents of what was found; none if it changed meanwhile.
     pub(super) fn try_content(&self, path: &FsPath, spot: &Spot) -> FsResult<Option<(Vec<u8>, FileVersion)>> {
         let failed = |error: io::Error| io_error(path, "read", &error);
+        let max = self.limits.max_read_bytes;
+        self.limits.check_read(path, spot.len())?;
         match spot {
-            Spot::File(staged) => Ok(Some((staged.read().map_err(failed)?, staged.version()))),
+            Spot::File(staged) => Ok(Some((staged.read(max).map_err(failed)?, staged.version()))),
             Spot::Base(place, before) if before.kind == EntryKind::File => {
-                let content = match self.disk.read(place) {
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                let content = match self.disk.read_at_most(place, max) {
+                    // Gone, or grown.
+                    Err(error)
+                        if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::FileTooLarge) =>
+                    {
+                        return Ok(None);
+                    }
                     content => content.map_err(failed)?,
                 };
                 reach("host.content-read");

@@ -33,6 +33,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use self::disk::Disk;
 use self::journal::{Journal, JournalOptions, Recovered, Retention, SettledBy};
@@ -46,7 +47,7 @@ use crate::support::lock::lock;
 
 pub use command::{Capture, CommandLayer, OverlayDirs};
 pub use host_disk::HostDisk;
-pub use lock::WorkspaceLock;
+pub use lock::{LockHolder, WorkspaceLock};
 
 /// The state directory, at the root of the workspace.
 pub(crate) const STATE: &str = ".wink";
@@ -80,12 +81,15 @@ pub struct HostOptions {
     /// How long what was changed can be brought back.
     pub retention: Retention,
     /// Knows whether a journal was committed, where a store decides about that: asked when a process died between the
-    /// one and the other. Without it, what was not marked as kept is rolled back.
+    /// one and the other. Without it, what was not marked as kept is rolled back; where a store decides, opening fails.
     pub verdict: Option<Arc<HostVerdict>>,
     /// How what commands do is found out; nothing means by an overlay where there can be one, and by a scan elsewhere.
     pub capture: Option<Capture>,
     /// How long that is kept which a scan takes out of the workspace when a command is undone.
     pub trash: Retention,
+    /// How long whoever opens or changes the workspace waits for others who change it, commands among them that run
+    /// without an overlay. Then the error says who has it, and a call is rolled back.
+    pub lock_timeout: Duration,
     /// Gives new directories and journals their times.
     pub clock: Arc<dyn Clock>,
     /// Does without `openat2`, as on a kernel that does not have it.
@@ -105,6 +109,7 @@ impl Default for HostOptions {
             verdict: None,
             capture: None,
             trash: Retention::Last(20),
+            lock_timeout: Duration::from_secs(60),
             clock: Arc::new(SystemClock),
             walk: false,
         }
@@ -119,6 +124,7 @@ impl fmt::Debug for HostOptions {
             .field("retention", &self.retention)
             .field("capture", &self.capture)
             .field("trash", &self.trash)
+            .field("lock_timeout", &self.lock_timeout)
             .finish_non_exhaustive()
     }
 }
@@ -147,6 +153,8 @@ struct Writing {
     journal: Arc<Journal>,
     scanner: Scanner,
     verdict: Option<Arc<HostVerdict>>,
+    lock_timeout: Duration,
+    clock: Arc<dyn Clock>,
     /// What was found when the workspace was opened.
     recovered: Recovered,
     /// Held while the workspace itself, not a fork, is changed: so such changes never meet.
@@ -235,6 +243,8 @@ impl Writing {
             journal: Arc::new(journal),
             scanner,
             verdict: options.verdict.clone(),
+            lock_timeout: options.lock_timeout,
+            clock: Arc::clone(&options.clock),
             recovered: Recovered::default(),
             turn: Mutex::new(()),
         };

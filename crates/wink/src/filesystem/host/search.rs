@@ -51,7 +51,7 @@ impl Shared {
                         break;
                     }
                     let Ok(Some(spot)) = view.child_spot(child) else { continue };
-                    if spot.kind() == EntryKind::File {
+                    if spot.kind() == EntryKind::File && search.takes(&path, spot.len()) {
                         // What cannot be read, or is written to just now, is left out like what is not text.
                         match self.base.try_content(&path, &spot) {
                             Ok(Some((content, _))) => search.search(&path, &content),

@@ -197,7 +197,7 @@ impl Base {
         Ok(entry.kind == EntryKind::File
             && entry.len == content.len() as u64
             && entry.meta == meta
-            && self.disk.read(place)? == content)
+            && self.disk.read_at_most(place, content.len())? == content)
     }
 
     fn stored(&self, mark: &Mark) -> FsResult<Vec<StoredEntry>> {

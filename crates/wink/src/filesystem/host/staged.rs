@@ -182,20 +182,31 @@ impl Staged {
         &self.path
     }
 
-    /// Its contents.
-    pub(super) fn read(&self) -> io::Result<Vec<u8>> {
+    /// Its contents, unless they are too large.
+    pub(super) fn read(&self, max: usize) -> io::Result<Vec<u8>> {
+        self.with_place(|disk, path| disk.read_at_most(path, max))
+    }
+
+    /// Copies it to where nothing is, with its mode and time.
+    pub(super) fn copy_to(&self, to: &Path) -> io::Result<()> {
+        let copied = self.with_place(|disk, path| disk.copy(path, to));
+        copied.and_then(|()| self.stage.disk.set_meta(to, self.entry.meta))
+    }
+
+    /// Does something with where it is now. What was merged may be changed there, and is then no longer this.
+    fn with_place<T>(&self, act: impl FnOnce(&HostDisk, &Path) -> io::Result<T>) -> io::Result<T> {
         let merged = match &*lock(&self.place) {
             Place::Stage => None,
             Place::Merged(path, version) => Some((path.clone(), *version)),
         };
         let disk = &self.stage.disk;
-        let Some((path, version)) = merged else { return disk.read(&self.path) };
+        let Some((path, version)) = merged else { return act(disk, &self.path) };
         let is_same =
             || disk.look(&path).is_ok_and(|entry| entry.is_some_and(|entry| entry.version() == version));
         if is_same() {
-            let content = disk.read(&path)?;
+            let done = act(disk, &path)?;
             if is_same() {
-                return Ok(content);
+                return Ok(done);
             }
         }
         Err(io::Error::other("it was merged into the workspace and changed there since"))
@@ -206,7 +217,9 @@ impl Staged {
         if matches!(*lock(&self.place), Place::Stage) {
             return Ok(Arc::clone(self));
         }
-        self.stage.write_with(&self.read()?, self.entry.meta)
+        let path = self.stage.fresh();
+        self.copy_to(&path)?;
+        self.stage.staged(path)
     }
 
     /// Says that it was moved into the workspace.

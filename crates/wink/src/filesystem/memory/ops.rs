@@ -18,13 +18,13 @@ const FILE_MODE: u32 = 0o644;
 impl MemoryFilesystem {
     pub(super) fn do_read(&self, path: &FsPath, window: ReadWindow) -> FsResult<TextRead> {
         let root = self.root();
-        let file = file_at(&root, path)?;
+        let file = self.readable(&root, path)?;
         read_window(path, &file.content, file.stamp.version, window, &self.limits)
     }
 
     pub(super) fn do_read_bytes(&self, path: &FsPath) -> FsResult<BytesRead> {
         let root = self.root();
-        let file = file_at(&root, path)?;
+        let file = self.readable(&root, path)?;
         Ok(BytesRead { bytes: file.content.clone(), version: file.stamp.version })
     }
 
@@ -51,7 +51,10 @@ impl MemoryFilesystem {
                 let content: Arc<[u8]> = match options.mode {
                     WriteMode::Create => return Err(FsError::Exists { path: path.clone() }),
                     WriteMode::Overwrite => Arc::from(content),
-                    WriteMode::Append => Arc::from([&*old.content, content].concat()),
+                    WriteMode::Append => {
+                        self.limits.check_read(path, old.content.len() as u64)?;
+                        Arc::from([&*old.content, content].concat())
+                    }
                 };
                 let new = Arc::new(File { stamp: Stamp { mode: old.stamp.mode, ..stamp }, content });
                 if state.is_fresh() {
@@ -78,7 +81,7 @@ impl MemoryFilesystem {
         self.writable()?;
         let stamp = self.stamp(FILE_MODE);
         let mut state = self.settled();
-        let old = file_at(&state.root, path)?;
+        let old = self.readable(&state.root, path)?;
         let (content, replacements) = apply_edit(path, &old.content, edit, &self.limits)?;
         let stamp = Stamp { mode: old.stamp.mode, ..stamp };
         let file = File { stamp, content: Arc::from(content.into_bytes()) };
@@ -201,6 +204,7 @@ impl MemoryFilesystem {
             Place::Missing { .. } => return Err(FsError::NotFound { path: base.clone() }),
             Place::File(file) => {
                 if search.wants(base.name().unwrap_or_default()) {
+                    self.limits.check_read(base, file.content.len() as u64)?;
                     files.push((base.clone(), file.clone()));
                 }
             }
@@ -218,9 +222,18 @@ impl MemoryFilesystem {
             if search.is_full() {
                 break;
             }
-            search.search(&path, &file.content);
+            if search.takes(&path, file.content.len() as u64) {
+                search.search(&path, &file.content);
+            }
         }
         Ok(search.finish())
+    }
+
+    /// The file at a path, if it is not too large.
+    fn readable<'a>(&self, root: &'a Arc<Dir>, path: &FsPath) -> FsResult<&'a Arc<File>> {
+        let file = file_at(root, path)?;
+        self.limits.check_read(path, file.content.len() as u64)?;
+        Ok(file)
     }
 }
 

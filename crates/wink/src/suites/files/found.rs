@@ -60,6 +60,9 @@ pub struct GrepFound {
     pub matches: Vec<GrepLine>,
     /// Whether there are more.
     pub truncated: bool,
+    /// Files that are too large to be searched, the first few.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub too_large: Vec<String>,
 }
 
 impl Render for FileWindow {
@@ -113,14 +116,18 @@ impl Render for Listing {
 
 impl Render for GrepFound {
     fn render(&self) -> Result<String, RenderError> {
+        let left_out = match self.too_large.is_empty() {
+            true => String::new(),
+            false => format!("\nNot searched, too large: {}", self.too_large.join(", ")),
+        };
         if self.matches.is_empty() {
-            return Ok("No line matches.".to_owned());
+            return Ok("No line matches.".to_owned() + &left_out);
         }
         let lines: Vec<String> =
             self.matches.iter().map(|one| format!("{}:{}: {}", one.path, one.line, one.text)).collect();
         let more =
             if self.truncated { "\nThere are more matches; search for something narrower" } else { "" };
-        Ok(lines.join("\n") + more)
+        Ok(lines.join("\n") + more + &left_out)
     }
 }
 

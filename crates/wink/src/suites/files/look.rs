@@ -144,7 +144,8 @@ impl Handler<ReadContext, Grep, GrepFound> for Searcher {
             text: cut(one.text, self.0.max_match_chars),
         };
         let matches = outcome.matches.into_iter().map(line).collect();
-        Ok(ToolResult::value(GrepFound { matches, truncated: outcome.truncated }))
+        let too_large = outcome.too_large.iter().map(ToString::to_string).collect();
+        Ok(ToolResult::value(GrepFound { matches, truncated: outcome.truncated, too_large }))
     }
 }
 

@@ -1,11 +1,15 @@
 //! Reading, writing and the shape of the tree.
 
 use super::*;
-use crate::filesystem::{DeleteMode, Edit, MkdirOptions, ReadWindow, TextRead, WriteMode};
+use crate::filesystem::{
+    DeleteMode, Edit, FsError, GrepMatch, GrepOutcome, GrepQuery, MkdirOptions, ReadWindow, TextRead,
+    WriteMode,
+};
 
 pub(super) async fn check(make: Make<'_>) {
     paths_are_normalised(make).await;
     limits_hold(make).await;
+    what_is_read_is_bounded(make).await;
     windows_are_clamped(make).await;
     contents_are_byte_exact(make).await;
     binary_is_not_text(make).await;
@@ -58,6 +62,37 @@ async fn limits_hold(make: Make<'_>) {
     refused(fs.write(&deep, b"", WriteOptions::default()).await, FsErrorKind::TooDeep);
     refused(fs.mkdir(&deep, MkdirOptions { parents: true, exist_ok: true }).await, FsErrorKind::TooDeep);
     assert_eq!(fs.read_text("a/abc").await.unwrap(), "1234");
+}
+
+async fn what_is_read_is_bounded(make: Make<'_>) {
+    let limits = FsLimits { max_write_bytes: 4, max_read_bytes: 6, ..FsLimits::DEFAULT };
+    let fs = limited(make, limits);
+    fs.write_text("large", "123").await.unwrap();
+    fs.write_as("large", "456", WriteMode::Append).await.unwrap();
+    assert_eq!(fs.read_text("large").await.unwrap(), "123456");
+    fs.write_as("large", "7", WriteMode::Append).await.unwrap();
+    fs.write_text("small", "17").await.unwrap();
+    let large = at(&*fs, "large");
+    assert_eq!(
+        fs.read_text("large").await.unwrap_err(),
+        FsError::TooLargeToRead { path: large.clone(), bytes: 7, max: 6 }
+    );
+    for forked in [false, true] {
+        let fs = if forked { fs.fork().unwrap() } else { fs.clone() };
+        let window = ReadWindow::Lines { offset: 0, limit: 1 };
+        refused(fs.read(&large, window).await, FsErrorKind::TooLargeToRead);
+        refused(fs.read_bytes(&large).await, FsErrorKind::TooLargeToRead);
+        refused(fs.edit_text("large", "1", "").await, FsErrorKind::TooLargeToRead);
+        refused(fs.write_as("large", "8", WriteMode::Append).await, FsErrorKind::TooLargeToRead);
+        refused(fs.grep(&large, &GrepQuery::new("1")).await, FsErrorKind::TooLargeToRead);
+        let found = fs.grep(&FsPath::root(), &GrepQuery::new("7")).await.unwrap();
+        let hit = GrepMatch { path: at(&*fs, "small"), line: 1, text: "17".to_owned() };
+        let expected = GrepOutcome { matches: vec![hit], truncated: false, too_large: vec![large.clone()] };
+        assert_eq!(found, expected, "what is too large is left out, and named");
+        assert_eq!(fs.stat(&large).await.unwrap().len, 7);
+    }
+    fs.write_text("large", "1").await.unwrap();
+    assert_eq!(fs.read_text("large").await.unwrap(), "1");
 }
 
 async fn windows_are_clamped(make: Make<'_>) {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::super::disk::{Disk, Entry, Meta, Replace};
 use super::error::{Doing, JournalError};
-use super::intent::{From, Intent, Record, Stamp};
+use super::intent::{From, Intent, MAX_BYTES, Record, Stamp};
 use super::prepare::{Prepared, conflict};
 use super::shelf::Place;
 use crate::filesystem::{EntryKind, FileVersion};
@@ -48,6 +48,10 @@ pub(super) fn write_ahead(
 
     let (unfinished, finished) = (place.unfinished_intent(), place.intent());
     let text = intent.encode().map_err(io::Error::from).doing("encode", &finished)?;
+    if text.len() > MAX_BYTES {
+        let reason = format!("it has {} steps, too many for one journal", intent.steps.len());
+        return Err(JournalError::Plan { reason });
+    }
     disk.create(&unfinished, &text, 0o600).doing("write", &unfinished)?;
     disk.sync_file(&unfinished).doing("sync", &unfinished)?;
     reach("journal.intent-written");

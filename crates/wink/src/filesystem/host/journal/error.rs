@@ -50,6 +50,14 @@ pub enum JournalError {
         /// The journal.
         id: JournalId,
     },
+    /// A store decides about a journal whose owner died, and is not there to be asked.
+    #[error(
+        "journal {id} is not settled, and only the store of this workspace knows whether it was committed; open it as a Workspace, or with HostOptions::verdict. Nothing was changed"
+    )]
+    StoreDecides {
+        /// The journal.
+        id: JournalId,
+    },
     /// There is no such journal, or it is settled.
     #[error("there is no journal {id} to be settled")]
     Unknown {

@@ -12,8 +12,12 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::super::disk::Entry;
+use super::SettledBy;
 use crate::filesystem::EntryKind;
 use crate::store::JournalId;
+
+/// A larger one is not written, and therefore not read.
+pub(super) const MAX_BYTES: usize = 1 << 29;
 
 const MAGIC: &[u8] = b"wink-journal ";
 const VERSION: &[u8] = b"1";
@@ -23,6 +27,9 @@ const VERSION: &[u8] = b"1";
 pub(super) struct Intent {
     pub(super) id: JournalId,
     pub(super) time: Timestamp,
+    /// Who knows what becomes of it when its owner dies.
+    #[serde(default)]
+    pub(super) settled_by: SettledBy,
     pub(super) steps: Vec<Record>,
     /// Directories that entries come into or leave, where they were before, and what they were like.
     pub(super) parents: Vec<Parent>,

@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::disk::{Disk, Meta, Replace};
 use super::plan::Plan;
@@ -71,9 +72,11 @@ pub enum Retention {
 }
 
 /// Who knows whether a journal was kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum SettledBy {
     /// Nobody but the journal: keeping it is durable when [`Journal::keep`] returns.
+    #[default]
     Journal,
     /// A store, that is asked when an owner died: [`Journal::keep`] need not wait for the disk.
     Store,
@@ -151,7 +154,7 @@ impl Journal {
         }
         check(&*self.disk, expected)?;
         let time = self.options.clock.now();
-        let prepared = prepare(&*self.disk, id, time, plan)?;
+        let prepared = prepare(&*self.disk, id, time, self.options.settled_by, plan)?;
         let sequence = names.last().map_or(0, |name| name.sequence) + 1;
         let name = Name { sequence, time, id, state: State::Unsettled };
         let place = Place::new(&self.shelf, &name);
@@ -186,10 +189,14 @@ impl Journal {
     }
 
     /// Settles what somebody who died left: whoever holds the workspace lock is the only one alive. Without a verdict,
-    /// what is not marked as kept was not.
+    /// what is not marked as kept was not; one that a store settles is then an error, and nothing is changed.
     pub fn recover(&self, verdict: Option<Verdict<'_>>) -> Result<Recovered, JournalError> {
         let mut recovered = Recovered::default();
-        for name in list(&*self.disk, &self.shelf)?.iter().rev() {
+        let names = list(&*self.disk, &self.shelf)?;
+        if verdict.is_none() {
+            self.refuse_those_of_a_store(&names)?;
+        }
+        for name in names.iter().rev() {
             match name.state {
                 State::Kept => {}
                 State::Gone => remove_tree(&*self.disk, &Place::new(&self.shelf, name).dir)?,
@@ -218,6 +225,17 @@ impl Journal {
     pub fn pin(self: &Arc<Self>, sequence: u64) -> Pin {
         *lock(&self.pins).entry(sequence).or_default() += 1;
         Pin { journal: Arc::clone(self), sequence }
+    }
+
+    /// Only the store knows whether they were committed: rolling one back could undo what was answered.
+    fn refuse_those_of_a_store(&self, names: &[Name]) -> Result<(), JournalError> {
+        for name in names.iter().filter(|name| name.state == State::Unsettled) {
+            let intent = self.intent(&Place::new(&self.shelf, name))?;
+            if intent.is_some_and(|intent| intent.settled_by == SettledBy::Store) {
+                return Err(JournalError::StoreDecides { id: name.id });
+            }
+        }
+        Ok(())
     }
 
     fn unsettled(&self, id: JournalId) -> Result<Name, JournalError> {
@@ -323,8 +341,10 @@ impl Journal {
     /// What a journal was to do; nothing, if it never came to that.
     fn intent(&self, place: &Place) -> Result<Option<Intent>, JournalError> {
         let path = place.intent();
-        if self.disk.look(&path).doing("look at", &path)?.is_none() {
-            return Ok(None);
+        let Some(entry) = self.disk.look(&path).doing("look at", &path)? else { return Ok(None) };
+        if entry.len > intent::MAX_BYTES as u64 {
+            let reason = format!("it has {} bytes, which none of ours has", entry.len);
+            return Err(JournalError::Unreadable { path: place.dir.clone(), reason });
         }
         let text = self.disk.read(&path).doing("read", &path)?;
         Intent::decode(&text).map_err(|reason| JournalError::Unreadable { path: place.dir.clone(), reason })

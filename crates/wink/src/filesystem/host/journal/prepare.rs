@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use super::super::disk::{Disk, Entry};
 use super::super::plan::{Origins, Plan, PlanStep, Source};
+use super::SettledBy;
 use super::error::{Doing, JournalError};
 use super::intent::{From, Intent, MetaRecord, Parent, Record, Stamp};
 use crate::filesystem::{EntryKind, FileVersion};
@@ -70,9 +71,11 @@ pub(super) fn prepare(
     disk: &dyn Disk,
     id: JournalId,
     time: Timestamp,
+    settled_by: SettledBy,
     plan: &Plan,
 ) -> Result<Prepared, JournalError> {
-    let intent = Intent { id, time, steps: Vec::with_capacity(plan.steps.len()), parents: Vec::new() };
+    let steps = Vec::with_capacity(plan.steps.len());
+    let intent = Intent { id, time, settled_by, steps, parents: Vec::new() };
     let mut look = Look {
         disk,
         origins: Origins::default(),

@@ -4,31 +4,43 @@ use std::thread;
 use tempfile::TempDir;
 
 use super::*;
+use crate::limits::SystemClock;
+
+const LONG_ENOUGH: Duration = Duration::from_secs(60);
 
 #[test]
-fn one_has_it_and_the_next_sees_what_was_noted() {
+fn one_has_it_and_the_next_sees_who() {
     let root = TempDir::new().unwrap();
     let disk = HostDisk::open(root.path()).unwrap();
     let path = Path::new("lock");
-    let mut first = WorkspaceLock::acquire(&disk, path).unwrap();
-    assert_eq!(first.noted().unwrap(), None);
+    let acquire = |timeout| WorkspaceLock::acquire(&disk, path, timeout, &SystemClock);
+    let journal = || WorkspaceLock::holder(&disk, path).unwrap().and_then(|holder| holder.journal);
+    assert_eq!(WorkspaceLock::holder(&disk, path).unwrap(), None);
+    let mut first = acquire(LONG_ENOUGH).unwrap();
+    assert_eq!(journal(), None);
     let id = JournalId::fresh();
-    first.note(Some(JournalId::fresh())).unwrap();
-    first.note(Some(id)).unwrap();
-    assert_eq!(first.noted().unwrap(), Some(id));
-    assert!(WorkspaceLock::try_acquire(&disk, path).unwrap().is_none());
+    first.note(Some(JournalId::fresh()));
+    first.note(Some(id));
+    let holder = LockHolder { process: std::process::id(), since: first.since, journal: Some(id) };
+    assert_eq!(WorkspaceLock::holder(&disk, path).unwrap(), Some(holder.clone()));
+    assert!(WorkspaceLock::try_acquire(&disk, path, &SystemClock).unwrap().is_none());
+
+    let error = acquire(Duration::from_millis(1)).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    let said = format!("the workspace is held by {holder}; gave up after ");
+    assert!(error.to_string().starts_with(&said), "{error}");
 
     let (tell, told) = mpsc::channel();
     thread::scope(|scope| {
         scope.spawn(|| {
-            let mut second = WorkspaceLock::acquire(&disk, path).unwrap();
-            tell.send(second.noted().unwrap()).unwrap();
-            second.note(None).unwrap();
+            let second = acquire(LONG_ENOUGH).unwrap();
+            tell.send(()).unwrap();
+            drop(second);
         });
         assert_eq!(told.try_recv(), Err(mpsc::TryRecvError::Empty));
         drop(first);
-        assert_eq!(told.recv().unwrap(), Some(id));
+        told.recv().unwrap();
     });
-    let mut third = WorkspaceLock::try_acquire(&disk, path).unwrap().unwrap();
-    assert_eq!(third.noted().unwrap(), None);
+    assert_eq!(journal(), None);
+    assert!(WorkspaceLock::try_acquire(&disk, path, &SystemClock).unwrap().is_some());
 }

@@ -137,9 +137,7 @@ impl OverlayLayer {
         match spot {
             Spot::Base(place, entry) if entry.kind != EntryKind::Directory => return disk.copy(place, &to),
             Spot::File(staged) => {
-                let meta = staged.entry().meta;
-                disk.create(&to, &staged.read()?, meta.mode)?;
-                return disk.set_meta(&to, meta);
+                return staged.copy_to(&to);
             }
             Spot::Link(link) => {
                 disk.make_link(&to, &link.target)?;

@@ -15,6 +15,7 @@ fn intent(path: PathBuf) -> Intent {
     Intent {
         id: JournalId::fresh(),
         time: Timestamp::UNIX_EPOCH,
+        settled_by: SettledBy::Store,
         steps: vec![
             Record::Take { path: path.clone(), origin: path.clone(), slot: 7, before: stamp.clone() },
             Record::Put {
