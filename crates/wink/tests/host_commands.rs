@@ -349,7 +349,10 @@ async fn directories_without_end_fail_the_call() {
     let Some(there) = place(SEED) else { return };
     let fork = there.files.fork().unwrap();
     let layer = host(&fork).command_layer_by(Capture::Overlay).unwrap();
-    sh(&layer, "n=a-name-that-makes-paths-long-quickly-enough; i=0; while [ $i -lt 150 ]; do mkdir $n && cd $n && i=$((i+1)); done");
+    sh(
+        &layer,
+        "n=a-name-that-makes-paths-long-quickly-enough; i=0; while [ $i -lt 150 ]; do mkdir $n && cd $n && i=$((i+1)); done",
+    );
     let refused = layer.finish().unwrap_err();
     assert!(refused.to_string().contains("nested more than 100 deep"), "{refused}");
     let left: Vec<_> = fs::read_dir(there.dir.path().join(".wink/layers")).unwrap().collect();
