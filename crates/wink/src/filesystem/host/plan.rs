@@ -32,7 +32,8 @@ pub enum PlanStep {
         /// Whether a file or link that is there is replaced, in one step. Otherwise nothing may be there.
         replaces: bool,
     },
-    /// Something that stays in place, or was put there as a directory, gets a mode and a time.
+    /// Something that stays in place, or was put there as a directory, gets a mode and a time. Whoever plans does not move or
+    /// replace it afterwards.
     Meta {
         /// Where it is.
         path: PathBuf,

@@ -242,6 +242,8 @@ impl<'a, 'c> Planner<'a, 'c> {
     fn put_held(&mut self) {
         if let Some(path) = free_path(self.scratch, &mut self.choices)
             && !self.held.is_empty()
+            // What was taken does not come back to where it was.
+            && !self.taken.contains(&path)
             && self.put.insert(path.clone())
         {
             let slot = self.held.remove(self.choices.of(self.held.len()));
@@ -259,6 +261,8 @@ impl<'a, 'c> Planner<'a, 'c> {
         {
             let meta = self.choices.meta();
             self.scratch.set_meta(&path, meta).unwrap();
+            // A merge changes an entry once: what it gives a mode it neither moves nor replaces.
+            self.placed.insert(self.scratch.look(&path).unwrap().unwrap().ino);
             self.push(PlanStep::Meta { path, meta });
         }
     }
