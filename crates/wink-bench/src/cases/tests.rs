@@ -31,6 +31,6 @@ fn the_rows_on_disk_do_their_work() {
 fn a_name_means_a_row_or_a_group() {
     assert_eq!(Row::named("durable/call"), Ok(vec![Row::DurableCall]));
     assert_eq!(Row::named("durable/64"), Ok(vec![Row::DurableMany, Row::DurableOne]));
-    assert_eq!(Row::named("host").map(|rows| rows.len()), Ok(8));
+    assert_eq!(Row::named("host").map(|rows| rows.len()), Ok(12));
     assert!(Row::named("hos").is_err());
 }

@@ -363,3 +363,29 @@ fn every_step_is_listed_and_reached() {
     let listed = steps::ALL.iter().copied().filter(|step| step.starts_with("journal."));
     assert_eq!(*reached.lock().unwrap(), listed.collect());
 }
+
+#[test]
+fn what_was_put_below_directories_that_moved_twice_is_taken_back() {
+    let disk = Arc::new(ModelDisk::new());
+    disk.make_dir(p("a"), 0o755).unwrap();
+    disk.make_dir(p("a/c"), 0o755).unwrap();
+    journal(disk.clone());
+    disk.make_dir(p(".wink/stage"), 0o755).unwrap();
+    let steps = vec![
+        put("a/c/e", staged(&*disk, "1", "new")),
+        take("a", 0),
+        put("b", Source::Taken(0)),
+        take("b/c", 1),
+        put("f", Source::Taken(1)),
+    ];
+    let before = tree(&*disk);
+    let counting = Arc::new(FaultyDisk::counting(disk.clone()));
+    journal(counting.clone());
+    for stop in 0..100 {
+        let disk = Arc::new((*disk).clone());
+        let full = journal(Arc::new(FaultyDisk::full_after(disk.clone(), counting.changes() + stop)));
+        if apply(&full, steps.clone()).is_err() {
+            assert_eq!(tree(&*disk), before, "full after {stop}");
+        }
+    }
+}

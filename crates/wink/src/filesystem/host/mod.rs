@@ -8,6 +8,7 @@
 //! No operation ever follows a link out of the root, and none opens what is neither file nor directory.
 
 mod change;
+mod clear;
 mod command;
 pub mod disk;
 mod fork;

@@ -44,7 +44,8 @@ impl Owner {
         &self.id
     }
 
-    /// Clears up after every owner that is dead, then forgets it.
+    /// Clears up after every owner that is dead, then forgets it. What cannot be cleared away is in nobody's way, and is tried
+    /// again by whoever comes next.
     pub(super) fn for_each_dead(&self, clear: impl Fn(&OsStr) -> io::Result<()>) -> io::Result<()> {
         for (name, _) in self.disk.read_dir(&owners())? {
             if name == self.id {
@@ -53,10 +54,12 @@ impl Owner {
             let path = owners().join(&name);
             let Ok(file) = self.disk.open_file(&path) else { continue };
             match file.try_lock() {
-                Ok(()) => {
-                    clear(&name)?;
-                    self.disk.unlink(&path)?;
-                }
+                Ok(()) => match clear(&name) {
+                    Ok(()) => self.disk.unlink(&path)?,
+                    Err(error) => {
+                        tracing::warn!(%error, "what a dead process left could not be cleared away")
+                    }
+                },
                 Err(TryLockError::WouldBlock) => {}
                 Err(TryLockError::Error(error)) => return Err(error),
             }

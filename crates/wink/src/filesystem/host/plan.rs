@@ -62,7 +62,8 @@ impl PlanStep {
 
 impl Plan {
     /// What is wrong with the plan by itself, whatever the tree. A path is put, taken and given a mode at most once each,
-    /// and what was put is not taken again: so what each step found can be told from what the plan did.
+    /// and what was put is not taken again, nor what was given a mode taken or put: so what each step found can be told from
+    /// what the plan did.
     pub(super) fn check(&self, state_dir: &Path) -> Result<(), String> {
         let mut seen = Seen::default();
         self.steps.iter().try_for_each(|step| seen.step(step, state_dir))
@@ -87,7 +88,7 @@ impl<'a> Seen<'a> {
         let twice = || format!("'{}' is changed twice", path.display());
         match step {
             PlanStep::Take { slot, .. } => {
-                if self.put.contains(path) || !self.taken.insert(path) {
+                if self.put.contains(path) || self.set.contains(path) || !self.taken.insert(path) {
                     return Err(twice());
                 }
                 if self.slots.insert(*slot, true).is_some() {
@@ -95,7 +96,7 @@ impl<'a> Seen<'a> {
                 }
             }
             PlanStep::Put { from, .. } => {
-                if !self.put.insert(path) {
+                if self.set.contains(path) || !self.put.insert(path) {
                     return Err(twice());
                 }
                 match from {

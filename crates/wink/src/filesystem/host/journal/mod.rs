@@ -25,6 +25,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::clear::remove_tree;
 use super::disk::{Disk, Meta, Replace};
 use super::plan::Plan;
 use crate::limits::{Clock, SystemClock};
@@ -42,7 +43,7 @@ pub use prepare::{Expected, ExpectedState};
 use error::Doing;
 use intent::{Intent, Record};
 use prepare::{check, prepare};
-use shelf::{Name, Place, State, ensure_dir, list, remove_tree};
+use shelf::{Name, Place, State, ensure_dir, list};
 
 /// How journals are kept.
 #[derive(Clone)]
@@ -199,7 +200,10 @@ impl Journal {
         for name in names.iter().rev() {
             match name.state {
                 State::Kept => {}
-                State::Gone => remove_tree(&*self.disk, &Place::new(&self.shelf, name).dir)?,
+                State::Gone => {
+                    let dir = Place::new(&self.shelf, name).dir;
+                    remove_tree(&*self.disk, &dir).doing("remove", &dir)?;
+                }
                 State::Unsettled => {
                     let asked = verdict.map_or(Ok(false), |verdict| verdict(&name.id));
                     if asked.map_err(|source| JournalError::Verdict { id: name.id, source })? {

@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use super::super::disk::{Disk, Meta};
+use super::super::disk::Disk;
 use super::error::{Doing, JournalError};
-use crate::filesystem::EntryKind;
 use crate::store::JournalId;
 
 /// One journal, by name.
@@ -113,42 +112,4 @@ pub(super) fn ensure_dir(disk: &dyn Disk, path: &Path) -> Result<(), JournalErro
     }
     let parent = path.parent().unwrap_or(Path::new(""));
     disk.sync_dir(parent).doing("sync", parent)
-}
-
-/// Removes everything at and below a path, however deep.
-pub(super) fn remove_tree(disk: &dyn Disk, path: &Path) -> Result<(), JournalError> {
-    enum Todo {
-        Entries(PathBuf),
-        Directory(PathBuf),
-    }
-    let mut todo = vec![Todo::Entries(path.to_owned())];
-    while let Some(next) = todo.pop() {
-        match next {
-            Todo::Directory(dir) => disk.remove_dir(&dir).doing("remove", &dir)?,
-            Todo::Entries(dir) => {
-                make_writable(disk, &dir)?;
-                let entries = disk.read_dir(&dir).doing("list", &dir)?;
-                todo.push(Todo::Directory(dir.clone()));
-                for (name, kind) in entries {
-                    let path = dir.join(name);
-                    match kind {
-                        EntryKind::Directory => todo.push(Todo::Entries(path)),
-                        _ => disk.unlink(&path).doing("remove", &path)?,
-                    }
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-/// What was taken may be a directory that nobody may write to.
-fn make_writable(disk: &dyn Disk, dir: &Path) -> Result<(), JournalError> {
-    match disk.look(dir).doing("look at", dir)? {
-        Some(entry) if entry.meta.mode & 0o700 != 0o700 => {
-            let meta = Meta { mode: entry.meta.mode | 0o700, ..entry.meta };
-            disk.set_meta(dir, meta).doing("make writable", dir)
-        }
-        _ => Ok(()),
-    }
 }

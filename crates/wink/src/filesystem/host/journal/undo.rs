@@ -139,6 +139,8 @@ impl<'a> Work<'a> {
             }
             _ if how == Try::Quietly && path != origin => Ok(Undone::NotYet),
             Some(_) => Ok(Undone::Yes),
+            // It may be in a directory that is not back yet.
+            None if how == Try::Quietly && !self.is_in_its_directory(origin)? => Ok(Undone::NotYet),
             None => {
                 // What is there instead was there before and taken, or is still to be moved; or it is somebody's.
                 let was_taken = origin.ancestors().any(|path| self.taken.contains(path));
@@ -222,11 +224,12 @@ impl<'a> Work<'a> {
         self.set_aside(held, to)
     }
 
-    /// Another directory may still be where the one was that this belongs into.
+    /// Another directory may still be where the one was that this belongs into, or none.
     fn is_in_its_directory(&self, path: &Path) -> Result<bool, JournalError> {
-        let parent = path.parent().unwrap_or(Path::new(""));
-        match self.parents.get(parent) {
-            Some(before) => Ok(self.look(parent)?.is_some_and(|entry| before.is_same(&entry))),
+        // Those that the plan made are not among the parents: they are where the one is that they were made in.
+        let known = path.ancestors().skip(1).find_map(|dir| Some((dir, self.parents.get(dir)?)));
+        match known {
+            Some((dir, before)) => Ok(self.look(dir)?.is_some_and(|entry| before.is_same(&entry))),
             None => Ok(true),
         }
     }

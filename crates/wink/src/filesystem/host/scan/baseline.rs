@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 use super::index::Index;
 use super::walk::{Closed, Tree, walk};
 use super::{Places, failed};
+use crate::filesystem::host::clear::remove_tree;
 use crate::filesystem::host::disk::{Disk, Entry};
 use crate::filesystem::host::host_disk::HostDisk;
 use crate::filesystem::host::name::to_shown;
-use crate::filesystem::host::staged::{make_dir, remove_tree};
+use crate::filesystem::host::staged::make_dir;
 use crate::filesystem::{EntryKind, FsError, FsResult};
 
 /// How often a file is copied that somebody keeps changing.

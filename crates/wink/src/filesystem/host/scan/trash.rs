@@ -11,10 +11,11 @@ use std::time::Duration;
 use super::walk::open_up;
 use crate::filesystem::EntryKind;
 use crate::filesystem::host::STATE;
+use crate::filesystem::host::clear::remove_tree;
 use crate::filesystem::host::disk::{Disk, Replace};
 use crate::filesystem::host::host_disk::HostDisk;
 use crate::filesystem::host::journal::Retention;
-use crate::filesystem::host::staged::{make_dir, remove_tree};
+use crate::filesystem::host::staged::make_dir;
 use crate::support::lock::lock;
 use crate::support::steps::reach;
 

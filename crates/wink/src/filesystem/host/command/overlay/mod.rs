@@ -13,9 +13,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::OverlayDirs;
+use crate::filesystem::host::clear::remove_tree;
 use crate::filesystem::host::disk::Disk;
 use crate::filesystem::host::layer::{Layer, Node};
-use crate::filesystem::host::staged::remove_tree;
 use crate::filesystem::host::{STATE, Shared, io_error};
 use crate::filesystem::{FileVersion, FsPath, FsResult};
 use crate::support::steps::reach;
