@@ -31,12 +31,12 @@ fn a_kept_journal_knows_what_was_there_and_what_it_left() {
     let id = keep(
         &journal,
         vec![
-            replace("a", staged(&*disk, "1", "new a")),
-            put("d/new", staged(&*disk, "2", "new")),
             take("d", 0),
-            put("e", Source::Taken(0)),
-            replace("e/x", staged(&*disk, "3", "new x")),
             take("gone", 1),
+            replace("a", staged(&*disk, "1", "new a")),
+            put("e", Source::Taken(0)),
+            put("e/new", staged(&*disk, "2", "new")),
+            replace("e/x", staged(&*disk, "3", "new x")),
             put("gone", staged(&*disk, "4", "back")),
             PlanStep::Meta { path: "e".into(), meta },
         ],
@@ -65,12 +65,12 @@ fn a_kept_journal_knows_what_was_there_and_what_it_left() {
     assert_eq!(
         before,
         [
-            ("a", "image", Some(a)),
-            ("d/new", "nothing", None),
             ("d", "moved", Some(d.clone())),
-            ("e", "nothing", None),
-            ("d/x", "image", Some(x)),
             ("gone", "image", Some(gone)),
+            ("a", "image", Some(a)),
+            ("e", "nothing", None),
+            ("d/new", "nothing", None),
+            ("d/x", "image", Some(x)),
             ("d", "in place", Some(d.clone())),
         ]
     );
@@ -78,10 +78,10 @@ fn a_kept_journal_knows_what_was_there_and_what_it_left() {
     assert_eq!(
         past.after,
         [
-            ("a".into(), entry("a")),
-            ("e/new".into(), entry("e/new")),
             ("d".into(), After::Nothing),
+            ("a".into(), entry("a")),
             ("e".into(), After::Entry(d)),
+            ("e/new".into(), entry("e/new")),
             ("e/x".into(), entry("e/x")),
             ("gone".into(), entry("gone")),
             ("e".into(), After::Meta(meta)),

@@ -5,8 +5,9 @@ use std::path::{Component, Path, PathBuf};
 
 use super::disk::Meta;
 
-/// Changes to the tree, in the order in which they are made. Paths are relative to the root and speak of the tree as the
-/// steps before have left it.
+/// Changes to the tree, in the order in which they are made: first all that leaves its place, what is deeper before what
+/// it is in; then all that comes into place; then modes and times. Paths are relative to the root and speak of the tree as
+/// the steps before have left it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
     /// The steps.
@@ -32,8 +33,7 @@ pub enum PlanStep {
         /// Whether a file or link that is there is replaced, in one step. Otherwise nothing may be there.
         replaces: bool,
     },
-    /// Something that stays in place, or was put there as a directory, gets a mode and a time. Whoever plans does not move or
-    /// replace it afterwards.
+    /// Something that stays in place, or was put there as a directory, gets a mode and a time.
     Meta {
         /// Where it is.
         path: PathBuf,
@@ -62,16 +62,25 @@ impl PlanStep {
 
 impl Plan {
     /// What is wrong with the plan by itself, whatever the tree. A path is put, taken and given a mode at most once each,
-    /// and what was put is not taken again, nor what was given a mode taken or put: so what each step found can be told from
-    /// what the plan did.
+    /// and in this order: so what each step found can be told from what the plan did.
     pub(super) fn check(&self, state_dir: &Path) -> Result<(), String> {
         let mut seen = Seen::default();
         self.steps.iter().try_for_each(|step| seen.step(step, state_dir))
     }
 }
 
+/// What a step does, in the order in which plans do it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    #[default]
+    Takes,
+    Puts,
+    Metas,
+}
+
 #[derive(Default)]
 struct Seen<'a> {
+    part: Part,
     taken: HashSet<&'a Path>,
     put: HashSet<&'a Path>,
     set: HashSet<&'a Path>,
@@ -85,18 +94,28 @@ impl<'a> Seen<'a> {
         if !is_plain(path) || path.starts_with(state_dir) || state_dir.starts_with(path) {
             return Err(format!("'{}' is not a path of the workspace", path.display()));
         }
+        let part = match step {
+            PlanStep::Take { .. } => Part::Takes,
+            PlanStep::Put { .. } => Part::Puts,
+            PlanStep::Meta { .. } => Part::Metas,
+        };
+        if part < self.part {
+            return Err(format!("'{}' comes after {:?}, and is one of {part:?}", path.display(), self.part));
+        }
+        self.part = part;
         let twice = || format!("'{}' is changed twice", path.display());
         match step {
             PlanStep::Take { slot, .. } => {
-                if self.put.contains(path) || self.set.contains(path) || !self.taken.insert(path) {
+                if path.ancestors().any(|path| self.taken.contains(path)) {
                     return Err(twice());
                 }
+                self.taken.insert(path);
                 if self.slots.insert(*slot, true).is_some() {
                     return Err(format!("slot {slot} is filled twice"));
                 }
             }
             PlanStep::Put { from, .. } => {
-                if self.set.contains(path) || !self.put.insert(path) {
+                if !self.put.insert(path) {
                     return Err(twice());
                 }
                 match from {
@@ -128,52 +147,27 @@ fn is_plain(path: &Path) -> bool {
 /// Where things were before a plan began: paths below a directory that the plan moves are followed back.
 #[derive(Debug, Default)]
 pub(super) struct Origins {
-    moves: Vec<Move>,
-    /// Directories that were taken and are not put yet, by slot.
-    taken: HashMap<u32, Taken>,
-}
-
-#[derive(Debug)]
-struct Move {
-    to: PathBuf,
-    taken: Taken,
-}
-
-#[derive(Debug)]
-struct Taken {
-    path: PathBuf,
-    /// How many moves had been made when it was taken: later ones did not change what is in it.
-    after: usize,
+    /// Where directories went, and where they had been.
+    moves: Vec<(PathBuf, PathBuf)>,
 }
 
 impl Origins {
     /// Where that which is now at `path` was; where nothing is, what would be there if the moves were taken back.
     pub(super) fn of(&self, path: &Path) -> PathBuf {
-        let mut path = path.to_owned();
-        let mut count = self.moves.len();
-        while let Some(index) = count.checked_sub(1) {
-            count = index;
-            if let Some(Move { to, taken }) = self.moves.get(index)
-                && let Ok(rest) = path.strip_prefix(to)
-            {
-                // Joining an empty rest would leave a slash at the end.
-                path = if rest == Path::new("") { taken.path.clone() } else { taken.path.join(rest) };
-                count = taken.after;
-            }
+        // All was taken before anything moved: so what is in a directory has moved with it alone, and the last that moved
+        // into another is the deepest.
+        let found = self.moves.iter().rev().find_map(|(to, from)| Some((from, path.strip_prefix(to).ok()?)));
+        match found {
+            // Joining an empty rest would leave a slash at the end.
+            Some((from, rest)) if rest == Path::new("") => from.clone(),
+            Some((from, rest)) => from.join(rest),
+            None => path.to_owned(),
         }
-        path
     }
 
-    /// A directory is taken.
-    pub(super) fn take(&mut self, path: &Path, slot: u32) {
-        self.taken.insert(slot, Taken { path: path.to_owned(), after: self.moves.len() });
-    }
-
-    /// What was taken is put; only directories are of interest.
-    pub(super) fn put(&mut self, path: &Path, slot: u32) {
-        if let Some(taken) = self.taken.remove(&slot) {
-            self.moves.push(Move { to: path.to_owned(), taken });
-        }
+    /// A directory that was at `from` is put.
+    pub(super) fn moved(&mut self, from: &Path, to: &Path) {
+        self.moves.push((to.to_owned(), from.to_owned()));
     }
 }
 

@@ -77,10 +77,6 @@ impl<'a> Choices<'a> {
         all.get(self.of(all.len())).cloned()
     }
 
-    fn are_left(&self) -> bool {
-        !self.left.as_slice().is_empty()
-    }
-
     fn meta(&mut self) -> Meta {
         Meta {
             mode: [0o644, 0o755, 0o600][self.of(3)],
@@ -177,16 +173,19 @@ impl<'a, 'c> Planner<'a, 'c> {
     }
 
     pub fn plan(mut self) -> Plan {
-        let mut steps = 0;
-        while self.choices.are_left() && steps < 12 {
-            steps += 1;
+        for _ in 0..self.choices.of(5) {
+            self.take();
+        }
+        for _ in 0..self.choices.of(9) {
             match self.choices.of(8) {
                 0 | 1 => self.put_new(),
                 2 | 3 => self.replace(),
-                4 | 5 => self.take(),
-                6 => self.put_held(),
-                _ => self.set_meta(),
+                4 => self.put_where_something_was(),
+                _ => self.put_held(),
             }
+        }
+        for _ in 0..self.choices.of(4) {
+            self.set_meta();
         }
         self.plan
     }
@@ -230,13 +229,26 @@ impl<'a, 'c> Planner<'a, 'c> {
             self.slots += 1;
             self.scratch.rename(&path, &held(slot), Replace::Refused).unwrap();
             self.held.push(slot);
-            self.push(PlanStep::Take { path: path.clone(), slot });
-            if self.choices.of(3) == 0 && self.put.insert(path.clone()) {
-                let kind = ANY[self.choices.of(3)];
-                let staged = self.stage(kind, &path, Replace::Refused);
-                self.push(PlanStep::Put { path, from: Source::Staged(staged), replaces: false });
-            }
+            self.push(PlanStep::Take { path, slot });
         }
+    }
+
+    fn put_where_something_was(&mut self) {
+        let free: Vec<PathBuf> = self.taken.iter().filter(|path| self.is_free(path)).cloned().collect();
+        if let Some(path) = self.choices.pick(&free)
+            && self.put.insert(path.clone())
+        {
+            let kind = ANY[self.choices.of(3)];
+            let staged = self.stage(kind, &path, Replace::Refused);
+            self.push(PlanStep::Put { path, from: Source::Staged(staged), replaces: false });
+        }
+    }
+
+    /// Whether nothing is there, in a directory that is.
+    fn is_free(&self, path: &Path) -> bool {
+        let parent = self.scratch.look(path.parent().unwrap());
+        parent.is_ok_and(|parent| parent.is_some_and(|parent| parent.kind == EntryKind::Directory))
+            && self.scratch.look(path).unwrap().is_none()
     }
 
     fn put_held(&mut self) {
@@ -255,14 +267,12 @@ impl<'a, 'c> Planner<'a, 'c> {
     fn set_meta(&mut self) {
         let there = paths(self.scratch, &[EntryKind::File, EntryKind::Directory]);
         if let Some(path) = self.choices.pick(&there)
-            && !self.put.contains(&path)
-            && !self.is_placed(&path)
+            // What is put is staged with its mode, unless it is a directory.
+            && (self.is_dir(&path) || !self.put.contains(&path) && !self.is_placed(&path))
             && self.set.insert(path.clone())
         {
             let meta = self.choices.meta();
             self.scratch.set_meta(&path, meta).unwrap();
-            // A merge changes an entry once: what it gives a mode it neither moves nor replaces.
-            self.placed.insert(self.scratch.look(&path).unwrap().unwrap().ino);
             self.push(PlanStep::Meta { path, meta });
         }
     }
@@ -295,6 +305,10 @@ impl<'a, 'c> Planner<'a, 'c> {
         }
         self.scratch.rename(&ready, path, replace).unwrap();
         staged
+    }
+
+    fn is_dir(&self, path: &Path) -> bool {
+        self.scratch.look(path).unwrap().unwrap().kind == EntryKind::Directory
     }
 
     fn is_placed(&self, path: &Path) -> bool {

@@ -18,7 +18,8 @@ mod shelf;
 mod undo;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::clear::remove_tree;
-use super::disk::{Disk, Meta, Replace};
+use super::disk::{Disk, Entry, Replace};
 use super::plan::Plan;
 use crate::limits::{Clock, SystemClock};
 use crate::store::{JournalId, StoreError};
@@ -372,6 +373,18 @@ impl Drop for Pin {
             }
         }
     }
+}
+
+/// What is behind a link is not in the tree: there is nothing.
+fn look_in_tree(disk: &dyn Disk, path: &Path) -> Result<Option<Entry>, JournalError> {
+    match disk.look(path) {
+        Err(error) if is_behind_a_link(&error) => Ok(None),
+        looked => looked.doing("look at", path),
+    }
+}
+
+fn is_behind_a_link(error: &io::Error) -> bool {
+    rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::LOOP)
 }
 
 fn is_older(time: Timestamp, now: Timestamp, age: Duration) -> bool {

@@ -7,9 +7,9 @@ use jiff::Timestamp;
 
 use super::super::disk::{Disk, Entry};
 use super::super::plan::{Origins, Plan, PlanStep, Source};
-use super::SettledBy;
 use super::error::{Doing, JournalError};
 use super::intent::{From, Intent, MetaRecord, Parent, Record, Stamp};
+use super::{SettledBy, look_in_tree};
 use crate::filesystem::{EntryKind, FileVersion};
 use crate::store::JournalId;
 
@@ -130,7 +130,6 @@ impl<'a> Look<'a> {
         let entry = self.look(&origin)?.ok_or_else(|| conflict(path))?;
         let before = self.by_then(&entry);
         if entry.kind == EntryKind::Directory {
-            self.origins.take(path, slot);
             // Some filesystems write down in a directory where it is, and give it a new time for that.
             self.remember(&origin, &entry);
         }
@@ -147,7 +146,9 @@ impl<'a> Look<'a> {
             Source::Taken(slot) => {
                 let no_slot = || JournalError::Plan { reason: format!("slot {slot} is empty") };
                 let (was, entry) = self.taken.remove(slot).ok_or_else(no_slot)?;
-                self.origins.put(path, *slot);
+                if entry.kind == EntryKind::Directory {
+                    self.origins.moved(&was, path);
+                }
                 (From::Taken(*slot), entry, Some(was))
             }
         };
@@ -209,11 +210,12 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Remembers the directory that an entry is in. One that the plan itself makes was not there, and goes again.
+    /// Remembers the directory that an entry is in. One that the plan itself makes was not there, or behind a link that
+    /// it takes away, and goes again.
     fn parent_of(&mut self, origin: &Path) -> Result<(), JournalError> {
         let parent = origin.parent().unwrap_or(Path::new(""));
         if !self.seen.contains(parent)
-            && let Some(entry) = self.look(parent)?
+            && let Some(entry) = look_in_tree(self.disk, parent)?
             && entry.kind == EntryKind::Directory
         {
             self.remember(parent, &entry);

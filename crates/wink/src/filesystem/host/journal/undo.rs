@@ -15,6 +15,7 @@ use super::super::disk::{Disk, Entry, Meta, Replace};
 use super::error::{Doing, JournalError, KeptAside};
 use super::intent::{From, Intent, MetaRecord, Record, Stamp};
 use super::shelf::Place;
+use super::{is_behind_a_link, look_in_tree};
 use crate::filesystem::EntryKind;
 use crate::support::steps::reach;
 
@@ -334,12 +335,8 @@ impl<'a> Work<'a> {
         Undone::Yes
     }
 
-    /// What somebody put a link in the way of cannot be reached: to us it is not there.
     fn look(&self, path: &Path) -> Result<Option<Entry>, JournalError> {
-        match self.disk.look(path) {
-            Err(error) if is_in_the_way(&error) => Ok(None),
-            looked => looked.doing("look at", path),
-        }
+        look_in_tree(self.disk, path)
     }
 }
 
@@ -356,5 +353,5 @@ fn is_in_the_way(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    ) || rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::LOOP)
+    ) || is_behind_a_link(error)
 }
