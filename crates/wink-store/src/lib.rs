@@ -34,6 +34,7 @@ mod guide {}
 mod ground;
 mod ledger;
 mod maintain;
+mod marks;
 mod options;
 mod owners;
 mod read;

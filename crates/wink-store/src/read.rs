@@ -12,7 +12,6 @@ use wink::store::{
     CallMark, History, HistoryQuery, NumberedJournal, NumberedRecord, Record, StoreError, StoredSession,
 };
 
-use crate::owners::Owners;
 use crate::records::{self, MOST, call_bytes, call_of, number_of, row_of};
 use crate::schema::failed;
 
@@ -56,14 +55,7 @@ impl Drop for Reader {
 }
 
 /// A session's records after `since`, and its calls whose process died.
-pub(crate) fn load(
-    conn: &Connection,
-    owners: &Owners,
-    session: &SessionId,
-    since: u64,
-) -> Result<StoredSession, StoreError> {
-    // First who is dead, then what they left: what they wrote last is there by then.
-    let dead = dead_owners(conn, owners, session).map_err(failed("load"))?;
+pub(crate) fn load(conn: &Connection, session: &SessionId, since: u64) -> Result<StoredSession, StoreError> {
     let read = || -> rusqlite::Result<_> {
         let _one_moment = conn.unchecked_transaction()?;
         let Some(id) = records::find(conn, session)? else {
@@ -77,18 +69,10 @@ pub(crate) fn load(
                 Ok(Record { stream: row.get(0)?, bytes: row.get(1)?, call })
             })?
             .collect::<rusqlite::Result<Vec<_>>>()?;
-        let mut marks = Vec::new();
-        if !dead.is_empty() {
-            let mut select =
-                conn.prepare_cached("SELECT mark, owner FROM calls WHERE session = ?1 ORDER BY id")?;
-            let mut rows = select.query([id])?;
-            while let Some(row) = rows.next()? {
-                let (mark, owner): (String, String) = (row.get(0)?, row.get(1)?);
-                if dead.contains(&owner) {
-                    marks.push(mark);
-                }
-            }
-        }
+        let marks = conn
+            .prepare_cached("SELECT mark FROM calls WHERE session = ?1 ORDER BY id")?
+            .query_map([id], |row| row.get(0))?
+            .collect::<rusqlite::Result<Vec<String>>>()?;
         let sequence = records::sequence(conn, id)?;
         Ok((StoredSession { records, unfinished: Vec::new(), sequence }, marks))
     };
@@ -99,28 +83,13 @@ pub(crate) fn load(
     Ok(stored)
 }
 
-/// Whether a session is as it was after `since`, and no other process has a call of it on its way.
-pub(crate) fn has_nothing_new(
-    conn: &Connection,
-    owners: &Owners,
-    session: &SessionId,
-    since: u64,
-) -> rusqlite::Result<bool> {
+/// Whether a session is as it was after `since`, and has no call whose process died.
+pub(crate) fn has_nothing_new(conn: &Connection, session: &SessionId, since: u64) -> rusqlite::Result<bool> {
     let Some(id) = records::find(conn, session)? else { return Ok(since == 0) };
-    let others: bool = conn
-        .prepare_cached("SELECT EXISTS (SELECT 1 FROM calls WHERE session = ?1 AND owner <> ?2)")?
-        .query_row(params![id, owners.me()], |row| row.get(0))?;
-    Ok(!others && records::sequence(conn, id)? == since)
-}
-
-fn dead_owners(conn: &Connection, owners: &Owners, session: &SessionId) -> rusqlite::Result<Vec<String>> {
-    let all = conn
-        .prepare_cached(
-            "SELECT DISTINCT owner FROM calls WHERE session = (SELECT id FROM sessions WHERE name = ?1)",
-        )?
-        .query_map([session.as_str()], |row| row.get(0))?
-        .collect::<rusqlite::Result<Vec<String>>>()?;
-    Ok(all.into_iter().filter(|owner| owners.is_dead(owner)).collect())
+    let left: bool = conn
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM calls WHERE session = ?1)")?
+        .query_row([id], |row| row.get(0))?;
+    Ok(!left && records::sequence(conn, id)? == since)
 }
 
 pub(crate) fn history(

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 use wink::session::{InvocationId, SessionId};
-use wink::store::{Batch, CallMark, Record, StoreError};
+use wink::store::{Batch, Record, StoreError};
 
 use crate::ledger;
 use crate::owners::Owners;
@@ -37,7 +37,7 @@ pub(crate) fn sequence(conn: &Connection, session: i64) -> rusqlite::Result<u64>
     Ok(last.map_or(0, number_of))
 }
 
-fn find_or_make(conn: &Connection, session: &SessionId) -> rusqlite::Result<i64> {
+pub(crate) fn find_or_make(conn: &Connection, session: &SessionId) -> rusqlite::Result<i64> {
     if let Some(id) = find(conn, session)? {
         return Ok(id);
     }
@@ -53,22 +53,6 @@ pub(crate) fn call_bytes(call: InvocationId) -> Option<Vec<u8>> {
 /// Reads what [`call_bytes`] made.
 pub(crate) fn call_of(bytes: &[u8]) -> Option<InvocationId> {
     InvocationId::parse(&uuid::Uuid::from_slice(bytes).ok()?.to_string())
-}
-
-pub(crate) fn begin(
-    conn: &Connection,
-    owners: &Owners,
-    session: &SessionId,
-    mark: &CallMark,
-) -> Result<(), StoreError> {
-    let text = serde_json::to_string(mark).map_err(|error| StoreError::failed("begin", error.to_string()))?;
-    let write = || -> rusqlite::Result<()> {
-        let id = find_or_make(conn, session)?;
-        conn.prepare_cached("INSERT INTO calls (session, invocation, owner, mark) VALUES (?1, ?2, ?3, ?4)")?
-            .execute(params![id, mark.invocation.to_string(), owners.me(), text])?;
-        Ok(())
-    };
-    write().map_err(failed("begin"))
 }
 
 /// Everything of a batch, inside the savepoint of its request: an error takes back all of it.

@@ -13,10 +13,12 @@ use wink::store::{
     Batch, CallMark, Claimed, Durability, History, HistoryQuery, JournalId, LedgerChange, LedgerRow, Record,
     Rows, Store, StoreError, StoreTurn, StoredSession,
 };
+use wink::testing::steps::reach;
 
 use crate::ground;
 use crate::ledger::{self, moment};
 use crate::maintain::{self, CheckReport, Pruned};
+use crate::marks::{self, Marks};
 use crate::options::StoreOptions;
 use crate::owners::{Owner, Owners};
 use crate::read::{self, Reader};
@@ -36,6 +38,7 @@ pub struct SqliteStore {
     /// For what is read so quickly that it need not be somebody else's work.
     glance: Mutex<Connection>,
     turns: Turns,
+    marks: Arc<Marks>,
     owners: Owners,
     _owner: Owner,
     path: PathBuf,
@@ -82,13 +85,17 @@ impl SqliteStore {
         let burying =
             Transaction::new_unchecked(&conn, TransactionBehavior::Immediate).map_err(failed("open"))?;
         ledger::bury(&burying, &owners)?;
+        let marks = Marks::new(dir.join("calls"), &owners).map_err(failed_to_open)?;
+        let dead = marks.dead(&owners).map_err(failed_to_open)?;
+        dead.iter().try_for_each(|owner| marks::bury(&burying, owner, &marks.of(owner)))?;
         burying.commit().map_err(failed("open"))?;
+        dead.iter().for_each(|owner| marks::forget(&marks.of(owner)));
         owners.clear().map_err(failed_to_open)?;
 
         let reader = Reader::start(schema::open_to_read(&path, &options)?).map_err(failed_to_open)?;
         let glance = schema::open_to_read(&path, &options)?;
         glance.busy_timeout(Duration::ZERO).map_err(failed("open"))?;
-        let writer = Writer::start(conn, options.busy).map_err(failed_to_open)?;
+        let writer = Writer::start(conn).map_err(failed_to_open)?;
         let turns =
             Turns::new(dir.join("sessions"), Arc::clone(&options.clock), name).map_err(failed_to_open)?;
         let warnings: Vec<String> = ground::doubts(dir).into_iter().collect();
@@ -100,6 +107,7 @@ impl SqliteStore {
             reader,
             glance: Mutex::new(glance),
             turns,
+            marks: Arc::new(marks),
             owners,
             _owner: owner,
             path,
@@ -172,13 +180,27 @@ impl SqliteStore {
         self.reader.ask("list sessions", list).await
     }
 
+    /// First who is dead, then what they left: what they wrote last is there by then.
     fn load_after<'a>(
         &'a self,
         session: &SessionId,
         since: u64,
     ) -> BoxFuture<'a, Result<StoredSession, StoreError>> {
-        let (owners, session) = (self.owners.clone(), session.clone());
-        self.reader.ask("load", move |conn| read::load(conn, &owners, &session, since))
+        let session = session.clone();
+        Box::pin(async move {
+            for owner in self.dead()? {
+                let (marks, path) = (Arc::clone(&self.marks), self.marks.of(&owner));
+                let bury = move |conn: &Connection| marks::bury(conn, &owner, &marks.of(&owner));
+                self.writer.ask_then(Kind::Other, bury, move || marks::forget(&path)).await?;
+            }
+            self.reader.ask("load", move |conn| read::load(conn, &session, since)).await
+        })
+    }
+
+    /// The dead who left marks of calls.
+    fn dead(&self) -> Result<Vec<String>, StoreError> {
+        let failed = |error: std::io::Error| StoreError::failed("look for marks of calls", error.to_string());
+        self.marks.dead(&self.owners).map_err(failed)
     }
 
     /// What the moment is called in the database.
@@ -206,8 +228,9 @@ impl Store for SqliteStore {
         since: u64,
     ) -> BoxFuture<'a, Result<StoredSession, StoreError>> {
         // Mostly there is nothing new, and nobody has to be woken to find that out.
-        let nothing = self.glance.try_lock().ok().and_then(|conn| {
-            read::has_nothing_new(&conn, &self.owners, session, since).ok().filter(|nothing| *nothing)
+        let nothing = self.dead().ok().filter(Vec::is_empty).and_then(|_| {
+            let conn = self.glance.try_lock().ok()?;
+            read::has_nothing_new(&conn, session, since).ok().filter(|nothing| *nothing)
         });
         match nothing {
             Some(_) => {
@@ -245,16 +268,18 @@ impl Store for SqliteStore {
     }
 
     fn begin<'a>(&'a self, session: &'a SessionId, mark: CallMark) -> BoxFuture<'a, Result<(), StoreError>> {
-        if self.writer.at_once(|conn| records::begin(conn, &self.owners, session, &mark)).is_some() {
-            return Box::pin(std::future::ready(Ok(())));
+        let begun = self.marks.begin(session, &mark);
+        if begun.is_ok() {
+            reach("store.begin-written");
         }
-        let (owners, session) = (self.owners.clone(), session.clone());
-        self.writer.ask(Kind::Begin, move |conn| records::begin(conn, &owners, &session, &mark))
+        Box::pin(std::future::ready(begun))
     }
 
     fn commit<'a>(&'a self, session: &'a SessionId, batch: Batch) -> BoxFuture<'a, Result<(), StoreError>> {
         let (owners, session, at) = (self.owners.clone(), session.clone(), self.now());
-        self.writer.ask(Kind::Commit, move |conn| records::commit(conn, &owners, &session, &batch, at))
+        let (marks, ends) = (Arc::clone(&self.marks), batch.ends);
+        let work = move |conn: &Connection| records::commit(conn, &owners, &session, &batch, at);
+        self.writer.ask_then(Kind::Commit, work, move || ends.into_iter().for_each(|call| marks.ended(call)))
     }
 
     fn claim<'a>(&'a self, row: LedgerRow, now: Timestamp) -> BoxFuture<'a, Result<Claimed, StoreError>> {

@@ -1,9 +1,7 @@
 //! The one thread that writes. What is asked of it at the same time shares one commit, each in a savepoint of its own.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::oneshot;
@@ -15,16 +13,12 @@ use crate::schema::failed;
 
 /// How many requests share a commit at most.
 const MOST_AT_ONCE: usize = 256;
-/// With how many pages in the log they are brought into the database.
-const CHECKPOINT: u32 = 1_000;
 /// How often it is tried to make sure that a commit which failed stays away.
 const FENCES: usize = 3;
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The mark of a call in flight: it has to survive the process and not the machine, so nobody waits for the disk.
-    Begin,
     Claim,
     Commit,
     Other,
@@ -33,7 +27,6 @@ pub(crate) enum Kind {
 impl Kind {
     fn doing(self) -> &'static str {
         match self {
-            Self::Begin => "begin",
             Self::Claim => "claim",
             Self::Commit => "commit",
             Self::Other => "write",
@@ -42,7 +35,6 @@ impl Kind {
 
     fn written(self) -> Option<&'static str> {
         match self {
-            Self::Begin => Some("store.begin-written"),
             Self::Claim => Some("store.claim-written"),
             Self::Commit => Some("store.committed"),
             Self::Other => None,
@@ -52,31 +44,16 @@ impl Kind {
 
 /// Hands requests to the thread that writes.
 pub(crate) struct Writer {
-    writing: Arc<Mutex<Writing>>,
     queue: Option<Sender<Box<dyn Request>>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Writer {
-    pub(crate) fn start(conn: Connection, busy: Duration) -> std::io::Result<Self> {
+    pub(crate) fn start(conn: Connection) -> std::io::Result<Self> {
         let (queue, requests) = channel();
-        let writing = Arc::new(Mutex::new(Writing { conn, busy, sync: Safety::Machine, unfenced: None }));
-        let on_thread = Arc::clone(&writing);
-        let body = move || run(&on_thread, &requests);
+        let body = move || run(Writing { conn, unfenced: None }, &requests);
         let thread = std::thread::Builder::new().name("wink-store".into()).spawn(body)?;
-        Ok(Self { writing, queue: Some(queue), thread: Some(thread) })
-    }
-
-    /// Does `work` here and now, if nobody else is writing and it takes no wait for the disk. None: it was not done, and has
-    /// to be [asked](Writer::ask) for.
-    pub(crate) fn at_once<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Option<T> {
-        let mut writing = self.writing.try_lock().ok().filter(|writing| writing.unfenced.is_none())?;
-        let done = writing.at_once(work);
-        drop(writing);
-        if done.is_some() {
-            reach("store.begin-written");
-        }
-        done
+        Ok(Self { queue: Some(queue), thread: Some(thread) })
     }
 
     /// Has `work` done in a transaction, from now on whoever stops waiting. It may be done again from the start, when a
@@ -86,8 +63,18 @@ impl Writer {
         kind: Kind,
         work: impl FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, StoreError>> {
+        self.ask_then(kind, work, || ())
+    }
+
+    /// The same; `then` is done when the work is true, whoever waits for it.
+    pub(crate) fn ask_then<T: Send + 'static>(
+        &self,
+        kind: Kind,
+        work: impl FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
+        then: impl FnOnce() + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, StoreError>> {
         let (reply, answer) = oneshot::channel();
-        let task = Task { kind, work, value: None, reply };
+        let task = Task { kind, work, then, value: None, reply };
         if let Some(queue) = &self.queue {
             // Without a thread nobody has the other end of the answer, which says so below.
             let _ = queue.send(Box::new(task));
@@ -113,14 +100,20 @@ trait Request: Send {
     fn answer(self: Box<Self>, done: Result<(), StoreError>);
 }
 
-struct Task<T, F> {
+struct Task<T, F, D> {
     kind: Kind,
     work: F,
+    then: D,
     value: Option<T>,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
 
-impl<T: Send, F: FnMut(&Connection) -> Result<T, StoreError> + Send> Request for Task<T, F> {
+impl<T, F, D> Request for Task<T, F, D>
+where
+    T: Send,
+    F: FnMut(&Connection) -> Result<T, StoreError> + Send,
+    D: FnOnce() + Send,
+{
     fn kind(&self) -> Kind {
         self.kind
     }
@@ -131,27 +124,18 @@ impl<T: Send, F: FnMut(&Connection) -> Result<T, StoreError> + Send> Request for
     }
 
     fn answer(self: Box<Self>, done: Result<(), StoreError>) {
-        let Self { kind, value, reply, .. } = *self;
+        let Self { kind, value, reply, then, .. } = *self;
+        if done.is_ok() {
+            then();
+        }
         let lost = || StoreError::failed(kind.doing(), "the answer was lost");
         // Nobody may be waiting any more.
         let _ = reply.send(done.and_then(|()| value.ok_or_else(lost)));
     }
 }
 
-/// How safe a commit is when it returns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Safety {
-    /// From the death of the process.
-    Process,
-    /// From that of the machine.
-    Machine,
-}
-
 struct Writing {
     conn: Connection,
-    /// How long other processes are waited for.
-    busy: Duration,
-    sync: Safety,
     /// Why it is not sure yet that a commit which failed stays away.
     unfenced: Option<String>,
 }
@@ -164,9 +148,8 @@ enum Lost {
     Unclear(StoreError),
 }
 
-fn run(writing: &Mutex<Writing>, requests: &Receiver<Box<dyn Request>>) {
+fn run(mut writing: Writing, requests: &Receiver<Box<dyn Request>>) {
     while let Ok(first) = requests.recv() {
-        let mut writing = writing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut group = vec![first];
         group.extend(requests.try_iter().take(MOST_AT_ONCE - 1));
         writing.serve(group);
@@ -174,27 +157,6 @@ fn run(writing: &Mutex<Writing>, requests: &Receiver<Box<dyn Request>>) {
 }
 
 impl Writing {
-    /// A transaction that waits for nobody: neither for another process, nor for the disk.
-    fn at_once<T>(&mut self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Option<T> {
-        self.set_sync(Safety::Process).ok()?;
-        // Bringing the log into the database takes the disk; that is for the thread.
-        self.conn.pragma_update(None, "wal_autocheckpoint", 0).ok()?;
-        let done = self.conn.busy_timeout(Duration::ZERO).and_then(|()| {
-            self.say("BEGIN IMMEDIATE")?;
-            Ok(work(&self.conn).ok())
-        });
-        let done = done.ok().flatten().filter(|_| self.say("COMMIT").is_ok());
-        self.roll_back();
-        let restored = self
-            .conn
-            .busy_timeout(self.busy)
-            .and_then(|()| self.conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT));
-        if let Err(error) = restored {
-            tracing::error!(%error, "the database is not waited for as it should be");
-        }
-        done
-    }
-
     fn serve(&mut self, mut group: Vec<Box<dyn Request>>) {
         match self.together(&mut group) {
             Ok(done) => {
@@ -237,11 +199,6 @@ impl Writing {
 
     fn transact(&mut self, group: &mut [Box<dyn Request>]) -> Result<Vec<Result<(), StoreError>>, Lost> {
         let doing = group.first().map_or("write", |first| first.kind().doing());
-        let sync = match group.iter().all(|request| request.kind() == Kind::Begin) {
-            true => Safety::Process,
-            false => Safety::Machine,
-        };
-        self.set_sync(sync).map_err(failed(doing)).map_err(Lost::Clean)?;
         let clean = |error| Lost::Clean(failed(doing)(error));
         self.say("BEGIN IMMEDIATE").map_err(clean)?;
         let mut done = Vec::with_capacity(group.len());
@@ -301,11 +258,9 @@ impl Writing {
     /// is written over it, and then it is gone for good.
     fn fence(&mut self) -> Result<(), StoreError> {
         let Some(reason) = self.unfenced.clone() else { return Ok(()) };
-        let fenced = self.set_sync(Safety::Machine).and_then(|()| {
-            self.conn.execute_batch(
-                "BEGIN IMMEDIATE; UPDATE meta SET value = value + 1 WHERE key = 'fence'; COMMIT",
-            )
-        });
+        let fenced = self
+            .conn
+            .execute_batch("BEGIN IMMEDIATE; UPDATE meta SET value = value + 1 WHERE key = 'fence'; COMMIT");
         match fenced {
             Ok(()) => {
                 self.unfenced = None;
@@ -318,17 +273,5 @@ impl Writing {
                 Err(StoreError::failed("write", text))
             }
         }
-    }
-
-    fn set_sync(&mut self, sync: Safety) -> rusqlite::Result<()> {
-        if self.sync != sync {
-            let level = match sync {
-                Safety::Process => "NORMAL",
-                Safety::Machine => "FULL",
-            };
-            self.conn.pragma_update(None, "synchronous", level)?;
-            self.sync = sync;
-        }
-        Ok(())
     }
 }

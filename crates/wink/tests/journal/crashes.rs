@@ -1,17 +1,22 @@
 //! Wherever a plan stops, and whatever of it the disk remembers, the tree is as before or as planned.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use proptest::prelude::*;
 use tempfile::TempDir;
 use wink::filesystem::host::HostDisk;
+use wink::filesystem::host::disk::Disk;
+use wink::filesystem::host::plan::{Plan, Source};
 
 use wink::filesystem::host::journal::JournalError;
 use wink::store::JournalId;
 use wink::testing::{FaultyDisk, ModelDisk};
 
 use wink::testing::journal::world::{Choices, Planner, grow, journal, promised, tree};
-use wink::testing::journal::{Found, Syncs, World, crashes, expect, fine, recover};
+use wink::testing::journal::{Found, Syncs, World, crashes, expect, fine, recover, survives_crashes};
+
+use crate::behaviour::{put, take};
 
 /// On the machine's own disk, where a process dies but the power does not fail.
 fn survives_on_a_real_disk(choices: &[u8], open: fn(&std::path::Path) -> std::io::Result<HostDisk>) -> Found {
@@ -128,6 +133,25 @@ proptest! {
         for open in [HostDisk::open, HostDisk::open_walking] {
             survives_on_a_real_disk(&choices, open).map_err(TestCaseError::fail)?;
         }
+    }
+}
+
+#[test]
+fn a_directory_goes_into_what_was_in_it() {
+    let disk = Arc::new(ModelDisk::new());
+    disk.make_dir(Path::new("e"), 0o755).unwrap();
+    disk.make_dir(Path::new("e/a"), 0o755).unwrap();
+    journal(disk.clone());
+    disk.sync_all();
+    let before = tree(&*disk);
+    let plan = Plan {
+        steps: vec![take("e/a", 0), take("e", 1), put("c", Source::Taken(0)), put("c/a", Source::Taken(1))],
+    };
+    let scratch = Arc::new((*disk).clone());
+    let _ = journal(scratch.clone()).apply(JournalId::fresh(), &plan, &[]).unwrap();
+    let world = World { disk: (*disk).clone(), plan, before, after: promised(&tree(&*scratch)) };
+    for seed in 0..10 {
+        survives_crashes(&world, seed * 0x9e37_79b9_7f4a).unwrap();
     }
 }
 

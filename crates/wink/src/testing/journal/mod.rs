@@ -116,8 +116,11 @@ fn recovered_is(world: &World, crashed: &ModelDisk, committed: bool, seed: u64, 
     check(crashed.clone(), what)
 }
 
-/// The whole property for one world.
-fn survives_crashes(world: &World, seed: u64) -> Result<u64, String> {
+/// Has the disk lose its power at every point of a plan. Says how often.
+///
+/// # Errors
+/// What was found to be neither as before nor as planned, and where.
+pub fn survives_crashes(world: &World, seed: u64) -> Result<u64, String> {
     let mut crashes = 0;
     let id = JournalId::fresh();
     let counting = Arc::new(FaultyDisk::counting(Arc::new(world.disk.clone())));

@@ -1,8 +1,7 @@
 //! Carrying out an intent: first all that can be needed to take it back is made durable, then the tree is changed.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::io;
-use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 use super::super::disk::{Disk, Entry, Meta, Replace};
@@ -10,6 +9,7 @@ use super::error::{Doing, JournalError};
 use super::intent::{From, Intent, MAX_BYTES, Record, Stamp};
 use super::prepare::{Prepared, conflict};
 use super::shelf::Place;
+use super::touched::{Touched, rebased};
 use crate::filesystem::{EntryKind, FileVersion};
 use crate::support::steps::reach;
 
@@ -158,8 +158,9 @@ impl Work<'_> {
                 Replace::Allowed
             }
         };
-        if matches!(from, From::Taken(_)) && self.touched.is_in_new_dir(path) {
-            // Else it might be durable that it was moved into the new directory, but not where that is.
+        if matches!(from, From::Taken(_)) && self.touched.is_in_new_place(path) {
+            // Else it might be durable that it was moved into a directory, but not where that is; which may even be in what
+            // was moved.
             self.touched.sync(self.disk)?;
         }
         match self.disk.rename(&source, path, replace) {
@@ -172,11 +173,13 @@ impl Work<'_> {
             self.disk.unlink(&source).doing("remove", &source)?;
         }
         // What was replaced need not be synced: it is not in the tree any more.
-        self.touched.files.remove(path);
+        self.touched.is_replaced(path);
         self.moved(&source, path, ours.kind);
-        if matches!(from, From::Staged(_)) && ours.kind == EntryKind::Directory {
-            self.touched.itself(path, EntryKind::Directory);
-            self.touched.new_dirs.insert(path.to_owned());
+        if ours.kind == EntryKind::Directory {
+            if matches!(from, From::Staged(_)) {
+                self.touched.itself(path, EntryKind::Directory);
+            }
+            self.touched.came_to(path);
         }
         Ok(())
     }
@@ -246,64 +249,4 @@ fn is_stage(path: &Path, place: &Place) -> bool {
 
 fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-}
-
-/// `path`, if it is at or below `from`, after that has moved to `to`.
-pub(super) fn rebased(path: &Path, from: &Path, to: &Path) -> Option<PathBuf> {
-    let rest = path.strip_prefix(from).ok()?;
-    Some(if rest == Path::new("") { to.to_owned() } else { to.join(rest) })
-}
-
-/// What must be synced, each thing once, wherever it has moved meanwhile.
-#[derive(Default)]
-struct Touched {
-    dirs: BTreeSet<PathBuf>,
-    files: BTreeSet<PathBuf>,
-    /// Directories whose own entries are not durable yet.
-    new_dirs: BTreeSet<PathBuf>,
-}
-
-impl Touched {
-    fn parent_of(&mut self, path: &Path) {
-        let parent = path.parent().unwrap_or(Path::new(""));
-        if !self.dirs.contains(parent) {
-            self.dirs.insert(parent.to_owned());
-        }
-    }
-
-    fn itself(&mut self, path: &Path, kind: EntryKind) {
-        match kind {
-            EntryKind::Directory => drop(self.dirs.insert(path.to_owned())),
-            EntryKind::File => drop(self.files.insert(path.to_owned())),
-            EntryKind::Symlink | EntryKind::Other => self.parent_of(path),
-        }
-    }
-
-    fn moved(&mut self, from: &Path, to: &Path) {
-        for set in [&mut self.dirs, &mut self.files, &mut self.new_dirs] {
-            // Paths are sorted by component: all that is below comes right after.
-            let below: Vec<PathBuf> = set
-                .range::<Path, _>((Bound::Included(from), Bound::Unbounded))
-                .take_while(|path| path.starts_with(from))
-                .cloned()
-                .collect();
-            for path in below {
-                if let Some(now) = rebased(&path, from, to) {
-                    set.remove(&path);
-                    set.insert(now);
-                }
-            }
-        }
-    }
-
-    fn is_in_new_dir(&self, path: &Path) -> bool {
-        path.ancestors().any(|dir| self.new_dirs.contains(dir))
-    }
-
-    fn sync(&mut self, disk: &dyn Disk) -> Result<(), JournalError> {
-        self.files.iter().try_for_each(|file| disk.sync_file(file).doing("sync", file))?;
-        self.dirs.iter().try_for_each(|dir| disk.sync_dir(dir).doing("sync", dir))?;
-        *self = Self::default();
-        Ok(())
-    }
 }

@@ -15,6 +15,7 @@ mod intent;
 mod past;
 mod prepare;
 mod shelf;
+mod touched;
 mod undo;
 
 use std::collections::BTreeMap;

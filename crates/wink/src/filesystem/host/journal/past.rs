@@ -7,10 +7,10 @@ use jiff::Timestamp;
 
 use super::super::disk::Meta;
 use super::Journal;
-use super::apply::rebased;
 use super::error::JournalError;
 use super::intent::{From, Intent, Record, Stamp};
 use super::shelf::{Name, Place, State, list};
+use super::touched::rebased;
 use crate::filesystem::EntryKind;
 use crate::store::JournalId;
 

@@ -15,6 +15,7 @@ use super::super::disk::{Disk, Entry, Meta, Replace};
 use super::error::{Doing, JournalError, KeptAside};
 use super::intent::{From, Intent, MetaRecord, Record, Stamp};
 use super::shelf::Place;
+use super::touched::Touched;
 use super::{is_behind_a_link, look_in_tree};
 use crate::filesystem::EntryKind;
 use crate::support::steps::reach;
@@ -28,7 +29,15 @@ pub(super) fn undo(
 ) -> Result<Vec<KeptAside>, JournalError> {
     let taken = intent.steps.iter().filter(|step| matches!(step, Record::Take { .. })).map(Record::origin);
     let parents = intent.parents.iter().map(|parent| (parent.path.as_path(), &parent.before)).collect();
-    let mut work = Work { disk, place, trash, taken: taken.collect(), parents, aside: Vec::new() };
+    let mut work = Work {
+        disk,
+        place,
+        trash,
+        taken: taken.collect(),
+        parents,
+        touched: Touched::default(),
+        aside: Vec::new(),
+    };
     let mut left: Vec<&Record> = intent.steps.iter().rev().collect();
     loop {
         let count = left.len();
@@ -68,6 +77,7 @@ struct Work<'a> {
     taken: HashSet<&'a Path>,
     /// The directories that things were in.
     parents: HashMap<&'a Path, &'a Stamp>,
+    touched: Touched,
     aside: Vec<KeptAside>,
 }
 
@@ -181,7 +191,12 @@ impl<'a> Work<'a> {
                 // A crash left both names.
                 self.disk.unlink(at).doing("remove", at)?;
             } else {
+                if self.touched.is_within(at) {
+                    // Else what has left it might be found in it again, where nobody looks.
+                    self.touched.sync_rest(self.disk)?;
+                }
                 self.disk.rename(at, &held, Replace::Refused).doing("move back", at)?;
+                self.moved(at, &held);
             }
         }
         match image {
@@ -214,10 +229,23 @@ impl<'a> Work<'a> {
             // It never left, and what we have is a copy.
             Some(there) if before.is_same(&there) && !before.is_same(&entry) => return Ok(Undone::Yes),
             Some(_) => {}
-            None => match self.disk.rename(held, to, Replace::Refused) {
-                Err(error) if is_in_the_way(&error) => {}
-                moved => return moved.doing("restore", to).map(|()| Undone::Yes),
-            },
+            None => {
+                if self.touched.is_in_new_place(to) {
+                    // Else it might be durable that it is back in a directory, but not that that has left it.
+                    self.touched.sync_rest(self.disk)?;
+                }
+                match self.disk.rename(held, to, Replace::Refused) {
+                    Err(error) if is_in_the_way(&error) => {}
+                    Err(error) => return Err(error).doing("restore", to),
+                    Ok(()) => {
+                        self.moved(held, to);
+                        if entry.kind == EntryKind::Directory {
+                            self.touched.came_to(to);
+                        }
+                        return Ok(Undone::Yes);
+                    }
+                }
+            }
         }
         if how == Try::Quietly {
             return Ok(Undone::NotYet);
@@ -315,6 +343,12 @@ impl<'a> Work<'a> {
             }
         }
         Ok(())
+    }
+
+    fn moved(&mut self, from: &Path, to: &Path) {
+        self.touched.moved(from, to);
+        self.touched.parent_of(from);
+        self.touched.parent_of(to);
     }
 
     fn find<'p>(
