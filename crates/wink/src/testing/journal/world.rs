@@ -254,8 +254,6 @@ impl<'a, 'c> Planner<'a, 'c> {
     fn put_held(&mut self) {
         if let Some(path) = free_path(self.scratch, &mut self.choices)
             && !self.held.is_empty()
-            // What was taken does not come back to where it was.
-            && !self.taken.contains(&path)
             && self.put.insert(path.clone())
         {
             let slot = self.held.remove(self.choices.of(self.held.len()));

@@ -80,6 +80,7 @@ pub(super) fn prepare(
         disk,
         origins: Origins::default(),
         taken: HashMap::new(),
+        instead: HashMap::new(),
         left: HashSet::new(),
         placed: HashMap::new(),
         set: HashMap::new(),
@@ -96,6 +97,8 @@ struct Look<'a> {
     origins: Origins,
     /// What was taken, and where it was before.
     taken: HashMap<u32, (PathBuf, Entry)>,
+    /// Slots whose contents came to another's place already, and where there is the same.
+    instead: HashMap<u32, u32>,
     /// Where something was taken.
     left: HashSet<PathBuf>,
     /// What was put, and where it was before the plan, if it was in the tree.
@@ -144,12 +147,13 @@ impl<'a> Look<'a> {
         let (from, entry, was) = match from {
             Source::Staged(staged) => (From::Staged(staged.clone()), self.staged(staged)?, None),
             Source::Taken(slot) => {
+                let slot = self.name_for(*slot, &origin);
                 let no_slot = || JournalError::Plan { reason: format!("slot {slot} is empty") };
-                let (was, entry) = self.taken.remove(slot).ok_or_else(no_slot)?;
+                let (was, entry) = self.taken.remove(&slot).ok_or_else(no_slot)?;
                 if entry.kind == EntryKind::Directory {
                     self.origins.moved(&was, path);
                 }
-                (From::Taken(*slot), entry, Some(was))
+                (From::Taken(slot), entry, Some(was))
             }
         };
         let replaced = if replaces {
@@ -168,6 +172,24 @@ impl<'a> Look<'a> {
         self.prepared.versions.insert(self.prepared.intent.steps.len(), entry.version());
         self.placed.insert(path, (was, ours.clone()));
         Ok(Record::Put { path: path.to_owned(), origin, from, ours, replaced })
+    }
+
+    /// Of two names of one file, both taken, the one comes back that was there: nobody could tell them apart otherwise.
+    fn name_for(&mut self, slot: u32, origin: &Path) -> u32 {
+        let slot = self.instead.remove(&slot).unwrap_or(slot);
+        let Some((_, entry)) = self.taken.get(&slot).filter(|(_, entry)| entry.links > 1) else {
+            return slot;
+        };
+        let is_other_name = |(_, (was, other)): &(&u32, &(PathBuf, Entry))| {
+            was == origin && (other.dev, other.ino) == (entry.dev, entry.ino)
+        };
+        match self.taken.iter().find(is_other_name).map(|(other, _)| *other) {
+            Some(other) if other != slot => {
+                self.instead.insert(other, slot);
+                other
+            }
+            _ => slot,
+        }
     }
 
     fn staged(&self, staged: &Path) -> Result<Entry, JournalError> {

@@ -75,11 +75,11 @@ impl Touched {
         first.is_some_and(|dir| dir.starts_with(path))
     }
 
-    /// Makes what is still there of it durable: others may have removed the rest.
+    /// Makes what is still there of it durable: the rest was removed since.
     pub(super) fn sync_rest(&mut self, disk: &dyn Disk) -> Result<(), JournalError> {
-        for set in [&mut self.dirs, &mut self.files] {
+        for (set, kind) in [(&mut self.dirs, EntryKind::Directory), (&mut self.files, EntryKind::File)] {
             for path in std::mem::take(set) {
-                if look_in_tree(disk, &path)?.is_some() {
+                if look_in_tree(disk, &path)?.is_some_and(|entry| entry.kind == kind) {
                     set.insert(path);
                 }
             }

@@ -27,13 +27,18 @@ pub(super) fn undo(
     trash: &Path,
     intent: &Intent,
 ) -> Result<Vec<KeptAside>, JournalError> {
-    let taken = intent.steps.iter().filter(|step| matches!(step, Record::Take { .. })).map(Record::origin);
+    let taken = intent.steps.iter().filter_map(|step| match step {
+        Record::Take { origin, slot, .. } => Some((*slot, origin.as_path())),
+        _ => None,
+    });
+    let homes: HashMap<u32, &Path> = taken.collect();
     let parents = intent.parents.iter().map(|parent| (parent.path.as_path(), &parent.before)).collect();
     let mut work = Work {
         disk,
         place,
         trash,
-        taken: taken.collect(),
+        taken: homes.values().copied().collect(),
+        homes,
         parents,
         touched: Touched::default(),
         aside: Vec::new(),
@@ -73,7 +78,9 @@ struct Work<'a> {
     disk: &'a dyn Disk,
     place: &'a Place,
     trash: &'a Path,
-    /// The places that something was taken from.
+    /// Where each thing was taken from.
+    homes: HashMap<u32, &'a Path>,
+    /// The same places.
     taken: HashSet<&'a Path>,
     /// The directories that things were in.
     parents: HashMap<&'a Path, &'a Stamp>,
@@ -185,7 +192,11 @@ impl<'a> Work<'a> {
             }
             return Ok(Undone::Yes);
         }
-        let found = self.find(path, origin, |entry| ours.is_same(entry))?;
+        let found = match self.find(path, origin, |entry| ours.is_same(entry))? {
+            // Back where it was taken from: who died while undoing this had come so far.
+            Some(at) if self.homes.get(&slot) == Some(&at) && self.is_in_its_directory(at)? => None,
+            found => found,
+        };
         if let Some(at) = found {
             if self.look(&held)?.is_some() {
                 // A crash left both names.
