@@ -65,7 +65,7 @@ impl WorkspaceLayers for OneFile {
 
 impl WorkspaceLayer for Layer {
     fn workspace(&self) -> Workspace {
-        Workspace::Direct { root: "/nowhere".into(), state_name: None }
+        Workspace::Direct { root: "/nowhere".into(), state_name: None, record: None }
     }
 
     fn finish(self: Box<Self>) -> BoxFuture<'static, Result<(), LayerError>> {

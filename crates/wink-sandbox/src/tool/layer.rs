@@ -77,6 +77,7 @@ impl WorkspaceLayer for HostLayer {
             None => Workspace::Direct {
                 root: self.0.root().to_owned(),
                 state_name: Some(self.0.state_name().to_owned()),
+                record: self.0.record(),
             },
         }
     }

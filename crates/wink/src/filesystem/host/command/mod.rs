@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::layer::Layer;
-use super::scan::Scan;
+use super::scan::{CommandRecord, Scan};
 use super::{HostFilesystem, STATE, Shared};
 use crate::filesystem::{FsError, FsPath, FsResult};
 use crate::support::lock::lock;
@@ -139,6 +139,16 @@ impl CommandLayer {
             #[cfg(target_os = "linux")]
             Way::Overlay(overlay) => Some(overlay.dirs()),
             Way::Scan(_) => None,
+        }
+    }
+
+    /// Where the process that the command's are below is to be written down before it begins anything; nothing if it does
+    /// not work in the workspace itself. Whoever restores the workspace ends those processes first.
+    pub fn record(&self) -> Option<CommandRecord> {
+        match &self.way {
+            #[cfg(target_os = "linux")]
+            Way::Overlay(_) => None,
+            Way::Scan(scan) => scan.record().ok(),
         }
     }
 

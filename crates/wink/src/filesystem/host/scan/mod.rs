@@ -13,6 +13,7 @@
 mod baseline;
 mod capture;
 mod index;
+mod process;
 mod restore;
 mod trash;
 mod walk;
@@ -41,6 +42,7 @@ use crate::filesystem::{EntryKind, FsError, FsPath, FsResult};
 use crate::support::lock::lock;
 use crate::support::steps::reach;
 
+pub use process::{CommandRecord, ProcessTree};
 pub(super) use trash::TrashDir;
 
 /// What it takes to scan a workspace.
@@ -98,11 +100,13 @@ impl Scanner {
         let failed = failed(Path::new(""), "restored after a command whose process died");
         let Some(_) = self.disk.look(&self.places.record).map_err(&failed)? else { return Ok(None) };
         let text = self.disk.read(&self.places.record).map_err(&failed)?;
-        let Some(name) = text.strip_suffix(b"\n").filter(|name| !name.is_empty()) else {
+        let line = text.iter().position(|byte| *byte == b'\n').and_then(|end| text.split_at_checked(end));
+        let Some((name, processes)) = line.filter(|(name, _)| !name.is_empty()) else {
             // It was not finished, so nothing had begun.
             self.forget_record().map_err(&failed)?;
             return Ok(None);
         };
+        process::end_all(processes).map_err(&failed)?;
         let trash = self.trash.named(OsString::from_vec(name.to_vec()));
         make_dir(&self.disk, &trash.path()).map_err(&failed)?;
         let before = Arc::clone(&self.index()?.tree);
@@ -141,6 +145,13 @@ impl Scanner {
         }
     }
 
+    /// Ends what is left of the command.
+    fn end_processes(&self) -> io::Result<()> {
+        let text = self.disk.read(&self.places.record)?;
+        let name = text.iter().position(|byte| *byte == b'\n').unwrap_or(text.len());
+        process::end_all(text.get(name..).unwrap_or_default())
+    }
+
     /// The workspace is as it was.
     fn end(&self) -> io::Result<()> {
         remove_tree(&*self.disk, &self.places.moved)?;
@@ -172,6 +183,12 @@ impl Scanner {
 }
 
 impl Scan {
+    /// Where the command's processes are written down.
+    pub(super) fn record(&self) -> FsResult<CommandRecord> {
+        let base = &self.fork.base;
+        Ok(CommandRecord::new(&base.disk, base.writing()?.scanner.places.record.clone()))
+    }
+
     /// Shows the workspace as the fork has it to a command.
     pub(super) fn begin(fork: &Arc<Shared>, layer: Layer) -> FsResult<Self> {
         let base = &fork.base;
@@ -284,6 +301,7 @@ impl Scan {
     fn restore(&mut self) -> FsResult<Restored> {
         let base = &self.fork.base;
         let scanner = &base.writing()?.scanner;
+        scanner.end_processes().map_err(failed(Path::new(""), "restored after a command"))?;
         let restored = restore(&base.disk, &scanner.places, &self.before, &self.trash)?;
         scanner.end().map_err(failed(Path::new(""), "restored after a command"))?;
         self.is_over = true;
