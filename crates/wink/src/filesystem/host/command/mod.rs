@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::layer::Layer;
+use super::name::to_shown;
 use super::scan::{CommandRecord, Scan};
 use super::{HostFilesystem, STATE, Shared};
 use crate::filesystem::{FsError, FsPath, FsResult};
@@ -187,5 +188,29 @@ impl CommandLayer {
         drop(state);
         reach("command.layer-read");
         Ok(())
+    }
+}
+
+/// Directories in directories. A command can make more than any stack or path can hold.
+pub(super) const MOST_LEVELS: usize = 100;
+
+pub(super) fn too_deep() -> FsError {
+    FsError::Io {
+        path: FsPath::root(),
+        kind: io::ErrorKind::InvalidInput,
+        message: format!(
+            "the command left directories nested more than {MOST_LEVELS} deep, or paths longer than the system takes, \
+             which a workspace does not take; have them removed"
+        ),
+    }
+}
+
+pub(super) fn special(path: &Path) -> FsError {
+    FsError::Io {
+        path: to_shown(path),
+        kind: io::ErrorKind::InvalidInput,
+        message:
+            "the command left a pipe, socket or device here, which a workspace cannot keep; have it removed"
+                .to_owned(),
     }
 }

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::index::Index;
-use super::walk::{Closed, Tree, walk};
+use super::walk::{Tree, walk};
 use super::{Places, failed};
 use crate::filesystem::host::clear::remove_tree;
 use crate::filesystem::host::disk::{Disk, Entry};
@@ -24,7 +24,7 @@ const FEW: usize = 32;
 
 /// Makes the baseline what the workspace is now, durably. Says what it is.
 pub(super) fn refresh(disk: &HostDisk, places: &Places, index: &mut Index) -> FsResult<()> {
-    let mut tree = walk(disk, Closed::Refused)?;
+    let mut tree = walk(disk)?;
     for dir in [&places.dir, &places.copies] {
         make_dir(disk, dir).map_err(failed(Path::new(""), "saved"))?;
     }

@@ -27,8 +27,9 @@ use std::sync::{Arc, Mutex};
 use self::index::Index;
 use self::restore::{Restored, restore};
 use self::trash::Trash;
-use self::walk::{Closed, Tree, walk};
+use self::walk::{Tree, walk};
 use super::clear::remove_tree;
+use super::command::too_deep;
 use super::disk::{Disk, Replace};
 use super::host_disk::HostDisk;
 use super::journal::Retention;
@@ -218,7 +219,7 @@ impl Scan {
         reach("scan.begun");
         if !planned.plan.steps.is_empty() {
             scan.show(&scanner.places, &planned)?;
-            scan.given = Some(walk(&base.disk, Closed::Refused)?);
+            scan.given = Some(walk(&base.disk)?);
             reach("scan.fork-shown");
         }
         scanner.let_time_pass().map_err(failed(Path::new(""), "prepared for a command"))?;
@@ -277,6 +278,9 @@ impl Scan {
         let differences = capture::differences(before, &restored);
         capture::tidy(base, before, &restored.found, differences.as_ref().ok(), &self.trash);
         let differences = differences?;
+        if restored.is_too_deep {
+            return Err(too_deep());
+        }
         if !restored.is_kept {
             return Err(FsError::Io {
                 path: FsPath::root(),

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::trash::TrashDir;
-use super::walk::{Closed, Tree, walk};
+use super::walk::{Left, Tree, walk_after};
 use super::{Places, failed};
 use crate::filesystem::host::disk::{Disk, Entry, Replace};
 use crate::filesystem::host::host_disk::HostDisk;
@@ -23,6 +23,8 @@ pub(super) struct Restored {
     pub(super) stayed: HashSet<PathBuf>,
     /// Whether everything else is in the trash now; if not, there was no space.
     pub(super) is_kept: bool,
+    /// Whether something of it was deeper than a workspace may be.
+    pub(super) is_too_deep: bool,
 }
 
 /// How many directories are synced one by one.
@@ -34,7 +36,7 @@ pub(super) fn restore(
     before: &Tree,
     trash: &TrashDir,
 ) -> FsResult<Restored> {
-    let found = walk(disk, Closed::Opened)?;
+    let Left { tree: found, is_too_deep } = walk_after(disk, before)?;
     let stayed = what_stays(disk, places, before, &found)?;
     reach("scan.compared");
     let mut work = Work { disk, places, trash, touched: HashSet::new(), is_kept: true };
@@ -46,7 +48,7 @@ pub(super) fn restore(
     let is_kept = work.is_kept;
     work.sync().map_err(failed(Path::new(""), "synced"))?;
     reach("scan.restored");
-    Ok(Restored { found, stayed, is_kept })
+    Ok(Restored { found, stayed, is_kept, is_too_deep })
 }
 
 /// What is as before, or back already. Of a file with several names all have to be.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::walk::open_up;
+use super::walk::{is_too_deep, open_up};
 use crate::filesystem::EntryKind;
 use crate::filesystem::host::STATE;
 use crate::filesystem::host::clear::remove_tree;
@@ -162,31 +162,37 @@ impl TrashDir {
     }
 
     fn make_parents(&self, target: &Path) -> io::Result<()> {
-        let Some(parent) = target.parent() else { return Ok(()) };
-        match self.disk.look(parent)? {
-            Some(_) => Ok(()),
-            None => {
-                self.make_parents(parent)?;
-                make_dir(&self.disk, parent)
+        let mut missing = Vec::new();
+        for parent in target.ancestors().skip(1) {
+            if self.disk.look(parent)?.is_some() {
+                break;
             }
+            missing.push(parent);
         }
+        missing.into_iter().rev().try_for_each(|dir| make_dir(&self.disk, dir))
     }
 
     /// Removes what is not needed any more: directories with nothing in them, and links that are in the workspace by now.
-    /// How many others there are.
-    fn clear(&self, below: &Path) -> io::Result<usize> {
-        let dir = self.at(below);
-        let mut left = 0;
-        for (name, kind) in self.disk.read_dir(&dir)? {
-            let (path, at) = (below.join(&name), dir.join(&name));
-            match kind {
-                EntryKind::Directory => left += self.clear(&path)?,
-                EntryKind::Symlink if self.is_there(&path, &at) => self.disk.unlink(&at)?,
-                _ => left += 1,
+    /// How many others there are; what is too deep to be looked into is one.
+    fn clear(&self) -> io::Result<usize> {
+        let (mut left, mut dirs, mut next) = (0, vec![PathBuf::new()], 0);
+        while let Some(below) = dirs.get(next).cloned() {
+            next += 1;
+            let dir = self.at(&below);
+            for (name, kind) in self.disk.read_dir(&dir)? {
+                let (path, at) = (below.join(&name), dir.join(&name));
+                match kind {
+                    EntryKind::Directory if !is_too_deep(&path) => dirs.push(path),
+                    EntryKind::Symlink if self.is_there(&path, &at) => self.disk.unlink(&at)?,
+                    _ => left += 1,
+                }
             }
         }
-        if left == 0 {
-            self.disk.remove_dir(&dir)?;
+        for dir in dirs.iter().rev() {
+            match self.disk.remove_dir(&self.at(dir)) {
+                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+                removed => removed?,
+            }
         }
         Ok(left)
     }
@@ -200,7 +206,7 @@ impl TrashDir {
 impl Drop for TrashDir {
     fn drop(&mut self) {
         lock(&self.used).remove(&self.name);
-        match self.clear(Path::new("")) {
+        match self.clear() {
             Ok(0) => {}
             Ok(files) => tracing::warn!(
                 trash = %self.path().display(),
