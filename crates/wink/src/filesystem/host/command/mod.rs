@@ -13,9 +13,10 @@ use std::sync::Arc;
 
 use super::layer::Layer;
 use super::name::to_shown;
-use super::scan::{CommandRecord, Scan};
+use super::scan::{CommandRecord, Scan, Undone};
 use super::{HostFilesystem, STATE, Shared};
 use crate::filesystem::{FsError, FsPath, FsResult};
+use crate::limits::CancelToken;
 use crate::support::lock::lock;
 use crate::support::steps::reach;
 #[cfg(target_os = "linux")]
@@ -80,13 +81,15 @@ impl HostFilesystem {
     /// This fork as something that a command can work on. The fork must be left alone until that is finished.
     ///
     /// In the way that was asked for when the workspace was opened; else on an overlay, if `can_mount` says that these
-    /// directories can be mounted, and by a scan if not. A scan waits until nobody else changes the workspace.
+    /// directories can be mounted, and by a scan if not. A scan waits until nobody else changes the workspace, and copies what
+    /// changed since the last one; `cancel` stops that.
     pub fn command_layer(
         &self,
+        cancel: &CancelToken,
         can_mount: impl FnOnce(&OverlayDirs) -> Result<(), String>,
     ) -> FsResult<CommandLayer> {
         if let Some(capture) = self.capture() {
-            return self.command_layer_by(capture);
+            return self.make_layer(capture, cancel);
         }
         let why_not = match self.command_layer_by(Capture::Overlay) {
             Ok(layer) => match layer.overlay().map_or(Ok(()), |dirs| can_mount(&dirs)) {
@@ -102,11 +105,15 @@ impl HostFilesystem {
             reason = why_not,
             "no overlay of the workspace; a command works in it, and it is scanned"
         );
-        self.command_layer_by(Capture::Scan)
+        self.make_layer(Capture::Scan, cancel)
     }
 
     /// The same in a given way, whatever was asked for.
     pub fn command_layer_by(&self, capture: Capture) -> FsResult<CommandLayer> {
+        self.make_layer(capture, &CancelToken::new())
+    }
+
+    fn make_layer(&self, capture: Capture, cancel: &CancelToken) -> FsResult<CommandLayer> {
         let Some(fork) = &self.shared.fork else {
             return Err(FsError::Unsupported {
                 operation: "running a command on a workspace that is not a fork",
@@ -118,7 +125,7 @@ impl HostFilesystem {
             Capture::Overlay => Way::Overlay(Box::new(OverlayLayer::new(&self.shared, layer.clone())?)),
             #[cfg(not(target_os = "linux"))]
             Capture::Overlay => return Err(FsError::Unsupported { operation: "an overlay on this system" }),
-            Capture::Scan => Way::Scan(Box::new(Scan::begin(&self.shared, layer.clone())?)),
+            Capture::Scan => Way::Scan(Box::new(Scan::begin(&self.shared, layer.clone(), cancel)?)),
         };
         Ok(CommandLayer { fork: Arc::clone(&self.shared), layer, way })
     }
@@ -161,6 +168,16 @@ impl CommandLayer {
     /// The entry of the workspace that the command must not see.
     pub fn state_name(&self) -> &'static str {
         STATE
+    }
+
+    /// Forgets what the command did, as dropping this does, and says what became of it. The command and everything it
+    /// started must be gone.
+    pub fn undo(self) -> FsResult<Undone> {
+        match self.way {
+            #[cfg(target_os = "linux")]
+            Way::Overlay(_) => Ok(Undone::default()),
+            Way::Scan(scan) => scan.undo(),
+        }
     }
 
     /// Makes what the command did the fork's. The command and everything it started must be gone, and the mount as well.

@@ -13,6 +13,7 @@
 mod baseline;
 mod capture;
 mod index;
+mod outside;
 mod process;
 mod restore;
 mod trash;
@@ -27,7 +28,7 @@ use std::sync::{Arc, Mutex};
 use self::index::Index;
 use self::restore::{Restored, restore};
 use self::trash::Trash;
-use self::walk::{Tree, walk};
+use self::walk::{Before, Tree, walk};
 use super::clear::remove_tree;
 use super::command::too_deep;
 use super::disk::{Disk, Replace};
@@ -40,11 +41,21 @@ use super::plan::{PlanStep, Source};
 use super::staged::{Stage, make_dir};
 use super::{STATE, Shared, io_error};
 use crate::filesystem::{EntryKind, FsError, FsPath, FsResult};
+use crate::limits::CancelToken;
 use crate::support::lock::lock;
 use crate::support::steps::reach;
 
 pub use process::{CommandRecord, ProcessTree};
 pub(super) use trash::TrashDir;
+
+/// What became of a command that was undone.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Undone {
+    /// Where that is kept for a while which it had changed, or somebody else meanwhile; below the root.
+    pub trash: Option<PathBuf>,
+    /// What it removed that could not be brought back: sockets, and devices for want of privileges.
+    pub lost: Vec<FsPath>,
+}
 
 /// What it takes to scan a workspace.
 pub(super) struct Scanner {
@@ -65,6 +76,8 @@ struct Places {
     record: PathBuf,
     /// What had to leave its place to show a command its fork.
     moved: PathBuf,
+    /// Files with names outside the workspace, while it is restored.
+    outside: PathBuf,
 }
 
 /// A command that works in the workspace. Dropping it undoes what the command did.
@@ -74,7 +87,7 @@ pub(super) struct Scan {
     layer: Layer,
     held: Vec<Arc<Path>>,
     /// What the workspace was.
-    before: Arc<Tree>,
+    before: Before,
     /// What the command was given.
     given: Option<Tree>,
     trash: Arc<TrashDir>,
@@ -90,6 +103,7 @@ impl Scanner {
             index: dir.join("index"),
             record: dir.join("begun"),
             moved: dir.join("moved"),
+            outside: dir.join("outside"),
             dir,
         };
         let trash = Trash::new(disk, stage.owner(), retention)?;
@@ -110,20 +124,20 @@ impl Scanner {
         process::end_all(processes).map_err(&failed)?;
         let trash = self.trash.named(OsString::from_vec(name.to_vec()));
         make_dir(&self.disk, &trash.path()).map_err(&failed)?;
-        let before = Arc::clone(&self.index()?.tree);
+        let before = self.index()?.before();
         restore(&self.disk, &self.places, &before, &trash)?;
         self.end().map_err(&failed)?;
         Ok(Some(trash.path()))
     }
 
     /// Saves everything, and says durably that a command may begin.
-    fn begin(&self, now: i64) -> FsResult<(Arc<Tree>, Arc<TrashDir>)> {
+    fn begin(&self, now: i64, cancel: &CancelToken) -> FsResult<(Before, Arc<TrashDir>)> {
         let failed = failed(Path::new(""), "prepared for a command");
         let mut index = self.index()?;
         // What fails half-way is looked for on disk the next time.
-        let refreshed = baseline::refresh(&self.disk, &self.places, &mut index);
+        let refreshed = baseline::refresh(&self.disk, &self.places, &mut index, cancel);
         refreshed?;
-        let before = Arc::clone(&index.tree);
+        let before = index.before();
         *lock(&self.index) = Some(index);
         reach("scan.baseline-ready");
         let trash = self.trash.fresh(now).map_err(&failed)?;
@@ -156,6 +170,7 @@ impl Scanner {
     /// The workspace is as it was.
     fn end(&self) -> io::Result<()> {
         remove_tree(&*self.disk, &self.places.moved)?;
+        remove_tree(&*self.disk, &self.places.outside)?;
         self.forget_record()?;
         reach("scan.over");
         Ok(())
@@ -190,8 +205,8 @@ impl Scan {
         Ok(CommandRecord::new(&base.disk, base.writing()?.scanner.places.record.clone()))
     }
 
-    /// Shows the workspace as the fork has it to a command.
-    pub(super) fn begin(fork: &Arc<Shared>, layer: Layer) -> FsResult<Self> {
+    /// Shows the workspace as the fork has it to a command, unless that is cancelled before everything is saved.
+    pub(super) fn begin(fork: &Arc<Shared>, layer: Layer, cancel: &CancelToken) -> FsResult<Self> {
         let base = &fork.base;
         let writing = base.writing()?;
         let lock = writing.lock(&base.disk)?;
@@ -205,7 +220,7 @@ impl Scan {
             }
         }
         let scanner = &writing.scanner;
-        let (before, trash) = scanner.begin(base.clock.now().as_millisecond())?;
+        let (before, trash) = scanner.begin(base.clock.now().as_millisecond(), cancel)?;
         let mut scan = Self {
             fork: Arc::clone(fork),
             layer,
@@ -274,7 +289,7 @@ impl Scan {
         reach("scan.command-over");
         let restored = self.restore()?;
         let base = &self.fork.base;
-        let before = self.given.as_ref().unwrap_or(&self.before);
+        let before = self.given.as_ref().unwrap_or(&self.before.tree);
         let differences = capture::differences(before, &restored);
         capture::tidy(base, before, &restored.found, differences.as_ref().ok(), &self.trash);
         let differences = differences?;
@@ -301,6 +316,18 @@ impl Scan {
         Ok(layer)
     }
 
+    /// Restores the workspace, and forgets what the command did.
+    pub(super) fn undo(mut self) -> FsResult<Undone> {
+        let restored = self.restore()?;
+        let before = self.given.as_ref().unwrap_or(&self.before.tree);
+        capture::tidy(&self.fork.base, before, &restored.found, None, &self.trash);
+        let left = self.trash.clear().map_err(failed(Path::new(""), "restored: the trash of it"))?;
+        Ok(Undone {
+            trash: (left > 0).then(|| self.trash.path()),
+            lost: restored.lost.iter().map(|path| to_shown(path)).collect(),
+        })
+    }
+
     /// Makes the workspace what it was before the command.
     fn restore(&mut self) -> FsResult<Restored> {
         let base = &self.fork.base;
@@ -320,7 +347,7 @@ impl Drop for Scan {
         }
         match self.restore() {
             Ok(restored) => {
-                let before = self.given.as_ref().unwrap_or(&self.before);
+                let before = self.given.as_ref().unwrap_or(&self.before.tree);
                 capture::tidy(&self.fork.base, before, &restored.found, None, &self.trash);
             }
             Err(error) => {

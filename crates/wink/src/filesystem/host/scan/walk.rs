@@ -3,17 +3,29 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::failed;
+use crate::filesystem::host::clear::forced;
 use crate::filesystem::host::command::MOST_LEVELS;
 use crate::filesystem::host::disk::{Disk, Entry, Meta};
-use crate::filesystem::host::host_disk::HostDisk;
+use crate::filesystem::host::host_disk::{HostDisk, Protection};
 use crate::filesystem::host::name::to_shown;
 use crate::filesystem::host::view::is_state;
 use crate::filesystem::{EntryKind, FsError, FsResult};
 
 /// A tree by path, the root under the empty one. What is in a directory comes right after it.
 pub(super) type Tree = BTreeMap<PathBuf, Entry>;
+
+/// What in a tree is protected against changes.
+pub(super) type Protected = BTreeMap<PathBuf, Protection>;
+
+/// What a workspace was before a command.
+#[derive(Clone)]
+pub(super) struct Before {
+    pub(super) tree: Arc<Tree>,
+    pub(super) protected: Arc<Protected>,
+}
 
 /// Longer paths than this leave no room for the names of the places where things are kept.
 const LONGEST: usize = 3500;
@@ -89,5 +101,5 @@ fn walk_as(disk: &HostDisk, before: Option<&Tree>) -> FsResult<Left> {
 /// Lets us look into a directory, and change it.
 pub(super) fn open_up(disk: &HostDisk, dir: &Path) -> io::Result<()> {
     let entry = disk.look(dir)?.ok_or(io::ErrorKind::NotFound)?;
-    disk.set_meta(dir, Meta { mode: entry.meta.mode | 0o700, ..entry.meta })
+    forced(disk, dir, || disk.set_meta(dir, Meta { mode: entry.meta.mode | 0o700, ..entry.meta }))
 }
