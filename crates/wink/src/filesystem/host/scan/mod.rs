@@ -162,6 +162,9 @@ impl Scanner {
 
     /// Ends what is left of the command.
     fn end_processes(&self) -> io::Result<()> {
+        if self.disk.look(&self.places.record)?.is_none() {
+            return Ok(());
+        }
         let text = self.disk.read(&self.places.record)?;
         let name = text.iter().position(|byte| *byte == b'\n').unwrap_or(text.len());
         process::end_all(text.get(name..).unwrap_or_default())

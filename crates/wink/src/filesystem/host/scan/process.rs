@@ -103,14 +103,14 @@ mod linux {
     impl Noted {
         pub(super) fn of(process: u32, tree: ProcessTree) -> io::Result<Self> {
             let start = start_of(process)?;
-            Ok(Self { process, tree, start, namespace: namespace()?, boot: boot()? })
+            Ok(Self { process, tree, start, namespace: namespace(), boot: boot() })
         }
 
         pub(super) fn end(&self) -> io::Result<()> {
-            if boot()? != self.boot {
+            if boot() != self.boot {
                 return Ok(());
             }
-            if namespace()? != self.namespace {
+            if namespace() != self.namespace {
                 tracing::warn!(
                     process = self.process,
                     "a command's process belongs to another process namespace, and cannot be waited for"
@@ -135,7 +135,8 @@ mod linux {
                 ProcessTree::Reaper => Signal::TERM,
             };
             match pidfd_send_signal(&pinned, signal) {
-                Ok(()) | Err(Errno::SRCH) => {}
+                // Somebody else's dies all the same, since whoever started it has died.
+                Ok(()) | Err(Errno::SRCH | Errno::PERM) => {}
                 Err(error) => return Err(error.into()),
             }
             let mut fds = [PollFd::new(&pinned, PollFlags::IN)];
@@ -172,12 +173,13 @@ mod linux {
         start.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "/proc tells nothing of a process"))
     }
 
-    fn namespace() -> io::Result<u64> {
-        Ok(fs::metadata("/proc/self/ns/pid")?.ino())
+    /// Where this is not told, there is but one.
+    fn namespace() -> u64 {
+        fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino())
     }
 
-    fn boot() -> io::Result<String> {
-        Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+    fn boot() -> String {
+        fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
     }
 }
 
