@@ -168,7 +168,9 @@ async fn serve(Work { dir, socket, die_at, nth, plant, scan, opening, hold }: &W
         die_when(step.clone(), *nth, Arc::clone(&inside));
     }
     let capture = scan.then_some(Capture::Scan);
-    let files = HostOptions { capture, retention: Retention::Last(5), ..HostOptions::default() };
+    // Few, so that there is often something to be removed.
+    let (retention, trash) = (Retention::Last(5), Retention::Last(3));
+    let files = HostOptions { capture, retention, trash, ..HostOptions::default() };
     let workspace = Workspace::open_with(dir, WorkspaceOptions { files, ..WorkspaceOptions::default() })?;
     let (capture, _) = capture_of(workspace.files())?;
     let (store, files) = plants::planted(&workspace, *plant);

@@ -10,6 +10,8 @@ use rustix::fs::{
     AtFlags, FileType, IFlags, Mode, OFlags, RawMode, StatxAttributes, StatxFlags, ioctl_getflags,
     ioctl_setflags, mknodat, openat, statat, statx,
 };
+#[cfg(target_os = "linux")]
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::HostDisk;
@@ -55,7 +57,12 @@ impl HostDisk {
             let (dir, name) = self.parent(path)?;
             statx(dir, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE)
         };
-        let attributes = found?.stx_attributes;
+        let attributes = match found {
+            Ok(found) => found.stx_attributes,
+            // An old kernel, or a sandbox that does not know the call.
+            Err(Errno::NOSYS | Errno::PERM) => return Ok(Protection::default()),
+            Err(error) => return Err(error.into()),
+        };
         Ok(Protection {
             immutable: attributes.contains(StatxAttributes::IMMUTABLE),
             append_only: attributes.contains(StatxAttributes::APPEND),
@@ -101,7 +108,7 @@ impl HostDisk {
         let (to_dir, to_name) = self.parent(to)?;
         match mknodat(&to_dir, to_name, kind, Mode::RUSR | Mode::WUSR, stat.st_rdev) {
             Ok(()) => {}
-            Err(rustix::io::Errno::PERM | rustix::io::Errno::ACCESS) => return Ok(false),
+            Err(Errno::PERM | Errno::ACCESS) => return Ok(false),
             Err(error) => return Err(error.into()),
         }
         self.own_like(from, to)?;

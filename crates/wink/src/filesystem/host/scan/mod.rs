@@ -295,16 +295,18 @@ impl Scan {
         let before = self.given.as_ref().unwrap_or(&self.before.tree);
         let differences = capture::differences(before, &restored);
         capture::tidy(base, before, &restored.found, differences.as_ref().ok(), &self.trash);
-        let differences = differences?;
+        let refused = |error| and_where(error, &self.trash);
+        let differences = differences.map_err(refused)?;
         if restored.is_too_deep {
-            return Err(too_deep());
+            return Err(refused(too_deep()));
         }
         if !restored.is_kept {
-            return Err(FsError::Io {
+            return Err(refused(FsError::Io {
                 path: FsPath::root(),
                 kind: io::ErrorKind::StorageFull,
-                message: "there was no space left to keep what the command did, so it is undone".to_owned(),
-            });
+                message: "there was no space left to take over what the command did, so it is undone"
+                    .to_owned(),
+            }));
         }
         let mut layer = self.layer.clone();
         for place in &self.held {
@@ -357,6 +359,18 @@ impl Drop for Scan {
                 tracing::error!(%error, "a command could not be undone; the next to change the workspace will try again");
             }
         }
+    }
+}
+
+/// Says where what a command left is, if it is not taken over.
+fn and_where(error: FsError, trash: &TrashDir) -> FsError {
+    match error {
+        FsError::Io { path, kind, message } => {
+            let trash = trash.path();
+            let message = format!("{message}. What it left is kept for a while in {}", trash.display());
+            FsError::Io { path, kind, message }
+        }
+        other => other,
     }
 }
 
