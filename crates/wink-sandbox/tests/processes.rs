@@ -15,7 +15,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use wink::filesystem::host::{Capture, HostFilesystem, HostOptions};
-use wink::filesystem::{Filesystem, FilesystemExt, FsError, FsErrorKind, FsResult};
+use wink::filesystem::{
+    Edit, Filesystem, FilesystemExt, FsError, FsErrorKind, FsResult, WriteMode, WriteOptions,
+};
 use wink::limits::SystemClock;
 use wink_sandbox::tool::{HostLayers, LayerError, WorkspaceLayers};
 use wink_sandbox::{Capabilities, Ended, Launch};
@@ -26,7 +28,7 @@ const ROUNDS: usize = 10;
 /// Whether somebody else was at it. Whoever looks at the workspace while a command works in it sees what that does, files
 /// that are half written or being brought back among it; what was done on account of that is never merged.
 fn is_somebody_elses(error: &FsError) -> bool {
-    matches!(error.kind(), FsErrorKind::Conflict | FsErrorKind::NotFound)
+    matches!(error.kind(), FsErrorKind::Conflict | FsErrorKind::NotFound | FsErrorKind::NoMatch)
 }
 
 /// One change of the fork: it counts, and leaves a file of its own and a line in a log that everybody writes. Whether nobody
@@ -42,8 +44,9 @@ async fn change(root: &Path, fork: &Arc<dyn Filesystem>, name: &str, by_command:
 
 async fn run(root: &Path, fork: &Arc<dyn Filesystem>, name: &str) -> FsResult<bool> {
     let layer = HostLayers.layer(fork).await.map_err(of_files)?;
-    let script =
-        format!("set -e; echo $(($(cat count) + 1)) > count; echo {name} >> log; echo {name} > made/{name}");
+    let script = format!(
+        "set -e; . ./count; echo n=$((n + 1)) > count; echo {name} >> log; echo {name} > made/{name}"
+    );
     let launch = Launch::shell(script, root).workspace(layer.workspace());
     let finished = launch.run(&(Arc::new(SystemClock) as _)).await.unwrap();
     if finished.ended != Ended::Exited(0) {
@@ -61,10 +64,14 @@ fn of_files(error: LayerError) -> FsError {
 }
 
 async fn write(fork: &Arc<dyn Filesystem>, name: &str) -> FsResult<bool> {
-    let Ok(count) = fork.read_text("count").await?.trim().parse::<usize>() else { return Ok(false) };
-    fork.write_text("count", &format!("{}\n", count + 1)).await?;
-    let log = fork.read_text("log").await?;
-    fork.write_text("log", &format!("{log}{name}\n")).await?;
+    let text = fork.read_text("count").await?;
+    let count = text.strip_prefix("n=").and_then(|count| count.trim().parse::<usize>().ok());
+    let Some(count) = count else { return Ok(false) };
+    // Neither is a write of what was read before, which somebody else may have changed since.
+    let edit = Edit::once(format!("n={count}\n"), format!("n={}\n", count + 1));
+    fork.edit(&fork.path("count")?, &edit).await?;
+    let append = WriteOptions { mode: WriteMode::Append, create_parents: false };
+    fork.write(&fork.path("log")?, format!("{name}\n").as_bytes(), append).await?;
     fork.write_text(&format!("made/{name}"), &format!("{name}\n")).await?;
     Ok(true)
 }
@@ -110,7 +117,7 @@ fn child() {
 
 fn together(captures: &[&str]) {
     let dir = tempfile::tempdir().unwrap();
-    fs::write(dir.path().join("count"), "0\n").unwrap();
+    fs::write(dir.path().join("count"), "n=0\n").unwrap();
     fs::write(dir.path().join("log"), "").unwrap();
     fs::create_dir(dir.path().join("made")).unwrap();
     let start = |(number, capture): (usize, &&str)| {
@@ -133,7 +140,7 @@ fn together(captures: &[&str]) {
         .collect();
     expected.sort();
     let read = |path: &str| fs::read_to_string(dir.path().join(path)).unwrap();
-    assert_eq!(read("count"), format!("{}\n", expected.len()));
+    assert_eq!(read("count"), format!("n={}\n", expected.len()));
     let mut log: Vec<String> = read("log").lines().map(str::to_owned).collect();
     log.sort();
     assert_eq!(log, expected, "each once");
