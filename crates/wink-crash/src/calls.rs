@@ -139,6 +139,14 @@ impl Generator {
         }
     }
 
+    /// A turn of one command for `world`.
+    pub(crate) fn command(&mut self, world: &World) -> Turn {
+        self.next += 1;
+        let lines = (0..1 + self.dice.below(6)).map(|_| self.line(world)).collect();
+        let first = (self.dice.below(3) == 0).then(|| self.path());
+        Turn { calls: vec![(format!("c{}", self.next), Call::Command { first, lines, fail: false })] }
+    }
+
     fn call(&mut self, world: &World) -> Call {
         let files = world.files();
         match self.dice.below(15) {

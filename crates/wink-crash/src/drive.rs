@@ -27,6 +27,9 @@ enum Death {
     At { step: &'static str, nth: usize },
     /// Some time after a turn was sent.
     After(Duration),
+    /// So long after a command of it has begun, which would go on without end; perhaps with another process that waits for
+    /// the workspace.
+    InCommand { after: Duration, waiting: bool },
 }
 
 /// How a round ended.
@@ -81,8 +84,13 @@ pub(crate) fn run(
                 Epoch::new(dir.join(format!("w{workspace}")), seed.wrapping_add(workspace), scan)?
             }
         };
-        let death = match dice.below(3) {
+        let death = match dice.below(6) {
             0 => Death::After(Duration::from_micros(dice.any() % 20_000)),
+            // On an overlay nobody has to wait.
+            1 => Death::InCommand {
+                after: Duration::from_micros(dice.any() % 100_000),
+                waiting: here.scan && dice.below(2) == 0,
+            },
             _ => {
                 let reachable: Vec<_> = steps.iter().filter(|step| is_reachable(step, here.scan)).collect();
                 let [overlaid, scanned] = &mut next_step;
@@ -99,6 +107,10 @@ pub(crate) fn run(
                 match &death {
                     Death::At { step, .. } => *report.steps.entry(step).or_default() += 1,
                     Death::After(_) => report.random += 1,
+                    Death::InCommand { waiting, .. } => {
+                        report.in_commands += 1;
+                        report.waited_for += u64::from(*waiting);
+                    }
                 }
             }
             Ended::Answered => report.answered_before += 1,
@@ -166,7 +178,10 @@ impl Epoch {
     ) -> std::io::Result<Ended> {
         let mut worker = self.open(Some(death), plant, counter, report)?;
         for _ in 0..TURNS_A_STEP {
-            let turn = self.generator.turn(&self.known.world);
+            let turn = match death {
+                Death::InCommand { .. } => self.generator.command(&self.known.world),
+                Death::At { .. } | Death::After(_) => self.generator.turn(&self.known.world),
+            };
             report.calls += turn.calls.len() as u64;
             let sent = worker.ask(&Ask::Do(turn.clone()));
             let answers = match (sent, death) {
@@ -177,6 +192,28 @@ impl Epoch {
                     std::thread::sleep(*delay);
                     worker.child.kill()?;
                     worker.answer()?
+                }
+                (Ok(()), Death::InCommand { after, waiting }) => {
+                    if !self.until_it_holds(&mut worker)? {
+                        // The call failed before there was a command.
+                        worker.answer()?
+                    } else {
+                        let waiter = match waiting {
+                            true => Some(Worker::start(self, &counter.socket, None, plant, false)?),
+                            false => None,
+                        };
+                        std::thread::sleep(*after);
+                        worker.child.kill()?;
+                        worker.end()?;
+                        self.known.in_flight = Some(turn);
+                        self.known.had_begun = true;
+                        if let Some(waiter) = waiter {
+                            let mut waiter = self.admit(waiter, counter, report)?;
+                            waiter.child.kill()?;
+                            waiter.end()?;
+                        }
+                        return Ok(Ended::InACall);
+                    }
                 }
             };
             match answers {
@@ -197,6 +234,27 @@ impl Epoch {
         worker.child.kill()?;
         worker.end()?;
         Ok(Ended::NotReached)
+    }
+
+    /// Waits until the command of a child goes on without end. Not if the child has said something instead.
+    fn until_it_holds(&self, worker: &mut Worker) -> std::io::Result<bool> {
+        let (hold, since) = (self.hold(), Instant::now());
+        while !hold.exists() {
+            if worker.has_said_something()? {
+                return Ok(false);
+            }
+            if since.elapsed() > PATIENCE {
+                return Err(std::io::Error::other("a command did not begin"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::fs::remove_file(hold)?;
+        Ok(true)
+    }
+
+    /// What a command makes before it goes on without end.
+    fn hold(&self) -> PathBuf {
+        self.dir.with_extension("hold")
     }
 
     /// Has children die while they repair what the last one left, a few times.
@@ -237,7 +295,17 @@ impl Epoch {
         if self.known.in_flight.is_some() {
             self.die_recovering(plant, counter, report)?;
         }
-        let mut worker = Worker::start(self, &counter.socket, death, plant, false)?;
+        let worker = Worker::start(self, &counter.socket, death, plant, false)?;
+        self.admit(worker, counter, report)
+    }
+
+    /// Waits until a child has opened everything, and compares.
+    fn admit(
+        &mut self,
+        mut worker: Worker,
+        counter: &Counter,
+        report: &mut Report,
+    ) -> std::io::Result<Worker> {
         match worker.answer()? {
             Some(Say::Ready) => {}
             other => {
@@ -306,6 +374,9 @@ impl Worker {
         if let Some(Death::At { step, nth }) = death {
             command.arg("--die-at").arg(step).arg("--nth").arg(nth.to_string());
         }
+        if let Some(Death::InCommand { .. }) = death {
+            command.arg("--hold").arg(epoch.hold());
+        }
         if let Some(plant) = plant {
             command.arg("--plant").arg(plant.name());
         }
@@ -334,6 +405,13 @@ impl Worker {
             _ if !line.ends_with('\n') => Ok(None),
             _ => Ok(Some(serde_json::from_str(&line)?)),
         }
+    }
+
+    /// Whether there is something to read, or nobody who could write.
+    fn has_said_something(&mut self) -> std::io::Result<bool> {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut fds = [PollFd::new(self.from.get_ref(), PollFlags::IN)];
+        Ok(poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? > 0)
     }
 
     fn dump(&mut self) -> std::io::Result<Dump> {

@@ -86,6 +86,9 @@ pub(crate) struct Work {
     /// Whether to die on the way to being ready, and not in a call.
     #[arg(long)]
     opening: bool,
+    /// The file that the first command makes when it is at work; then it goes on without end.
+    #[arg(long)]
+    hold: Option<PathBuf>,
     /// Whether commands work in the workspace itself, which is scanned.
     #[arg(long)]
     scan: bool,
@@ -179,11 +182,13 @@ fn tell(report: &Report, json: bool) {
         return;
     }
     println!(
-        "{} kills ({} at {} named steps, {} at random), {} more while recovering, {} calls, {} answered, {} crashes of the model disk, {:.0} s",
+        "{} kills ({} at {} named steps, {} at random, {} while a command ran, {} of them with another process waiting), {} more while recovering, {} calls, {} answered, {} crashes of the model disk, {:.0} s",
         report.kills,
-        report.kills - report.random,
+        report.kills - report.random - report.in_commands,
         report.steps.len(),
         report.random,
+        report.in_commands,
+        report.waited_for,
         report.recoveries,
         report.calls,
         report.answered,

@@ -20,6 +20,10 @@ pub(crate) struct Report {
     pub(crate) answered: u64,
     /// Kills at a random moment.
     pub(crate) random: u64,
+    /// Kills while a command ran.
+    pub(crate) in_commands: u64,
+    /// How many of those with another process that waited for the workspace.
+    pub(crate) waited_for: u64,
     /// Children that were killed after they had answered: they do not count.
     pub(crate) answered_before: u64,
     /// Children that died while they repaired what another had left.

@@ -16,8 +16,8 @@ use wink::session::ToolInvoked;
 use wink::store::{LedgerState, Rows, Store};
 use wink::testing::{FaultyStore, StoreOp, steps};
 use wink::transaction::transaction;
+use wink_sandbox::Launch;
 use wink_sandbox::tool::{HostLayers, WorkspaceLayers, capture_of};
-use wink_sandbox::{Launch, Workspace as View};
 use wink_store::{Workspace, WorkspaceOptions};
 
 use crate::Work;
@@ -38,6 +38,8 @@ struct Note {
 struct Outside {
     socket: PathBuf,
     dir: PathBuf,
+    /// What a command makes before it goes on without end.
+    hold: Option<PathBuf>,
 }
 
 /// Whatever goes wrong in the child.
@@ -98,12 +100,16 @@ async fn command(
     }
     let files = cx.resource::<dyn Filesystem>().await?;
     let layer = HostLayers.layer(&files).await?;
-    let script: Vec<String> = lines.iter().map(Line::shell).collect();
-    let launch = match layer.workspace() {
-        View::Overlay(dirs) => Launch::shell(script.join("\n"), &dirs.lower).overlay(dirs.clone()),
-        View::Direct { root, .. } => Launch::shell(script.join("\n"), root),
-    };
-    launch.run(cx.clock()).await?;
+    let mut script: Vec<String> = lines.iter().map(Line::shell).collect();
+    if let Some(hold) = &cx.resource::<Outside>().await?.hold {
+        // Several processes, some of which nobody waits for.
+        let endless = "n=0; while :; do n=$((n+1)); printf x > during-$$-$n; rm -f during-$$-$((n-9)); done";
+        script.extend((0..3).map(|_| format!("(setsid sh -c '{endless}' &)")));
+        script.push(format!("touch '{}'\n{endless}", hold.display()));
+    }
+    let workspace = layer.workspace();
+    let root = workspace.root().to_owned();
+    Launch::shell(script.join("\n"), root).workspace(workspace).run(cx.clock()).await?;
     if fail {
         return Ok(ToolResult::error("as asked"));
     }
@@ -156,19 +162,21 @@ pub(crate) fn work(work: &Work) -> Result<(), Error> {
     runtime.block_on(serve(work))
 }
 
-async fn serve(Work { dir, socket, die_at, nth, plant, scan, opening }: &Work) -> Result<(), Error> {
+async fn serve(Work { dir, socket, die_at, nth, plant, scan, opening, hold }: &Work) -> Result<(), Error> {
     let inside = Arc::new(AtomicBool::new(*opening));
     if let Some(step) = die_at {
         die_when(step.clone(), *nth, Arc::clone(&inside));
     }
     let capture = scan.then_some(Capture::Scan);
-    let files = HostOptions { capture, retention: Retention::Last(5), ..HostOptions::default() };
+    // Few, so that there is often something to be removed.
+    let (retention, trash) = (Retention::Last(5), Retention::Last(3));
+    let files = HostOptions { capture, retention, trash, ..HostOptions::default() };
     let workspace = Workspace::open_with(dir, WorkspaceOptions { files, ..WorkspaceOptions::default() })?;
     let (capture, _) = capture_of(workspace.files())?;
     let (store, files) = plants::planted(&workspace, *plant);
     let store = Arc::new(FaultyStore::new(store));
     let session = Session::builder().store(Arc::clone(&store) as _).id("crash").open().await?;
-    let outside = Outside { socket: socket.to_owned(), dir: dir.to_owned() };
+    let outside = Outside { socket: socket.to_owned(), dir: dir.to_owned(), hold: hold.clone() };
     let resources = ResourceRegistry::of((
         Binding::filesystem(files),
         Binding::instance(Arc::new(outside)),

@@ -100,7 +100,7 @@ impl NamespaceSandbox {
         let root = scratch.path().to_owned();
         let job = Job::new(
             crate::launch::Command::Shell(String::new()),
-            Workspace::Direct { root, state_name: None },
+            Workspace::Direct { root, state_name: None, record: None },
         );
         let prepared = self.prepare(&job).map_err(|error| failed(error.to_string()))?;
         probe_prepared(prepared).map_err(|error| failed(error.to_string()))
@@ -124,6 +124,7 @@ impl NamespaceSandbox {
             ids: self.user.then(own_ids),
             steps: self.steps(&job.workspace)?,
             cgroup,
+            record: job.workspace.record().cloned(),
             confine: Some(self.confine(&job.workspace)?),
             ..prepared
         })

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::mount::MountFlags;
-use wink::filesystem::host::OverlayDirs;
+use wink::filesystem::host::{CommandRecord, OverlayDirs};
 
 use crate::child::{Step, slot_path};
 use crate::error::LaunchError;
@@ -28,6 +28,8 @@ pub enum Workspace {
         root: PathBuf,
         /// The directory in it that commands never see, if there is one.
         state_name: Option<String>,
+        /// Where the command's processes are written down, for whoever restores the directory after it.
+        record: Option<CommandRecord>,
     },
     /// An overlay over the directory.
     Overlay(OverlayDirs),
@@ -39,6 +41,13 @@ impl Workspace {
         match self {
             Self::Direct { root, .. } => root,
             Self::Overlay(dirs) => &dirs.lower,
+        }
+    }
+
+    pub(crate) fn record(&self) -> Option<&CommandRecord> {
+        match self {
+            Self::Direct { record, .. } => record.as_ref(),
+            Self::Overlay(_) => None,
         }
     }
 

@@ -135,7 +135,10 @@ impl PodmanSandbox {
         let look = "cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max 2>/dev/null; \
                     echo ; cat /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max 2>/dev/null";
         let root = scratch.path().to_owned();
-        let job = Job::new(Command::Shell(look.to_owned()), Workspace::Direct { root, state_name: None });
+        let job = Job::new(
+            Command::Shell(look.to_owned()),
+            Workspace::Direct { root, state_name: None, record: None },
+        );
         let finished = self.run(job, clock).await.map_err(|error| missing(error.to_string()))?;
         let (said, _) = finished.stdout.text(1000);
         let (memory, processes) = said.split_once("\n\n").or(said.split_once('\n')).unwrap_or_default();
@@ -276,7 +279,7 @@ fn check_cgroups(limits: &Limits) -> Result<(), SandboxError> {
 
 fn mounts(workspace: &Workspace) -> Result<Vec<String>, SandboxError> {
     let (volume, state_name) = match workspace {
-        Workspace::Direct { root, state_name } => {
+        Workspace::Direct { root, state_name, .. } => {
             (format!("{}:{WORKSPACE}:rw", volume_path(root)?), state_name.as_deref())
         }
         Workspace::Overlay(dirs) => {
@@ -392,8 +395,11 @@ impl Sandbox for PodmanSandbox {
             let time = job.time(&self.limits);
             let began = clock.monotonic();
             let end = CancelToken::new();
-            let mut launch =
-                self.podman(args).keep_output(self.limits.output_bytes()).cancelled_by(end.clone());
+            let mut launch = self
+                .podman(args)
+                .recorded_in(job.workspace.record().cloned())
+                .keep_output(self.limits.output_bytes())
+                .cancelled_by(end.clone());
             if let Some(stdin) = job.stdin {
                 launch = launch.stdin(stdin);
             }

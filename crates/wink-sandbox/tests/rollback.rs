@@ -585,6 +585,7 @@ async fn a_death_at_any_step_of_a_scan_is_undone() {
         let workspace = wink_sandbox::Workspace::Direct {
             root: world.root(),
             state_name: Some(layer.state_name().to_owned()),
+            record: layer.record(),
         };
         let command = Launch::program("sh", [OsStr::new("-c"), &script], world.root()).workspace(workspace);
         let _ = command.run(&(Arc::new(SystemClock) as _)).await.unwrap();

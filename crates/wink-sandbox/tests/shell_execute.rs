@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use wink::BoxFuture;
+use wink::filesystem::host::Undone;
 use wink::filesystem::{Filesystem, FilesystemExt, MemoryFilesystem};
 use wink::limits::Clock;
 use wink::prelude::*;
@@ -65,7 +66,7 @@ impl WorkspaceLayers for OneFile {
 
 impl WorkspaceLayer for Layer {
     fn workspace(&self) -> Workspace {
-        Workspace::Direct { root: "/nowhere".into(), state_name: None }
+        Workspace::Direct { root: "/nowhere".into(), state_name: None, record: None }
     }
 
     fn finish(self: Box<Self>) -> BoxFuture<'static, Result<(), LayerError>> {
@@ -73,6 +74,12 @@ impl WorkspaceLayer for Layer {
             self.0.write_text("made", "by a command").await?;
             Ok(())
         })
+    }
+
+    fn undo(self: Box<Self>) -> BoxFuture<'static, Result<Undone, LayerError>> {
+        let lost = vec![self.0.path("run/socket").unwrap()];
+        let undone = Undone { trash: Some(".wink/trash/scan-1".into()), lost };
+        Box::pin(std::future::ready(Ok(undone)))
     }
 }
 
@@ -188,4 +195,15 @@ async fn an_exit_code_is_an_answer_unless_it_is_to_be_undone() {
     assert_eq!(stays(Ended::Signalled(9), true).await, (false, false));
     assert_eq!(stays(Ended::TimedOut, false).await, (false, false));
     assert_eq!(stays(Ended::Cancelled, false).await, (false, false));
+}
+
+#[tokio::test]
+async fn what_became_of_an_undone_command_is_told() {
+    let world = World::new(Ended::Exited(3), Arc::new(OneFile)).await;
+    let outcome = world.call(json!({ "command": ["ls"], "undo_on_failure": true })).await;
+    for expected in ["kept for a while in .wink/trash/scan-1", "cannot be brought back: run/socket."] {
+        assert!(outcome.text().contains(expected), "{}", outcome.text());
+    }
+    let kept = world.call(json!({ "command": ["ls"] })).await;
+    assert!(!kept.text().contains("trash"), "{}", kept.text());
 }

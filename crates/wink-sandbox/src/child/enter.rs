@@ -13,7 +13,7 @@ use rustix::process::{DumpableBehavior, Pid, Signal, WaitOptions};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::raw::{self, Vectors};
-use super::{CGROUPS, Confine, IdMaps, Landlock, Message, Plan, REPORT, SLOTS, Stage, Step};
+use super::{CGROUPS, Confine, GATE, IdMaps, Landlock, Message, Plan, REPORT, SLOTS, Stage, Step};
 
 /// A stage that failed, and why.
 type Done = Result<(), (Stage, Errno)>;
@@ -36,13 +36,16 @@ pub(super) fn init(plan: &Plan, vectors: &Vectors) -> ! {
     if let Err(failure) = prepare(plan) {
         give_up(failure);
     }
+    if !may_begin() {
+        raw::exit(127);
+    }
     let command = match raw::command(plan, vectors) {
         Ok(pid) => pid,
         Err(errno) => give_up((Stage::Command, errno)),
     };
     // All but the report: nobody waits for the end of a stream on account of this process.
     raw::close(0, 2);
-    raw::close(CGROUPS, u32::MAX);
+    raw::close(GATE, u32::MAX);
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
             Ok(Some((pid, status))) if pid.as_raw_nonzero().get() == command => {
@@ -58,6 +61,17 @@ pub(super) fn init(plan: &Plan, vectors: &Vectors) -> ! {
             Ok(None) => {}
             // Nobody is left; whoever started this has the report.
             Err(_) => raw::exit(0),
+        }
+    }
+}
+
+/// Waits until the gate is opened. Whoever was to open it may have died instead.
+fn may_begin() -> bool {
+    let mut byte = [0; 1];
+    loop {
+        match rustix::io::read(raw::fixed(GATE), &mut byte) {
+            Err(Errno::INTR) => {}
+            read => return read == Ok(1),
         }
     }
 }
@@ -95,6 +109,7 @@ const ORPHANED: Signal = Signal::TERM;
 fn prepare(plan: &Plan) -> Done {
     raw::forget_handlers();
     raw::place(&plan.report, REPORT, false).map_err(at(Stage::Prepare))?;
+    raw::place(&plan.gate, GATE, false).map_err(at(Stage::Prepare))?;
     for (number, cgroup) in (CGROUPS..SLOTS).zip(&plan.cgroups) {
         raw::place(cgroup, number, false).map_err(at(Stage::Prepare))?;
     }

@@ -21,8 +21,10 @@ pub(crate) use raw::{Child, landlock_abi, start};
 
 /// Where the report's end is in the new process.
 pub(super) const REPORT: i32 = 3;
+/// Where the end of the gate is: nothing is begun before it is opened.
+pub(super) const GATE: i32 = 4;
 /// Where its cgroups begin; there are at most eight.
-pub(super) const CGROUPS: i32 = 4;
+pub(super) const CGROUPS: i32 = 5;
 /// Where what [`Step::Open`] opened begins.
 pub(crate) const SLOTS: i32 = 16;
 /// Descriptors that the parent hands over lie at or above this, out of the way of all these.
@@ -143,6 +145,7 @@ pub(crate) struct Plan {
     pub(crate) stdout: OwnedFd,
     pub(crate) stderr: OwnedFd,
     pub(crate) report: OwnedFd,
+    pub(crate) gate: OwnedFd,
 }
 
 /// What could not be done in the new process.

@@ -27,7 +27,7 @@ use crate::capabilities::Capabilities;
 use crate::cgroup::Cgroup;
 use crate::child::{Confine, IdMaps, Namespaces, Step};
 use crate::error::LaunchError;
-use wink::filesystem::host::OverlayDirs;
+use wink::filesystem::host::{CommandRecord, OverlayDirs};
 
 use crate::overlay::{OverlayKind, Workspace, c_path, c_text};
 
@@ -127,6 +127,8 @@ pub struct Launch {
     keep: usize,
     cancel: Option<CancelToken>,
     tree: Tree,
+    /// Where its processes are written down, beside what the workspace says.
+    record: Option<CommandRecord>,
 }
 
 impl Launch {
@@ -136,7 +138,7 @@ impl Launch {
             [("PATH", PATH), ("LANG", "C.UTF-8")].map(|(name, value)| (name.into(), value.into()));
         Self {
             command,
-            workspace: Workspace::Direct { root: workspace.into(), state_name: None },
+            workspace: Workspace::Direct { root: workspace.into(), state_name: None, record: None },
             cwd: String::new(),
             environment: environment.into(),
             stdin: None,
@@ -144,6 +146,7 @@ impl Launch {
             keep: 1024 * 1024,
             cancel: None,
             tree: Tree::Best,
+            record: None,
         }
     }
 
@@ -230,6 +233,12 @@ impl Launch {
         self
     }
 
+    /// Where its processes are written down, for a command that works in a workspace in another way than as its own.
+    pub(crate) fn recorded_in(mut self, record: Option<CommandRecord>) -> Self {
+        self.record = record;
+        self
+    }
+
     /// Runs it to its end.
     pub async fn run(self, clock: &Arc<dyn Clock>) -> Result<Finished, LaunchError> {
         let limits = Until { time: self.time, cancel: self.cancel.clone() };
@@ -280,6 +289,7 @@ impl Launch {
             namespaces,
             ids: user.then(own_ids),
             steps,
+            record: self.record.or_else(|| self.workspace.record().cloned()),
             ..prepared
         })
     }
@@ -322,6 +332,7 @@ pub(crate) struct Prepared {
     pub(crate) arguments: Vec<CString>,
     pub(crate) environment: Vec<CString>,
     pub(crate) confine: Option<Confine>,
+    pub(crate) record: Option<CommandRecord>,
     pub(crate) shown_program: String,
     pub(crate) shown_cwd: String,
 }
@@ -354,6 +365,7 @@ impl Prepared {
             arguments,
             environment: environment.iter().map(pair).collect::<Result<_, _>>()?,
             confine: None,
+            record: None,
             shown_program: command.program().to_string_lossy().into_owned(),
             shown_cwd: cwd.to_owned(),
         })

@@ -13,6 +13,8 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
+use wink::filesystem::host::{CommandRecord, ProcessTree};
+
 use super::output::Output;
 use super::{Prepared, descendants};
 use crate::cgroup::Cgroup;
@@ -76,9 +78,10 @@ pub(crate) fn supervise(
 ) -> Result<Watched, LaunchError> {
     let surroundings = |what| move |error: Errno| LaunchError::Surroundings { what, source: error.into() };
     let told = (prepared.shown_program, prepared.shown_cwd);
-    let (mut watch, plan) = {
+    let (mut watch, plan, gate) = {
         let pipe = || pipe_with(PipeFlags::CLOEXEC).and_then(|(out, into)| Ok((aside(out)?, aside(into)?)));
         let (report, report_end) = pipe().map_err(surroundings("making its pipes"))?;
+        let (gate_end, gate) = pipe().map_err(surroundings("making its pipes"))?;
         let (stdout, stdout_end) = pipe().map_err(surroundings("making its pipes"))?;
         let (stderr, stderr_end) = pipe().map_err(surroundings("making its pipes"))?;
         let (stdin_end, stdin) = match streams.stdin {
@@ -113,6 +116,7 @@ pub(crate) fn supervise(
             stdout: stdout_end,
             stderr: stderr_end,
             report: report_end,
+            gate: gate_end,
         };
         let child = child::start(&plan)
             .map_err(|source| LaunchError::Surroundings { what: "making its process", source })?;
@@ -130,10 +134,16 @@ pub(crate) fn supervise(
             stopped: false,
             killed: false,
         };
-        (watch, plan)
+        (watch, plan, gate)
     };
+    let opened = open_gate(&gate, &watch, prepared.record.as_ref());
     // Our copies of the command's ends: with them open no stream would ever end.
-    drop(plan);
+    drop((plan, gate));
+    if let Err(error) = opened {
+        watch.kill();
+        watch.reap();
+        return Err(LaunchError::Surroundings { what: "writing its process down", source: error });
+    }
     let waited = watch.until_gone(control);
     if let Err(error) = waited {
         watch.kill();
@@ -147,6 +157,16 @@ pub(crate) fn supervise(
     let [stdout, stderr] = watch.said;
     let stopped = watch.stopped.then(|| control.why()).flatten();
     Ok(Watched { status: watch.status, stopped, stdout, stderr, memory_exhausted })
+}
+
+/// Lets it begin, once it is written down where somebody else may have to end it.
+fn open_gate(gate: &OwnedFd, watch: &Watch, record: Option<&CommandRecord>) -> io::Result<()> {
+    if let Some(record) = record {
+        let tree = if watch.own_namespace { ProcessTree::Namespace } else { ProcessTree::Reaper };
+        record.note(watch.child.pid.unsigned_abs(), tree)?;
+    }
+    rustix::io::write(gate, &[1])?;
+    Ok(())
 }
 
 fn failure(stage: Stage, errno: i32, (program, cwd): (String, String)) -> LaunchError {

@@ -125,7 +125,11 @@ impl World {
         if self.overlaid {
             return Workspace::Overlay(self.dirs.clone());
         }
-        Workspace::Direct { root: self.dirs.lower.clone(), state_name: Some(".wink".to_owned()) }
+        Workspace::Direct {
+            root: self.dirs.lower.clone(),
+            state_name: Some(".wink".to_owned()),
+            record: None,
+        }
     }
 
     /// Where a change of the command is now.

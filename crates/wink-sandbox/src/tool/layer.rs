@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use wink::BoxFuture;
-use wink::filesystem::host::{Capture, CommandLayer, HostFilesystem, OverlayDirs};
+use wink::filesystem::host::{Capture, CommandLayer, HostFilesystem, OverlayDirs, Undone};
 use wink::filesystem::{Filesystem, FsError};
+use wink::limits::CancelToken;
 
 use crate::capabilities::{Capabilities, Finding, probe_overlay};
 use crate::overlay::Workspace;
@@ -45,6 +46,12 @@ pub trait WorkspaceLayer: Send + Sync {
 
     /// Takes what the command did into the call's copy, after every process of it is gone.
     fn finish(self: Box<Self>) -> BoxFuture<'static, Result<(), LayerError>>;
+
+    /// Forgets what the command did, after every process of it is gone, and says what became of it.
+    fn undo(self: Box<Self>) -> BoxFuture<'static, Result<Undone, LayerError>> {
+        drop(self);
+        Box::pin(std::future::ready(Ok(Undone::default())))
+    }
 }
 
 /// Layers over [`HostFilesystem`]s: overlays where they can be mounted, and scans of the workspace elsewhere, unless the
@@ -59,12 +66,26 @@ impl WorkspaceLayers for HostLayers {
     ) -> BoxFuture<'a, Result<Box<dyn WorkspaceLayer>, LayerError>> {
         let files = Arc::clone(files);
         Box::pin(async move {
-            let made = aside(move || HostFilesystem::of(&*files).map(|files| files.command_layer(can_mount)))
-                .await?;
+            let waiting = Waiting(CancelToken::new());
+            let cancel = waiting.0.clone();
+            let made = aside(move || {
+                HostFilesystem::of(&*files).map(|files| files.command_layer(&cancel, can_mount))
+            })
+            .await?;
+            drop(waiting);
             let layer = made.ok_or(LayerError::NotOnDisk)??;
             tracing::debug!(capture = %layer.capture(), "a command gets its view of the workspace");
             Ok(Box::new(HostLayer(layer)) as Box<dyn WorkspaceLayer>)
         })
+    }
+}
+
+/// Whoever waits for a layer. When they do so no longer, it is not made.
+struct Waiting(CancelToken);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.cancel();
     }
 }
 
@@ -77,12 +98,17 @@ impl WorkspaceLayer for HostLayer {
             None => Workspace::Direct {
                 root: self.0.root().to_owned(),
                 state_name: Some(self.0.state_name().to_owned()),
+                record: self.0.record(),
             },
         }
     }
 
     fn finish(self: Box<Self>) -> BoxFuture<'static, Result<(), LayerError>> {
         Box::pin(async move { Ok(aside(move || self.0.finish()).await??) })
+    }
+
+    fn undo(self: Box<Self>) -> BoxFuture<'static, Result<Undone, LayerError>> {
+        Box::pin(async move { Ok(aside(move || self.0.undo()).await??) })
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wink::filesystem::Filesystem;
+use wink::filesystem::host::Undone;
 use wink::prompt::Section;
 use wink::tool::{Annotations, Handler, IntoToolResult, Tool, ToolContext, ToolError, ToolResult};
 
@@ -152,8 +153,12 @@ impl Executor {
         let finished = self.sandbox.run(job, cx.clock()).await.map_err(told)?;
         let executed = Executed::of(&finished, limits);
         if let Some(failure) = failure(&finished, allowed, undo_on_failure) {
-            // The layer is forgotten, and the call rolled back.
-            return Ok(ToolResult::failed(executed, failure));
+            // The call is rolled back.
+            let undone = layer.undo().await.map_err(|error| {
+                let text = format!("{failure} But the workspace could not be restored: {error}");
+                ToolError::from(error).tell(text)
+            })?;
+            return Ok(ToolResult::failed(executed, failure + &aftermath(&undone)));
         }
         layer.finish().await?;
         Ok(ToolResult::value(executed))
@@ -173,6 +178,26 @@ fn failure(finished: &Finished, allowed: Duration, undo_on_failure: bool) -> Opt
             format!("The command exited with {}. What it changed is undone.", finished.ended.code())
         }),
     }
+}
+
+/// What is to be known about a command that is undone.
+fn aftermath(undone: &Undone) -> String {
+    let mut text = String::new();
+    if let Some(trash) = &undone.trash {
+        let trash = trash.display();
+        text.push_str(&format!(
+            " What it, or anybody else meanwhile, had changed is kept for a while in {trash} of the workspace."
+        ));
+    }
+    if !undone.lost.is_empty() {
+        let lost: Vec<_> = undone.lost.iter().take(10).map(ToString::to_string).collect();
+        let more = if undone.lost.len() > lost.len() { " and others" } else { "" };
+        text.push_str(&format!(
+            " Sockets or devices that it removed cannot be brought back: {}{more}.",
+            lost.join(", ")
+        ));
+    }
+    text
 }
 
 /// What the model is told: what it can mend itself, and no more than that of the rest.

@@ -140,9 +140,8 @@ impl Base {
     /// Removes what is at `real`, and everything in it.
     pub(super) fn take_away(&self, layer: &mut Layer, real: &Path, spot: &Spot) -> FsResult<()> {
         let path = to_shown(real);
-        let mut seen = Vec::new();
-        everything_below(self.view(layer), spot, &mut seen)
-            .map_err(|error| io_error(&path, "deleted", &error))?;
+        let seen =
+            everything_below(self.view(layer), spot).map_err(|error| io_error(&path, "deleted", &error))?;
         for (place, expected) in seen {
             layer.record(&place, expected);
         }
@@ -314,23 +313,22 @@ fn height(view: View<'_>, spot: &Spot, max: usize) -> io::Result<usize> {
 }
 
 /// Every place of the workspace that shows in `spot` and below, as it is.
-fn everything_below(view: View<'_>, spot: &Spot, seen: &mut Vec<(PathBuf, Expected)>) -> io::Result<()> {
-    match spot {
-        Spot::Base(place, entry) => seen.push((place.clone(), Expected::exactly(Some(entry)))),
-        Spot::Dir(dir) => {
-            if let Some(source) = &dir.source {
-                let found = view.disk.look(source)?;
-                seen.push((source.to_path_buf(), Expected::exactly(found.as_ref())));
+fn everything_below(view: View<'_>, spot: &Spot) -> io::Result<Vec<(PathBuf, Expected)>> {
+    let (mut seen, mut left) = (Vec::new(), vec![spot.clone()]);
+    while let Some(spot) = left.pop() {
+        match &spot {
+            Spot::Base(place, entry) => seen.push((place.clone(), Expected::exactly(Some(entry)))),
+            Spot::Dir(dir) => {
+                if let Some(source) = &dir.source {
+                    let found = view.disk.look(source)?;
+                    seen.push((source.to_path_buf(), Expected::exactly(found.as_ref())));
+                }
             }
+            Spot::File(_) | Spot::Link(_) => {}
         }
-        Spot::File(_) | Spot::Link(_) => {}
-    }
-    if spot.kind() == EntryKind::Directory {
-        for (_, child) in view.children(spot)? {
-            if let Some(child) = view.child_spot(child)? {
-                everything_below(view, &child, seen)?;
-            }
+        if spot.kind() == EntryKind::Directory {
+            left.extend(view.spots_in(&spot)?);
         }
     }
-    Ok(())
+    Ok(seen)
 }

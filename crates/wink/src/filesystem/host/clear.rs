@@ -12,7 +12,7 @@ pub(super) fn remove_tree(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     match disk.look(path)? {
         None => return Ok(()),
         Some(entry) if entry.kind == EntryKind::Directory => open_up(disk, path, &entry)?,
-        Some(_) => return disk.unlink(path),
+        Some(_) => return forced(disk, path, || disk.unlink(path)),
     }
     let mut numbers = 0_u64..;
     let mut todo = vec![path.to_owned()];
@@ -21,7 +21,7 @@ pub(super) fn remove_tree(disk: &dyn Disk, path: &Path) -> io::Result<()> {
         for (name, kind) in disk.read_dir(&dir)? {
             let child = dir.join(&name);
             if kind != EntryKind::Directory {
-                disk.unlink(&child)?;
+                forced(disk, &child, || disk.unlink(&child))?;
                 continue;
             }
             if let Some(entry) = disk.look(&child)? {
@@ -30,7 +30,7 @@ pub(super) fn remove_tree(disk: &dyn Disk, path: &Path) -> io::Result<()> {
             todo.push(if dir == path { child } else { move_up(disk, &child, path, &mut numbers)? });
         }
         if todo.len() == before {
-            disk.remove_dir(&dir)?;
+            forced(disk, &dir, || disk.remove_dir(&dir))?;
             todo.pop();
         }
     }
@@ -42,7 +42,22 @@ fn open_up(disk: &dyn Disk, path: &Path, entry: &Entry) -> io::Result<()> {
     if entry.meta.mode & 0o700 == 0o700 {
         return Ok(());
     }
-    disk.set_meta(path, Meta { mode: entry.meta.mode | 0o700, ..entry.meta })
+    forced(disk, path, || disk.set_meta(path, Meta { mode: entry.meta.mode | 0o700, ..entry.meta }))
+}
+
+/// Does it, though what is at `path`, or the directory that it is in, is protected against changes.
+pub(super) fn forced(disk: &dyn Disk, path: &Path, change: impl Fn() -> io::Result<()>) -> io::Result<()> {
+    let refused = match change() {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => error,
+        done => return done,
+    };
+    // What was refused first is what is told.
+    for path in [Some(path), path.parent()].into_iter().flatten() {
+        if disk.unprotect(path).is_err() {
+            return Err(refused);
+        }
+    }
+    change()
 }
 
 fn move_up(
@@ -53,7 +68,7 @@ fn move_up(
 ) -> io::Result<PathBuf> {
     for number in numbers {
         let place = top.join(format!(".{number}"));
-        match disk.rename(child, &place, Replace::Refused) {
+        match forced(disk, child, || disk.rename(child, &place, Replace::Refused)) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             moved => return moved.map(|()| place),
         }

@@ -84,6 +84,12 @@ pub trait Disk: Send + Sync + 'static {
     /// Sets mode and time of a file or directory; of a link the time only, since it has no mode.
     fn set_meta(&self, path: &Path, meta: Meta) -> io::Result<()>;
 
+    /// Lets something be changed that is protected against that, if this process may. Where nothing is, nothing happens.
+    fn unprotect(&self, path: &Path) -> io::Result<()> {
+        let _ = path;
+        Ok(())
+    }
+
     /// Makes a file's contents, mode and time durable.
     fn sync_file(&self, path: &Path) -> io::Result<()>;
 

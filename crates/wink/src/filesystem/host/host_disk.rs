@@ -6,6 +6,7 @@
 
 mod content;
 mod resolve;
+mod special;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -24,6 +25,7 @@ use rustix::io::Errno;
 use super::disk::{Disk, Entry, Meta, Replace};
 use crate::filesystem::EntryKind;
 use resolve::{Resolve, check};
+pub(super) use special::Protection;
 
 /// A directory of the machine, as a [`Disk`].
 #[derive(Debug)]
@@ -131,6 +133,31 @@ impl HostDisk {
         Ok(())
     }
 
+    /// A copy, unless it is to be stopped: that is [`io::ErrorKind::Interrupted`].
+    pub(super) fn copy_until(&self, from: &Path, to: &Path, stop: &dyn Fn() -> bool) -> io::Result<()> {
+        let (from_dir, from_name) = self.parent(from)?;
+        let (to_dir, to_name) = self.parent(to)?;
+        let stat = statat(&from_dir, from_name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+            let target = readlinkat(&from_dir, from_name, Vec::new())?;
+            symlinkat(target, &to_dir, to_name)?;
+            return Ok(utimensat(&to_dir, to_name, &modified_at(&stat), AtFlags::SYMLINK_NOFOLLOW)?);
+        }
+        let mut source = open_regular(from_dir.as_fd(), from_name, OFlags::RDONLY)?;
+        let stat = fstat(&source)?;
+        create_with(to_dir.as_fd(), to_name, |file| {
+            content::copy(&mut source, file, u64::try_from(stat.st_size).unwrap_or(0), stop)?;
+            // Only root may give files away; who may not, owns the copy.
+            let owner = (Some(Uid::from_raw(stat.st_uid)), Some(Gid::from_raw(stat.st_gid)));
+            match fchown(&*file, owner.0, owner.1) {
+                Ok(()) | Err(Errno::PERM) => {}
+                Err(error) => return Err(error.into()),
+            }
+            fchmod(&*file, Mode::from_raw_mode(stat.st_mode & 0o7777))?;
+            Ok(futimens(&*file, &modified_at(&stat))?)
+        })
+    }
+
     /// The open root itself, for whoever has to name it to the kernel.
     pub fn root(&self) -> BorrowedFd<'_> {
         self.root.as_fd()
@@ -217,27 +244,7 @@ impl Disk for HostDisk {
     }
 
     fn copy(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let (from_dir, from_name) = self.parent(from)?;
-        let (to_dir, to_name) = self.parent(to)?;
-        let stat = statat(&from_dir, from_name, AtFlags::SYMLINK_NOFOLLOW)?;
-        if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
-            let target = readlinkat(&from_dir, from_name, Vec::new())?;
-            symlinkat(target, &to_dir, to_name)?;
-            return Ok(utimensat(&to_dir, to_name, &modified_at(&stat), AtFlags::SYMLINK_NOFOLLOW)?);
-        }
-        let mut source = open_regular(from_dir.as_fd(), from_name, OFlags::RDONLY)?;
-        let stat = fstat(&source)?;
-        create_with(to_dir.as_fd(), to_name, |file| {
-            io::copy(&mut source, file)?;
-            // Only root may give files away; who may not, owns the copy.
-            let owner = (Some(Uid::from_raw(stat.st_uid)), Some(Gid::from_raw(stat.st_gid)));
-            match fchown(&*file, owner.0, owner.1) {
-                Ok(()) | Err(Errno::PERM) => {}
-                Err(error) => return Err(error.into()),
-            }
-            fchmod(&*file, Mode::from_raw_mode(stat.st_mode & 0o7777))?;
-            Ok(futimens(&*file, &modified_at(&stat))?)
-        })
+        self.copy_until(from, to, &|| false)
     }
 
     fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
@@ -289,6 +296,10 @@ impl Disk for HostDisk {
             set_mode(dir.as_fd(), name, meta.mode)?;
         }
         Ok(utimensat(&dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)?)
+    }
+
+    fn unprotect(&self, path: &Path) -> io::Result<()> {
+        self.lift_protection(path).map(drop)
     }
 
     fn sync_file(&self, path: &Path) -> io::Result<()> {

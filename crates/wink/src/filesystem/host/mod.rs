@@ -49,6 +49,7 @@ use crate::support::lock::lock;
 pub use command::{Capture, CommandLayer, OverlayDirs};
 pub use host_disk::HostDisk;
 pub use lock::{LockHolder, WorkspaceLock};
+pub use scan::{CommandRecord, ProcessTree, Undone};
 
 /// The state directory, at the root of the workspace.
 pub(crate) const STATE: &str = ".wink";

@@ -151,6 +151,12 @@ impl<'a> View<'a> {
         }
     }
 
+    /// What the entries of a directory stand for, but for those that are gone meanwhile.
+    pub(super) fn spots_in(&self, dir: &Spot) -> io::Result<Vec<Spot>> {
+        let children = self.children(dir)?.into_iter();
+        children.filter_map(|(_, child)| self.child_spot(child).transpose()).collect()
+    }
+
     fn below(&self, place: &Path, wanted: impl Fn(&OsStr) -> bool) -> io::Result<Vec<(OsString, Child)>> {
         let is_root = place.as_os_str().is_empty();
         let mut children = Vec::new();

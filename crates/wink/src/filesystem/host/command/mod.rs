@@ -12,9 +12,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::layer::Layer;
-use super::scan::Scan;
+use super::name::to_shown;
+use super::scan::{CommandRecord, Scan, Undone};
 use super::{HostFilesystem, STATE, Shared};
 use crate::filesystem::{FsError, FsPath, FsResult};
+use crate::limits::CancelToken;
 use crate::support::lock::lock;
 use crate::support::steps::reach;
 #[cfg(target_os = "linux")]
@@ -79,13 +81,15 @@ impl HostFilesystem {
     /// This fork as something that a command can work on. The fork must be left alone until that is finished.
     ///
     /// In the way that was asked for when the workspace was opened; else on an overlay, if `can_mount` says that these
-    /// directories can be mounted, and by a scan if not. A scan waits until nobody else changes the workspace.
+    /// directories can be mounted, and by a scan if not. A scan waits until nobody else changes the workspace, and copies what
+    /// changed since the last one; `cancel` stops that.
     pub fn command_layer(
         &self,
+        cancel: &CancelToken,
         can_mount: impl FnOnce(&OverlayDirs) -> Result<(), String>,
     ) -> FsResult<CommandLayer> {
         if let Some(capture) = self.capture() {
-            return self.command_layer_by(capture);
+            return self.make_layer(capture, cancel);
         }
         let why_not = match self.command_layer_by(Capture::Overlay) {
             Ok(layer) => match layer.overlay().map_or(Ok(()), |dirs| can_mount(&dirs)) {
@@ -101,11 +105,15 @@ impl HostFilesystem {
             reason = why_not,
             "no overlay of the workspace; a command works in it, and it is scanned"
         );
-        self.command_layer_by(Capture::Scan)
+        self.make_layer(Capture::Scan, cancel)
     }
 
     /// The same in a given way, whatever was asked for.
     pub fn command_layer_by(&self, capture: Capture) -> FsResult<CommandLayer> {
+        self.make_layer(capture, &CancelToken::new())
+    }
+
+    fn make_layer(&self, capture: Capture, cancel: &CancelToken) -> FsResult<CommandLayer> {
         let Some(fork) = &self.shared.fork else {
             return Err(FsError::Unsupported {
                 operation: "running a command on a workspace that is not a fork",
@@ -117,7 +125,7 @@ impl HostFilesystem {
             Capture::Overlay => Way::Overlay(Box::new(OverlayLayer::new(&self.shared, layer.clone())?)),
             #[cfg(not(target_os = "linux"))]
             Capture::Overlay => return Err(FsError::Unsupported { operation: "an overlay on this system" }),
-            Capture::Scan => Way::Scan(Box::new(Scan::begin(&self.shared, layer.clone())?)),
+            Capture::Scan => Way::Scan(Box::new(Scan::begin(&self.shared, layer.clone(), cancel)?)),
         };
         Ok(CommandLayer { fork: Arc::clone(&self.shared), layer, way })
     }
@@ -142,6 +150,16 @@ impl CommandLayer {
         }
     }
 
+    /// Where the process that the command's are below is to be written down before it begins anything; nothing if it does
+    /// not work in the workspace itself. Whoever restores the workspace ends those processes first.
+    pub fn record(&self) -> Option<CommandRecord> {
+        match &self.way {
+            #[cfg(target_os = "linux")]
+            Way::Overlay(_) => None,
+            Way::Scan(scan) => scan.record().ok(),
+        }
+    }
+
     /// The workspace.
     pub fn root(&self) -> &Path {
         &self.fork.base.root
@@ -150,6 +168,16 @@ impl CommandLayer {
     /// The entry of the workspace that the command must not see.
     pub fn state_name(&self) -> &'static str {
         STATE
+    }
+
+    /// Forgets what the command did, as dropping this does, and says what became of it. The command and everything it
+    /// started must be gone.
+    pub fn undo(self) -> FsResult<Undone> {
+        match self.way {
+            #[cfg(target_os = "linux")]
+            Way::Overlay(_) => Ok(Undone::default()),
+            Way::Scan(scan) => scan.undo(),
+        }
     }
 
     /// Makes what the command did the fork's. The command and everything it started must be gone, and the mount as well.
@@ -177,5 +205,29 @@ impl CommandLayer {
         drop(state);
         reach("command.layer-read");
         Ok(())
+    }
+}
+
+/// Directories in directories. A command can make more than any stack or path can hold.
+pub(super) const MOST_LEVELS: usize = 100;
+
+pub(super) fn too_deep() -> FsError {
+    FsError::Io {
+        path: FsPath::root(),
+        kind: io::ErrorKind::InvalidInput,
+        message: format!(
+            "the command left directories nested more than {MOST_LEVELS} deep, or paths longer than the system takes, \
+             which a workspace does not take; have them removed"
+        ),
+    }
+}
+
+pub(super) fn special(path: &Path) -> FsError {
+    FsError::Io {
+        path: to_shown(path),
+        kind: io::ErrorKind::InvalidInput,
+        message:
+            "the command left a pipe, socket or device here, which a workspace cannot keep; have it removed"
+                .to_owned(),
     }
 }

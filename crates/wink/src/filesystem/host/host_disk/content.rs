@@ -2,9 +2,13 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::path::Path;
 
-use super::HostDisk;
+use rustix::fs::OFlags;
+
+use super::{HostDisk, open_regular};
+use crate::filesystem::host::disk::{Disk, Meta};
 
 impl HostDisk {
     /// The contents of a file, unless it has more than `max` bytes: that is [`io::ErrorKind::FileTooLarge`].
@@ -17,6 +21,26 @@ impl HostDisk {
         // It may grow meanwhile.
         file.take(max as u64 + 1).read_to_end(&mut content)?;
         if content.len() > max { Err(too_large()) } else { Ok(content) }
+    }
+
+    /// Gives a file the contents of another one, in place.
+    pub(in super::super) fn overwrite(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut source = self.open_file(from)?;
+        let len = source.metadata()?.len();
+        let open = || {
+            let (dir, name) = self.parent(to)?;
+            open_regular(dir.as_fd(), name, OFlags::WRONLY)
+        };
+        let mut target = match open() {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                let entry = self.look(to)?.ok_or(io::ErrorKind::NotFound)?;
+                self.set_meta(to, Meta { mode: entry.meta.mode | 0o600, ..entry.meta })?;
+                open()?
+            }
+            opened => opened?,
+        };
+        target.set_len(0)?;
+        copy(&mut source, &mut target, len, &|| false)
     }
 
     /// Whether two files have the same contents.
@@ -33,6 +57,76 @@ impl HostDisk {
             }
         }
     }
+}
+
+/// As much is copied before it is asked whether to stop.
+const PIECE: u64 = 16 << 20;
+
+/// Copies contents, holes as holes. `len` is how many bytes there were; there may be more by now.
+pub(super) fn copy(
+    source: &mut File,
+    target: &mut File,
+    len: u64,
+    stop: &dyn Fn() -> bool,
+) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    if copy_data(source, target, len, stop)? {
+        return Ok(());
+    }
+    let _ = len;
+    copy_pieces(source, target, u64::MAX, stop)
+}
+
+fn copy_pieces(source: &mut File, target: &mut File, most: u64, stop: &dyn Fn() -> bool) -> io::Result<()> {
+    let mut left = most;
+    while left > 0 {
+        if stop() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let copied = io::copy(&mut (&*source).take(left.min(PIECE)), target)?;
+        if copied == 0 {
+            break;
+        }
+        left -= copied;
+    }
+    Ok(())
+}
+
+/// Whether the filesystem says where the holes are; if not, nothing was done.
+#[cfg(target_os = "linux")]
+fn copy_data(source: &mut File, target: &mut File, len: u64, stop: &dyn Fn() -> bool) -> io::Result<bool> {
+    use rustix::fs::{SeekFrom, seek};
+    use rustix::io::Errno;
+    use std::io::Seek;
+
+    let mut at = 0;
+    while at < len {
+        let data = match seek(&*source, SeekFrom::Data(at)) {
+            Ok(data) => data,
+            // A hole to the end.
+            Err(Errno::NXIO) => break,
+            Err(Errno::INVAL | Errno::OPNOTSUPP) if at == 0 => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
+        let end = match seek(&*source, SeekFrom::Hole(data)) {
+            Ok(end) => end,
+            Err(Errno::NXIO) => break,
+            Err(error) => return Err(error.into()),
+        };
+        if data == 0 && end >= len {
+            // No hole at all.
+            source.rewind()?;
+            return Ok(false);
+        }
+        source.seek(io::SeekFrom::Start(data))?;
+        target.seek(io::SeekFrom::Start(data))?;
+        copy_pieces(source, target, end - data, stop)?;
+        at = end;
+    }
+    if target.metadata()?.len() < len {
+        target.set_len(len)?;
+    }
+    Ok(true)
 }
 
 /// Reads until there is no more room or no more to read.

@@ -188,32 +188,36 @@ impl Position {
         };
         let mut tree = BTreeMap::new();
         if let Some(spot) = spot {
-            collect(view, self.path.clone(), &spot, &mut tree)?;
+            collect(view, self.path.clone(), spot, &mut tree)?;
         }
         Ok(tree)
     }
 }
 
+/// However deep it is: not by calling itself.
 fn collect(
     view: View<'_>,
     path: PathBuf,
-    spot: &Spot,
+    spot: Spot,
     tree: &mut BTreeMap<PathBuf, Identity>,
 ) -> io::Result<()> {
-    if is_dir(spot) {
-        for (name, child) in view.children(spot)? {
-            if let Some(child) = view.child_spot(child)? {
-                collect(view, path.join(name), &child, tree)?;
+    let mut left = vec![(path, spot)];
+    while let Some((path, spot)) = left.pop() {
+        if is_dir(&spot) {
+            for (name, child) in view.children(&spot)? {
+                if let Some(child) = view.child_spot(child)? {
+                    left.push((path.join(name), child));
+                }
             }
         }
+        let identity = match &spot {
+            Spot::Base(_, entry) if entry.kind == crate::filesystem::EntryKind::Directory => Identity::Dir,
+            Spot::Dir(_) => Identity::Dir,
+            Spot::Base(place, entry) => Identity::Base(place.clone(), entry.version()),
+            Spot::File(staged) => Identity::Made(Arc::as_ptr(staged).addr()),
+            Spot::Link(link) => Identity::Made(Arc::as_ptr(link).addr()),
+        };
+        tree.insert(path, identity);
     }
-    let identity = match spot {
-        Spot::Base(_, entry) if entry.kind == crate::filesystem::EntryKind::Directory => Identity::Dir,
-        Spot::Dir(_) => Identity::Dir,
-        Spot::Base(place, entry) => Identity::Base(place.clone(), entry.version()),
-        Spot::File(staged) => Identity::Made(Arc::as_ptr(staged).addr()),
-        Spot::Link(link) => Identity::Made(Arc::as_ptr(link).addr()),
-    };
-    tree.insert(path, identity);
     Ok(())
 }

@@ -8,34 +8,52 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::index::Index;
-use super::walk::{Closed, Tree, walk};
+use super::walk::{Protected, Tree, walk};
 use super::{Places, failed};
 use crate::filesystem::host::clear::remove_tree;
 use crate::filesystem::host::disk::{Disk, Entry};
 use crate::filesystem::host::host_disk::HostDisk;
 use crate::filesystem::host::name::to_shown;
 use crate::filesystem::host::staged::make_dir;
-use crate::filesystem::{EntryKind, FsError, FsResult};
+use crate::filesystem::{EntryKind, FsError, FsPath, FsResult};
+use crate::limits::CancelToken;
 
 /// How often a file is copied that somebody keeps changing.
 const TRIES: usize = 5;
 /// So many are synced one by one.
 const FEW: usize = 32;
 
-/// Makes the baseline what the workspace is now, durably. Says what it is.
-pub(super) fn refresh(disk: &HostDisk, places: &Places, index: &mut Index) -> FsResult<()> {
-    let mut tree = walk(disk, Closed::Refused)?;
+/// Makes the baseline what the workspace is now, durably. Says what it is. One that is cancelled is made anew the next time,
+/// as far as it came.
+pub(super) fn refresh(
+    disk: &HostDisk,
+    places: &Places,
+    index: &mut Index,
+    cancel: &CancelToken,
+) -> FsResult<()> {
+    check(cancel)?;
+    let mut tree = walk(disk)?;
     for dir in [&places.dir, &places.copies] {
         make_dir(disk, dir).map_err(failed(Path::new(""), "saved"))?;
     }
     remove_gone(disk, places, &index.tree, &tree).map_err(failed(Path::new(""), "saved"))?;
-    let mut copying = Copying { disk, places, names: HashMap::new(), dirs: Vec::new(), copied: Vec::new() };
-    let mut vanished = Vec::new();
+    let mut copying =
+        Copying { disk, places, cancel, names: HashMap::new(), dirs: Vec::new(), copied: Vec::new() };
+    let (mut vanished, mut protected) = (Vec::new(), Protected::new());
     for (path, entry) in &mut tree {
+        check(cancel)?;
+        let is_known = index.tree.get(path) == Some(entry);
+        let protection = match is_known {
+            true => index.protected.get(path).copied().unwrap_or_default(),
+            // Gone meanwhile, it is not protected any more.
+            false => disk.protection(path).unwrap_or_default(),
+        };
+        if !protection.is_none() {
+            protected.insert(path.clone(), protection);
+        }
         if path.as_os_str().is_empty() {
             continue;
         }
-        let is_known = index.tree.get(path) == Some(entry);
         match copying.save(path, entry, is_known)? {
             Some(found) => *entry = found,
             None => vanished.push(path.clone()),
@@ -43,7 +61,19 @@ pub(super) fn refresh(disk: &HostDisk, places: &Places, index: &mut Index) -> Fs
     }
     tree.retain(|path, _| !vanished.iter().any(|gone| path.starts_with(gone)));
     copying.sync().map_err(failed(Path::new(""), "saved"))?;
-    index.save(disk, &places.index, tree).map_err(failed(Path::new(""), "saved"))
+    index.save(disk, &places.index, tree, protected).map_err(failed(Path::new(""), "saved"))
+}
+
+/// Whether anybody still waits for it.
+fn check(cancel: &CancelToken) -> FsResult<()> {
+    if !cancel.is_cancelled() {
+        return Ok(());
+    }
+    Err(FsError::Io {
+        path: FsPath::root(),
+        kind: io::ErrorKind::Interrupted,
+        message: "the command was cancelled before it began; nothing was changed".to_owned(),
+    })
 }
 
 /// Forgets what the workspace has not any more, or has as something else.
@@ -64,6 +94,7 @@ fn remove_gone(disk: &HostDisk, places: &Places, known: &Tree, now: &Tree) -> io
 struct Copying<'a> {
     disk: &'a HostDisk,
     places: &'a Places,
+    cancel: &'a CancelToken,
     /// Files with several names, and one of those that is saved.
     names: HashMap<(u64, u64), (PathBuf, Entry)>,
     dirs: Vec<PathBuf>,
@@ -83,7 +114,14 @@ impl Copying<'_> {
             return Ok(Some(entry.clone()));
         }
         if entry.kind == EntryKind::Other {
-            // It has no contents to be saved.
+            if !is_known {
+                let copy = self.places.copies.join(path);
+                remove_tree(self.disk, &copy).map_err(&failed)?;
+                // A socket, and mostly a device, cannot be made anew: when it is gone, that is told.
+                if self.disk.copy_special(path, &copy).map_err(&failed)? {
+                    self.dirs.extend(copy.parent().map(Path::to_owned));
+                }
+            }
             return Ok(Some(entry.clone()));
         }
         let saved = if is_known { Some(entry.clone()) } else { self.copy(path, entry)? };
@@ -106,10 +144,11 @@ impl Copying<'_> {
                 _ if entry.kind == EntryKind::Symlink => {
                     self.disk.copy(path, &copy).and_then(|()| self.disk.own_like(path, &copy))
                 }
-                _ => self.disk.copy(path, &copy),
+                _ => self.disk.copy_until(path, &copy, &|| self.cancel.is_cancelled()),
             };
             match done {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(_) if self.cancel.is_cancelled() => check(self.cancel)?,
                 done => done.map_err(&failed)?,
             }
             match self.disk.look(path).map_err(&failed)? {

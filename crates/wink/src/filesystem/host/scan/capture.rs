@@ -1,7 +1,6 @@
 //! What a command did, as changes of its fork: found by comparing, and taken from the trash when the workspace is restored.
 
 use std::collections::HashSet;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,11 +9,12 @@ use super::restore::Restored;
 use super::trash::TrashDir;
 use super::walk::Tree;
 use crate::filesystem::host::Base;
+use crate::filesystem::host::command::special;
 use crate::filesystem::host::disk::{Disk, Entry};
 use crate::filesystem::host::layer::{Dir, Layer, Link, Node};
 use crate::filesystem::host::name::to_shown;
 use crate::filesystem::host::view::{View, made_version};
-use crate::filesystem::{EntryKind, FsError, FsResult};
+use crate::filesystem::{EntryKind, FsResult};
 
 /// The differences between two states of a tree.
 #[derive(Default)]
@@ -57,12 +57,7 @@ pub(super) fn differences(before: &Tree, restored: &Restored) -> FsResult<Differ
             continue;
         }
         if entry.kind == EntryKind::Other {
-            return Err(FsError::Io {
-                path: to_shown(path),
-                kind: io::ErrorKind::InvalidInput,
-                message: "the command left a pipe, socket or device here, which a workspace cannot keep; have it removed"
-                    .to_owned(),
-            });
+            return Err(special(path));
         }
         differences.made.push((path.clone(), entry.clone()));
     }

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::walk::Tree;
+use super::walk::{Before, Protected, Tree};
 use crate::filesystem::host::disk::{Disk, Entry, Meta, Replace};
-use crate::filesystem::host::host_disk::HostDisk;
+use crate::filesystem::host::host_disk::{HostDisk, Protection};
 use crate::filesystem::host::journal::{bytes, number};
 use crate::filesystem::{EntryKind, FileVersion};
 
@@ -20,6 +20,8 @@ use crate::filesystem::{EntryKind, FileVersion};
 pub(super) struct Index {
     /// Everything that the baseline holds, as the workspace had it.
     pub(super) tree: Arc<Tree>,
+    /// What of it is protected against changes.
+    pub(super) protected: Arc<Protected>,
     lines: usize,
     /// The version of the file, if it ends with a whole line.
     version: Option<FileVersion>,
@@ -44,18 +46,20 @@ struct Known {
     modified: i128,
     #[serde(with = "number")]
     changed: i128,
+    #[serde(default, skip_serializing_if = "Protection::is_none")]
+    protection: Protection,
 }
 
-impl From<&Entry> for Known {
-    fn from(entry: &Entry) -> Self {
+impl Known {
+    fn of(entry: &Entry, protection: Protection) -> Self {
         let Entry { kind, dev, ino, links, len, meta, changed } = *entry;
-        Self { kind, dev, ino, links, len, mode: meta.mode, modified: meta.modified, changed }
+        Self { kind, dev, ino, links, len, mode: meta.mode, modified: meta.modified, changed, protection }
     }
 }
 
 impl From<Known> for Entry {
     fn from(known: Known) -> Self {
-        let Known { kind, dev, ino, links, len, mode, modified, changed } = known;
+        let Known { kind, dev, ino, links, len, mode, modified, changed, protection: _ } = known;
         Self { kind, dev, ino, links, len, meta: Meta { mode, modified }, changed }
     }
 }
@@ -68,6 +72,7 @@ impl Index {
         let Some(entry) = disk.look(path)? else { return Ok(Self::default()) };
         let text = disk.read(path)?;
         let (mut tree, mut lines, mut is_whole) = (Tree::new(), 0, true);
+        let mut protected = Protected::new();
         for line in text.split_inclusive(|byte| *byte == b'\n') {
             let Some(Line { path, known }) = decode(line) else {
                 is_whole = false;
@@ -75,11 +80,26 @@ impl Index {
             };
             lines += 1;
             match known {
-                Some(known) => _ = tree.insert(path, known.into()),
-                None => _ = tree.remove(&path),
+                Some(known) => {
+                    match known.protection.is_none() {
+                        true => _ = protected.remove(&path),
+                        false => _ = protected.insert(path.clone(), known.protection),
+                    }
+                    tree.insert(path, known.into());
+                }
+                None => {
+                    protected.remove(&path);
+                    tree.remove(&path);
+                }
             }
         }
-        Ok(Self { tree: Arc::new(tree), lines, version: is_whole.then(|| entry.version()) })
+        let (tree, protected) = (Arc::new(tree), Arc::new(protected));
+        Ok(Self { tree, protected, lines, version: is_whole.then(|| entry.version()) })
+    }
+
+    /// What it says.
+    pub(super) fn before(&self) -> Before {
+        Before { tree: Arc::clone(&self.tree), protected: Arc::clone(&self.protected) }
     }
 
     /// Whether the file is still as it was.
@@ -88,14 +108,21 @@ impl Index {
     }
 
     /// Makes it say what `tree` is, durably. Costs what has changed, and now and then what there is.
-    pub(super) fn save(&mut self, disk: &HostDisk, path: &Path, tree: Tree) -> io::Result<()> {
+    pub(super) fn save(
+        &mut self,
+        disk: &HostDisk,
+        path: &Path,
+        tree: Tree,
+        protected: Protected,
+    ) -> io::Result<()> {
+        let protection = |path: &Path| protected.get(path).copied().unwrap_or_default();
         let gone = self.tree.keys().filter(|path| !tree.contains_key(*path)).map(|path| (path, None));
         let changed = tree.iter().filter(|(path, entry)| self.tree.get(*path) != Some(entry));
         let changed = changed.map(|(path, entry)| (path, Some(entry)));
         let mut text = Vec::new();
         let mut count = 0;
         for (path, entry) in gone.chain(changed) {
-            encode(path, entry, &mut text)?;
+            encode(path, entry.map(|entry| Known::of(entry, protection(path))), &mut text)?;
             count += 1;
         }
         let is_appended = self.version.is_some() && self.lines + count <= 2 * tree.len() + 100;
@@ -107,7 +134,9 @@ impl Index {
             file.sync_data()?;
         } else if !is_appended {
             text.clear();
-            tree.iter().try_for_each(|(path, entry)| encode(path, Some(entry), &mut text))?;
+            for (path, entry) in &tree {
+                encode(path, Some(Known::of(entry, protection(path))), &mut text)?;
+            }
             let fresh = path.with_extension("new");
             if disk.look(&fresh)?.is_some() {
                 disk.unlink(&fresh)?;
@@ -119,14 +148,14 @@ impl Index {
             (self.lines, count) = (0, tree.len());
         }
         self.lines += count;
-        self.tree = Arc::new(tree);
+        (self.tree, self.protected) = (Arc::new(tree), Arc::new(protected));
         self.version = disk.look(path)?.map(|entry| entry.version());
         Ok(())
     }
 }
 
-fn encode(path: &Path, entry: Option<&Entry>, text: &mut Vec<u8>) -> io::Result<()> {
-    let line = serde_json::to_vec(&Line { path: path.to_owned(), known: entry.map(Known::from) })?;
+fn encode(path: &Path, known: Option<Known>, text: &mut Vec<u8>) -> io::Result<()> {
+    let line = serde_json::to_vec(&Line { path: path.to_owned(), known })?;
     text.extend_from_slice(blake3::hash(&line).to_hex().as_bytes().get(..HASH).unwrap_or_default());
     text.push(b' ');
     text.extend_from_slice(&line);

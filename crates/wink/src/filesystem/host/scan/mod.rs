@@ -13,6 +13,8 @@
 mod baseline;
 mod capture;
 mod index;
+mod outside;
+mod process;
 mod restore;
 mod trash;
 mod walk;
@@ -26,8 +28,9 @@ use std::sync::{Arc, Mutex};
 use self::index::Index;
 use self::restore::{Restored, restore};
 use self::trash::Trash;
-use self::walk::{Closed, Tree, walk};
+use self::walk::{Before, Tree, walk};
 use super::clear::remove_tree;
+use super::command::too_deep;
 use super::disk::{Disk, Replace};
 use super::host_disk::HostDisk;
 use super::journal::Retention;
@@ -38,10 +41,21 @@ use super::plan::{PlanStep, Source};
 use super::staged::{Stage, make_dir};
 use super::{STATE, Shared, io_error};
 use crate::filesystem::{EntryKind, FsError, FsPath, FsResult};
+use crate::limits::CancelToken;
 use crate::support::lock::lock;
 use crate::support::steps::reach;
 
+pub use process::{CommandRecord, ProcessTree};
 pub(super) use trash::TrashDir;
+
+/// What became of a command that was undone.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Undone {
+    /// Where that is kept for a while which it had changed, or somebody else meanwhile; below the root.
+    pub trash: Option<PathBuf>,
+    /// What it removed that could not be brought back: sockets, and devices for want of privileges.
+    pub lost: Vec<FsPath>,
+}
 
 /// What it takes to scan a workspace.
 pub(super) struct Scanner {
@@ -62,6 +76,8 @@ struct Places {
     record: PathBuf,
     /// What had to leave its place to show a command its fork.
     moved: PathBuf,
+    /// Files with names outside the workspace, while it is restored.
+    outside: PathBuf,
 }
 
 /// A command that works in the workspace. Dropping it undoes what the command did.
@@ -71,7 +87,7 @@ pub(super) struct Scan {
     layer: Layer,
     held: Vec<Arc<Path>>,
     /// What the workspace was.
-    before: Arc<Tree>,
+    before: Before,
     /// What the command was given.
     given: Option<Tree>,
     trash: Arc<TrashDir>,
@@ -87,6 +103,7 @@ impl Scanner {
             index: dir.join("index"),
             record: dir.join("begun"),
             moved: dir.join("moved"),
+            outside: dir.join("outside"),
             dir,
         };
         let trash = Trash::new(disk, stage.owner(), retention)?;
@@ -98,27 +115,29 @@ impl Scanner {
         let failed = failed(Path::new(""), "restored after a command whose process died");
         let Some(_) = self.disk.look(&self.places.record).map_err(&failed)? else { return Ok(None) };
         let text = self.disk.read(&self.places.record).map_err(&failed)?;
-        let Some(name) = text.strip_suffix(b"\n").filter(|name| !name.is_empty()) else {
+        let line = text.iter().position(|byte| *byte == b'\n').and_then(|end| text.split_at_checked(end));
+        let Some((name, processes)) = line.filter(|(name, _)| !name.is_empty()) else {
             // It was not finished, so nothing had begun.
             self.forget_record().map_err(&failed)?;
             return Ok(None);
         };
+        process::end_all(processes).map_err(&failed)?;
         let trash = self.trash.named(OsString::from_vec(name.to_vec()));
         make_dir(&self.disk, &trash.path()).map_err(&failed)?;
-        let before = Arc::clone(&self.index()?.tree);
+        let before = self.index()?.before();
         restore(&self.disk, &self.places, &before, &trash)?;
         self.end().map_err(&failed)?;
         Ok(Some(trash.path()))
     }
 
     /// Saves everything, and says durably that a command may begin.
-    fn begin(&self, now: i64) -> FsResult<(Arc<Tree>, Arc<TrashDir>)> {
+    fn begin(&self, now: i64, cancel: &CancelToken) -> FsResult<(Before, Arc<TrashDir>)> {
         let failed = failed(Path::new(""), "prepared for a command");
         let mut index = self.index()?;
         // What fails half-way is looked for on disk the next time.
-        let refreshed = baseline::refresh(&self.disk, &self.places, &mut index);
+        let refreshed = baseline::refresh(&self.disk, &self.places, &mut index, cancel);
         refreshed?;
-        let before = Arc::clone(&index.tree);
+        let before = index.before();
         *lock(&self.index) = Some(index);
         reach("scan.baseline-ready");
         let trash = self.trash.fresh(now).map_err(&failed)?;
@@ -141,9 +160,20 @@ impl Scanner {
         }
     }
 
+    /// Ends what is left of the command.
+    fn end_processes(&self) -> io::Result<()> {
+        if self.disk.look(&self.places.record)?.is_none() {
+            return Ok(());
+        }
+        let text = self.disk.read(&self.places.record)?;
+        let name = text.iter().position(|byte| *byte == b'\n').unwrap_or(text.len());
+        process::end_all(text.get(name..).unwrap_or_default())
+    }
+
     /// The workspace is as it was.
     fn end(&self) -> io::Result<()> {
         remove_tree(&*self.disk, &self.places.moved)?;
+        remove_tree(&*self.disk, &self.places.outside)?;
         self.forget_record()?;
         reach("scan.over");
         Ok(())
@@ -172,8 +202,14 @@ impl Scanner {
 }
 
 impl Scan {
-    /// Shows the workspace as the fork has it to a command.
-    pub(super) fn begin(fork: &Arc<Shared>, layer: Layer) -> FsResult<Self> {
+    /// Where the command's processes are written down.
+    pub(super) fn record(&self) -> FsResult<CommandRecord> {
+        let base = &self.fork.base;
+        Ok(CommandRecord::new(&base.disk, base.writing()?.scanner.places.record.clone()))
+    }
+
+    /// Shows the workspace as the fork has it to a command, unless that is cancelled before everything is saved.
+    pub(super) fn begin(fork: &Arc<Shared>, layer: Layer, cancel: &CancelToken) -> FsResult<Self> {
         let base = &fork.base;
         let writing = base.writing()?;
         let lock = writing.lock(&base.disk)?;
@@ -187,7 +223,7 @@ impl Scan {
             }
         }
         let scanner = &writing.scanner;
-        let (before, trash) = scanner.begin(base.clock.now().as_millisecond())?;
+        let (before, trash) = scanner.begin(base.clock.now().as_millisecond(), cancel)?;
         let mut scan = Self {
             fork: Arc::clone(fork),
             layer,
@@ -201,7 +237,7 @@ impl Scan {
         reach("scan.begun");
         if !planned.plan.steps.is_empty() {
             scan.show(&scanner.places, &planned)?;
-            scan.given = Some(walk(&base.disk, Closed::Refused)?);
+            scan.given = Some(walk(&base.disk)?);
             reach("scan.fork-shown");
         }
         scanner.let_time_pass().map_err(failed(Path::new(""), "prepared for a command"))?;
@@ -256,16 +292,21 @@ impl Scan {
         reach("scan.command-over");
         let restored = self.restore()?;
         let base = &self.fork.base;
-        let before = self.given.as_ref().unwrap_or(&self.before);
+        let before = self.given.as_ref().unwrap_or(&self.before.tree);
         let differences = capture::differences(before, &restored);
         capture::tidy(base, before, &restored.found, differences.as_ref().ok(), &self.trash);
-        let differences = differences?;
+        let refused = |error| and_where(error, &self.trash);
+        let differences = differences.map_err(refused)?;
+        if restored.is_too_deep {
+            return Err(refused(too_deep()));
+        }
         if !restored.is_kept {
-            return Err(FsError::Io {
+            return Err(refused(FsError::Io {
                 path: FsPath::root(),
                 kind: io::ErrorKind::StorageFull,
-                message: "there was no space left to keep what the command did, so it is undone".to_owned(),
-            });
+                message: "there was no space left to take over what the command did, so it is undone"
+                    .to_owned(),
+            }));
         }
         let mut layer = self.layer.clone();
         for place in &self.held {
@@ -280,10 +321,23 @@ impl Scan {
         Ok(layer)
     }
 
+    /// Restores the workspace, and forgets what the command did.
+    pub(super) fn undo(mut self) -> FsResult<Undone> {
+        let restored = self.restore()?;
+        let before = self.given.as_ref().unwrap_or(&self.before.tree);
+        capture::tidy(&self.fork.base, before, &restored.found, None, &self.trash);
+        let left = self.trash.clear().map_err(failed(Path::new(""), "restored: the trash of it"))?;
+        Ok(Undone {
+            trash: (left > 0).then(|| self.trash.path()),
+            lost: restored.lost.iter().map(|path| to_shown(path)).collect(),
+        })
+    }
+
     /// Makes the workspace what it was before the command.
     fn restore(&mut self) -> FsResult<Restored> {
         let base = &self.fork.base;
         let scanner = &base.writing()?.scanner;
+        scanner.end_processes().map_err(failed(Path::new(""), "restored after a command"))?;
         let restored = restore(&base.disk, &scanner.places, &self.before, &self.trash)?;
         scanner.end().map_err(failed(Path::new(""), "restored after a command"))?;
         self.is_over = true;
@@ -298,13 +352,25 @@ impl Drop for Scan {
         }
         match self.restore() {
             Ok(restored) => {
-                let before = self.given.as_ref().unwrap_or(&self.before);
+                let before = self.given.as_ref().unwrap_or(&self.before.tree);
                 capture::tidy(&self.fork.base, before, &restored.found, None, &self.trash);
             }
             Err(error) => {
                 tracing::error!(%error, "a command could not be undone; the next to change the workspace will try again");
             }
         }
+    }
+}
+
+/// Says where what a command left is, if it is not taken over.
+fn and_where(error: FsError, trash: &TrashDir) -> FsError {
+    match error {
+        FsError::Io { path, kind, message } => {
+            let trash = trash.path();
+            let message = format!("{message}. What it left is kept for a while in {}", trash.display());
+            FsError::Io { path, kind, message }
+        }
+        other => other,
     }
 }
 

@@ -7,9 +7,11 @@ use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::outside::Outside;
 use super::trash::TrashDir;
-use super::walk::{Closed, Tree, walk};
+use super::walk::{Before, Left, Protected, Tree, walk_after};
 use super::{Places, failed};
+use crate::filesystem::host::clear::{forced, remove_tree};
 use crate::filesystem::host::disk::{Disk, Entry, Replace};
 use crate::filesystem::host::host_disk::HostDisk;
 use crate::filesystem::{EntryKind, FsResult};
@@ -21,8 +23,12 @@ pub(super) struct Restored {
     pub(super) found: Tree,
     /// What of it was as before, and stayed.
     pub(super) stayed: HashSet<PathBuf>,
+    /// What was there before and cannot be brought back: sockets, and devices for want of privileges.
+    pub(super) lost: Vec<PathBuf>,
     /// Whether everything else is in the trash now; if not, there was no space.
     pub(super) is_kept: bool,
+    /// Whether something of it was deeper than a workspace may be.
+    pub(super) is_too_deep: bool,
 }
 
 /// How many directories are synced one by one.
@@ -31,26 +37,70 @@ const FEW: usize = 32;
 pub(super) fn restore(
     disk: &HostDisk,
     places: &Places,
-    before: &Tree,
+    before: &Before,
     trash: &TrashDir,
 ) -> FsResult<Restored> {
-    let found = walk(disk, Closed::Opened)?;
-    let stayed = what_stays(disk, places, before, &found)?;
+    let Before { tree: before, protected } = before;
+    // Of an attempt before this one.
+    remove_tree(disk, &places.outside).map_err(failed(Path::new(""), "restored after a command"))?;
+    let Left { tree: found, is_too_deep } = walk_after(disk, before)?;
+    unprotect(disk, before, &found)?;
+    let Stays { stayed, broken } = what_stays(disk, places, before, &found)?;
+    let outside = Outside::new(places, before, &found, &broken);
     reach("scan.compared");
-    let mut work = Work { disk, places, trash, touched: HashSet::new(), is_kept: true };
+    let is_kept = outside.restore(disk, places, before, trash);
+    let is_kept = is_kept.map_err(failed(Path::new(""), "restored: a file with names outside of it"))?;
+    let mut work =
+        Work { disk, places, trash, outside: &outside, touched: HashSet::new(), lost: Vec::new(), is_kept };
     work.take(&found, &stayed)?;
     reach("scan.taken-out");
     work.bring_back(before, &stayed)?;
     work.set_meta(before)?;
+    protect(disk, protected)?;
     reach("scan.brought-back");
-    let is_kept = work.is_kept;
+    let (is_kept, lost) = (work.is_kept, std::mem::take(&mut work.lost));
     work.sync().map_err(failed(Path::new(""), "synced"))?;
     reach("scan.restored");
-    Ok(Restored { found, stayed, is_kept })
+    Ok(Restored { found, stayed, lost, is_kept, is_too_deep })
+}
+
+/// Takes protections away that a command may have set; those from before come back in the end. Only what was touched since
+/// is looked at.
+fn unprotect(disk: &HostDisk, before: &Tree, found: &Tree) -> FsResult<()> {
+    if !disk.can_protect() {
+        return Ok(());
+    }
+    for (path, _) in found.iter().filter(|(path, entry)| before.get(*path) != Some(entry)) {
+        match disk.lift_protection(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            lifted => _ = lifted.map_err(failed(path, "made changeable after a command"))?,
+        }
+    }
+    Ok(())
+}
+
+/// Protects again what was protected.
+fn protect(disk: &HostDisk, protected: &Protected) -> FsResult<()> {
+    for (path, protection) in protected.iter().filter(|_| disk.can_protect()) {
+        let set = match disk.protection(path) {
+            Ok(found) if found == *protection => Ok(()),
+            // It could not be brought back, which is told elsewhere.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            _ => disk.set_protection(path, *protection),
+        };
+        set.map_err(failed(path, "protected again as it was before a command"))?;
+    }
+    Ok(())
+}
+
+struct Stays {
+    stayed: HashSet<PathBuf>,
+    /// Files with several names of which not all are as before.
+    broken: HashSet<(u64, u64)>,
 }
 
 /// What is as before, or back already. Of a file with several names all have to be.
-fn what_stays(disk: &HostDisk, places: &Places, before: &Tree, found: &Tree) -> FsResult<HashSet<PathBuf>> {
+fn what_stays(disk: &HostDisk, places: &Places, before: &Tree, found: &Tree) -> FsResult<Stays> {
     let mut stayed = HashSet::new();
     let mut broken = HashSet::new();
     let mut back = HashSet::new();
@@ -77,7 +127,7 @@ fn what_stays(disk: &HostDisk, places: &Places, before: &Tree, found: &Tree) -> 
         });
     }
     stayed.extend(back);
-    Ok(stayed)
+    Ok(Stays { stayed, broken })
 }
 
 enum Looked {
@@ -97,7 +147,7 @@ fn is_as_before(
     if known.kind != entry.kind {
         return Ok(Looked::Differs);
     }
-    if known == entry || matches!(known.kind, EntryKind::Directory | EntryKind::Other) {
+    if known == entry || known.kind == EntryKind::Directory {
         return Ok(Looked::Same);
     }
     let copy = places.copies.join(path);
@@ -108,6 +158,7 @@ fn is_as_before(
     let is_same = of(known) == of(entry)
         && match known.kind {
             EntryKind::Symlink => disk.read_link(path)? == disk.read_link(&copy)?,
+            EntryKind::Other => disk.special(path)? == disk.special(&copy)?,
             _ => disk.is_same_content(path, &copy)?,
         };
     Ok(if is_same { Looked::Same } else { Looked::Differs })
@@ -117,7 +168,9 @@ struct Work<'a> {
     disk: &'a HostDisk,
     places: &'a Places,
     trash: &'a TrashDir,
+    outside: &'a Outside,
     touched: HashSet<PathBuf>,
+    lost: Vec<PathBuf>,
     is_kept: bool,
 }
 
@@ -126,7 +179,7 @@ impl Work<'_> {
     fn take(&mut self, found: &Tree, stayed: &HashSet<PathBuf>) -> FsResult<()> {
         let mut taken: Option<&Path> = None;
         for path in found.keys().filter(|path| !stayed.contains(*path)) {
-            if taken.is_some_and(|dir| path.starts_with(dir)) {
+            if taken.is_some_and(|dir| path.starts_with(dir)) || self.outside.keeps(path) {
                 continue;
             }
             match self.trash.take(path) {
@@ -145,11 +198,13 @@ impl Work<'_> {
     fn bring_back(&mut self, before: &Tree, stayed: &HashSet<PathBuf>) -> FsResult<()> {
         let mut brought: Option<&Path> = None;
         for (path, known) in before.iter().filter(|(path, _)| !stayed.contains(*path)) {
-            if brought.is_some_and(|dir| path.starts_with(dir)) {
+            if brought.is_some_and(|dir| path.starts_with(dir)) || self.outside.keeps(path) {
                 continue;
             }
-            match self.disk.rename(&self.places.copies.join(path), path, Replace::Refused) {
+            let copy = self.places.copies.join(path);
+            match forced(self.disk, path, || self.disk.rename(&copy, path, Replace::Refused)) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    self.lost.push(path.clone());
                     tracing::error!(
                         path = %path.display(),
                         "it was removed while a command ran, and cannot be brought back: there is no copy of it"
@@ -174,7 +229,7 @@ impl Work<'_> {
                 && entry.kind == EntryKind::Directory
                 && entry.meta != known.meta
             {
-                self.disk.set_meta(path, known.meta).map_err(&failed)?;
+                forced(self.disk, path, || self.disk.set_meta(path, known.meta)).map_err(&failed)?;
                 self.touched.insert(path.clone());
             }
         }

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::walk::open_up;
+use super::walk::{is_too_deep, open_up};
 use crate::filesystem::EntryKind;
 use crate::filesystem::host::STATE;
-use crate::filesystem::host::clear::remove_tree;
+use crate::filesystem::host::clear::{forced, remove_tree};
 use crate::filesystem::host::disk::{Disk, Replace};
 use crate::filesystem::host::host_disk::HostDisk;
 use crate::filesystem::host::journal::Retention;
@@ -124,14 +124,14 @@ impl TrashDir {
         self.path().join(path)
     }
 
-    /// Moves what is at `path` here, wherever there is room. Without any it is removed, since what was there before has to
-    /// come back: then this is false.
+    /// Moves what is at `path` here, to the same name if that can be: then this is true. Where there is no space for the
+    /// directories on the way, or the path would be too long, it is here under another name; and where there is no space for
+    /// that either it is removed, since what was there before has to come back.
     pub(super) fn take(&self, path: &Path) -> io::Result<bool> {
         let place = self.at(path);
         let mut target = place.clone();
         for number in 1.. {
-            let moved =
-                self.make_parents(&target).and_then(|()| self.disk.rename(path, &target, Replace::Refused));
+            let moved = self.make_parents(&target).and_then(|()| self.move_to(path, &target));
             match moved {
                 Ok(()) => return Ok(true),
                 // From an attempt before this one.
@@ -151,9 +151,15 @@ impl TrashDir {
                     // Nobody but root may move a directory that they may not write.
                     open_up(&self.disk, path)?;
                 }
-                Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-                    remove_tree(&*self.disk, path)?;
-                    return Ok(false);
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::StorageFull
+                            | io::ErrorKind::QuotaExceeded
+                            | io::ErrorKind::InvalidFilename
+                    ) =>
+                {
+                    return self.take_anyhow(path).map(|()| false);
                 }
                 Err(error) => return Err(error),
             }
@@ -161,32 +167,72 @@ impl TrashDir {
         Ok(false)
     }
 
-    fn make_parents(&self, target: &Path) -> io::Result<()> {
-        let Some(parent) = target.parent() else { return Ok(()) };
-        match self.disk.look(parent)? {
-            Some(_) => Ok(()),
-            None => {
-                self.make_parents(parent)?;
-                make_dir(&self.disk, parent)
+    /// Here, without a directory of its own: that mostly takes no space.
+    fn take_anyhow(&self, path: &Path) -> io::Result<()> {
+        let name = path.file_name().unwrap_or_default();
+        for number in 0_u32.. {
+            let mut short = OsString::from(format!("~{number}~"));
+            short.push(name);
+            let short = if short.len() > 255 { OsString::from(format!("~{number}")) } else { short };
+            match self.move_to(path, &self.path().join(short)) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) =>
+                {
+                    return remove_tree(&*self.disk, path);
+                }
+                moved => return moved,
             }
+        }
+        Ok(())
+    }
+
+    fn move_to(&self, path: &Path, target: &Path) -> io::Result<()> {
+        forced(&*self.disk, path, || self.disk.rename(path, target, Replace::Refused))
+    }
+
+    /// Keeps another name of `copy` as what was at `path`, unless an attempt before this one did.
+    pub(super) fn keep(&self, copy: &Path, path: &Path) -> io::Result<()> {
+        let place = self.at(path);
+        self.make_parents(&place)?;
+        match self.disk.link(copy, &place) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            linked => linked,
         }
     }
 
+    fn make_parents(&self, target: &Path) -> io::Result<()> {
+        let mut missing = Vec::new();
+        for parent in target.ancestors().skip(1) {
+            if self.disk.look(parent)?.is_some() {
+                break;
+            }
+            missing.push(parent);
+        }
+        missing.into_iter().rev().try_for_each(|dir| make_dir(&self.disk, dir))
+    }
+
     /// Removes what is not needed any more: directories with nothing in them, and links that are in the workspace by now.
-    /// How many others there are.
-    fn clear(&self, below: &Path) -> io::Result<usize> {
-        let dir = self.at(below);
-        let mut left = 0;
-        for (name, kind) in self.disk.read_dir(&dir)? {
-            let (path, at) = (below.join(&name), dir.join(&name));
-            match kind {
-                EntryKind::Directory => left += self.clear(&path)?,
-                EntryKind::Symlink if self.is_there(&path, &at) => self.disk.unlink(&at)?,
-                _ => left += 1,
+    /// How many others there are; what is too deep to be looked into is one.
+    pub(super) fn clear(&self) -> io::Result<usize> {
+        let (mut left, mut dirs, mut next) = (0, vec![PathBuf::new()], 0);
+        while let Some(below) = dirs.get(next).cloned() {
+            next += 1;
+            let dir = self.at(&below);
+            for (name, kind) in self.disk.read_dir(&dir)? {
+                let (path, at) = (below.join(&name), dir.join(&name));
+                match kind {
+                    EntryKind::Directory if !is_too_deep(&path) => dirs.push(path),
+                    EntryKind::Symlink if self.is_there(&path, &at) => self.disk.unlink(&at)?,
+                    _ => left += 1,
+                }
             }
         }
-        if left == 0 {
-            self.disk.remove_dir(&dir)?;
+        for dir in dirs.iter().rev() {
+            match self.disk.remove_dir(&self.at(dir)) {
+                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+                removed => removed?,
+            }
         }
         Ok(left)
     }
@@ -200,7 +246,7 @@ impl TrashDir {
 impl Drop for TrashDir {
     fn drop(&mut self) {
         lock(&self.used).remove(&self.name);
-        match self.clear(Path::new("")) {
+        match self.clear() {
             Ok(0) => {}
             Ok(files) => tracing::warn!(
                 trash = %self.path().display(),

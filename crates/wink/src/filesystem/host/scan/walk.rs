@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::failed;
+use crate::filesystem::host::clear::forced;
+use crate::filesystem::host::command::MOST_LEVELS;
 use crate::filesystem::host::disk::{Disk, Entry, Meta};
-use crate::filesystem::host::host_disk::HostDisk;
+use crate::filesystem::host::host_disk::{HostDisk, Protection};
 use crate::filesystem::host::name::to_shown;
 use crate::filesystem::host::view::is_state;
 use crate::filesystem::{EntryKind, FsError, FsResult};
@@ -14,25 +17,52 @@ use crate::filesystem::{EntryKind, FsError, FsResult};
 /// A tree by path, the root under the empty one. What is in a directory comes right after it.
 pub(super) type Tree = BTreeMap<PathBuf, Entry>;
 
-/// What becomes of directories that nobody may look into.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Closed {
-    /// They are somebody's, and an error.
-    Refused,
-    /// A command closed them: they are opened, and known as they were.
-    Opened,
+/// What in a tree is protected against changes.
+pub(super) type Protected = BTreeMap<PathBuf, Protection>;
+
+/// What a workspace was before a command.
+#[derive(Clone)]
+pub(super) struct Before {
+    pub(super) tree: Arc<Tree>,
+    pub(super) protected: Arc<Protected>,
 }
 
-/// Looks at everything but the runtime's own state.
-pub(super) fn walk(disk: &HostDisk, closed: Closed) -> FsResult<Tree> {
+/// Longer paths than this leave no room for the names of the places where things are kept.
+const LONGEST: usize = 3500;
+
+/// Everything in the workspace, after a command was there.
+pub(super) struct Left {
+    pub(super) tree: Tree,
+    /// Whether there are new directories with more in them than can be looked at: those are not looked into.
+    pub(super) is_too_deep: bool,
+}
+
+/// Looks at everything but the runtime's own state. A directory that nobody may look into is somebody's, and an error.
+pub(super) fn walk(disk: &HostDisk) -> FsResult<Tree> {
+    walk_as(disk, None).map(|left| left.tree)
+}
+
+/// The same after a command: directories that it closed are opened, and known as they were; and what was not there
+/// `before` is only looked into as deep as a workspace may be.
+pub(super) fn walk_after(disk: &HostDisk, before: &Tree) -> FsResult<Left> {
+    walk_as(disk, Some(before))
+}
+
+/// Whether a directory is deeper than a workspace may be.
+pub(super) fn is_too_deep(dir: &Path) -> bool {
+    dir.as_os_str().len() > LONGEST || dir.iter().count() > MOST_LEVELS
+}
+
+fn walk_as(disk: &HostDisk, before: Option<&Tree>) -> FsResult<Left> {
     let root = Path::new("");
     let found = disk.look(root).map_err(failed(root, "looked at"))?.ok_or(FsError::Moved)?;
     let device = found.dev;
     let mut tree = Tree::from([(PathBuf::new(), found)]);
+    let mut has_deep = false;
     let mut left = vec![PathBuf::new()];
     while let Some(dir) = left.pop() {
         let entries = match disk.entries(&dir) {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && closed == Closed::Opened => {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && before.is_some() => {
                 open_up(disk, &dir).and_then(|()| disk.entries(&dir))
             }
             // Gone meanwhile.
@@ -57,16 +87,19 @@ pub(super) fn walk(disk: &HostDisk, closed: Closed) -> FsResult<Tree> {
                 });
             }
             if entry.kind == EntryKind::Directory {
-                left.push(path.clone());
+                match before {
+                    Some(before) if is_too_deep(&path) && !before.contains_key(&path) => has_deep = true,
+                    _ => left.push(path.clone()),
+                }
             }
             tree.insert(path, entry);
         }
     }
-    Ok(tree)
+    Ok(Left { tree, is_too_deep: has_deep })
 }
 
 /// Lets us look into a directory, and change it.
 pub(super) fn open_up(disk: &HostDisk, dir: &Path) -> io::Result<()> {
     let entry = disk.look(dir)?.ok_or(io::ErrorKind::NotFound)?;
-    disk.set_meta(dir, Meta { mode: entry.meta.mode | 0o700, ..entry.meta })
+    forced(disk, dir, || disk.set_meta(dir, Meta { mode: entry.meta.mode | 0o700, ..entry.meta }))
 }

@@ -10,12 +10,13 @@ use std::sync::Arc;
 
 use super::OverlayLayer;
 use super::xattr::Mark;
+use crate::filesystem::host::command::{MOST_LEVELS, special, too_deep};
 use crate::filesystem::host::disk::{Disk, Entry};
 use crate::filesystem::host::io_error;
 use crate::filesystem::host::layer::{Dir, Expected, Layer, Link, Node};
 use crate::filesystem::host::name::to_shown;
 use crate::filesystem::host::view::{Spot, View, is_state, made_version};
-use crate::filesystem::{EntryKind, FsError, FsPath, FsResult};
+use crate::filesystem::{EntryKind, FsError, FsResult};
 
 /// What could not be read back.
 enum Failed {
@@ -23,9 +24,6 @@ enum Failed {
     Special(PathBuf),
     TooDeep,
 }
-
-/// Directories in directories. A command can make more than any stack or path can hold.
-const MOST_LEVELS: usize = 100;
 
 impl OverlayLayer {
     pub(in super::super) fn read_back(&self) -> FsResult<Layer> {
@@ -38,22 +36,12 @@ impl OverlayLayer {
             conflicts: BTreeSet::new(),
         };
         let root = reading.dir(Path::new(""), Some(Path::new("")), Dir::over(Arc::from(Path::new(""))));
-        let root = root.and_then(|root| reading.record_gone().map(|()| root)).map_err(|failed| match failed {
-            Failed::At(path, error) => io_error(&to_shown(&path), "taken over from the command", &error),
-            Failed::TooDeep => FsError::Io {
-                path: FsPath::root(),
-                kind: io::ErrorKind::InvalidInput,
-                message: format!(
-                    "the command left directories nested more than {MOST_LEVELS} deep, which a workspace does not take; have them removed"
-                ),
-            },
-            Failed::Special(path) => FsError::Io {
-                path: to_shown(&path),
-                kind: io::ErrorKind::InvalidInput,
-                message: "the command left a pipe, socket or device here, which a workspace cannot keep; have it removed"
-                    .to_owned(),
-            },
-        })?;
+        let root =
+            root.and_then(|root| reading.record_gone().map(|()| root)).map_err(|failed| match failed {
+                Failed::At(path, error) => io_error(&to_shown(&path), "taken over from the command", &error),
+                Failed::TooDeep => too_deep(),
+                Failed::Special(path) => special(&path),
+            })?;
         if !reading.conflicts.is_empty() {
             let mut paths: Vec<_> = reading.conflicts.iter().map(|path| to_shown(path)).collect();
             paths.sort_unstable();
@@ -268,18 +256,17 @@ impl Reading<'_> {
     }
 
     fn record(&mut self, view: View<'_>, spot: &Spot) -> io::Result<()> {
-        let Spot::Base(place, entry) = spot else { return Ok(()) };
-        if !self.layer.records.contains_key(&**place) {
-            if entry.changed >= self.command.began {
-                self.conflicts.insert(place.clone());
-            }
-            self.layer.record(place, Expected::exactly(Some(entry)));
-        }
-        if entry.kind == EntryKind::Directory {
-            for (_, child) in view.children(spot)? {
-                if let Some(child) = view.child_spot(child)? {
-                    self.record(view, &child)?;
+        let mut left = vec![spot.clone()];
+        while let Some(spot) = left.pop() {
+            let Spot::Base(place, entry) = &spot else { continue };
+            if !self.layer.records.contains_key(&**place) {
+                if entry.changed >= self.command.began {
+                    self.conflicts.insert(place.clone());
                 }
+                self.layer.record(place, Expected::exactly(Some(entry)));
+            }
+            if entry.kind == EntryKind::Directory {
+                left.extend(view.spots_in(&spot)?);
             }
         }
         Ok(())

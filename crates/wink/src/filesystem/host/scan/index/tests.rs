@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Index, Tree};
+use super::{Index, Protected, Tree};
 use crate::filesystem::EntryKind;
 use crate::filesystem::host::disk::{Disk, Entry, Meta};
 use crate::filesystem::host::host_disk::HostDisk;
@@ -20,13 +20,13 @@ fn what_is_saved_is_read_back_and_half_a_line_is_nothing() {
     let odd = PathBuf::from(std::ffi::OsString::from_vec(b"a\n\xff\\\"/b".to_vec()));
     let mut index = Index::default();
     let one = Tree::from([(odd.clone(), entry(1)), (PathBuf::from("b"), entry(2))]);
-    index.save(&disk, at, one.clone()).unwrap();
+    index.save(&disk, at, one.clone(), Protected::new()).unwrap();
     assert_eq!(*Index::load(&disk, at).unwrap().tree, one);
     let whole = disk.read(at).unwrap().len();
 
     // Another line at the end, which counts, and one that was not finished, which does not.
     let two = Tree::from([(odd.clone(), entry(3))]);
-    index.save(&disk, at, two.clone()).unwrap();
+    index.save(&disk, at, two.clone(), Protected::new()).unwrap();
     assert!(disk.read(at).unwrap().len() > whole);
     assert_eq!(*Index::load(&disk, at).unwrap().tree, two);
     assert!(index.is_current(&disk, at).unwrap());
@@ -35,13 +35,13 @@ fn what_is_saved_is_read_back_and_half_a_line_is_nothing() {
     assert!(!index.is_current(&disk, at).unwrap());
     let mut torn = Index::load(&disk, at).unwrap();
     assert!(!torn.is_current(&disk, at).unwrap());
-    torn.save(&disk, at, two.clone()).unwrap();
+    torn.save(&disk, at, two.clone(), Protected::new()).unwrap();
     assert_eq!(*Index::load(&disk, at).unwrap().tree, two);
 
     // What has changed often is written anew.
     for number in 0..500 {
         index = Index::load(&disk, at).unwrap();
-        index.save(&disk, at, Tree::from([(odd.clone(), entry(number))])).unwrap();
+        index.save(&disk, at, Tree::from([(odd.clone(), entry(number))]), Protected::new()).unwrap();
     }
     assert!(disk.read(at).unwrap().split(|byte| *byte == b'\n').count() < 110);
 }
