@@ -162,3 +162,33 @@ fn whoever_waits_for_a_workspace_in_vain_is_told_who_has_it() {
     other.keep(other.merge(&*second).unwrap());
     assert_eq!(fs::read_to_string(dir.path().join("f")).unwrap(), "second");
 }
+
+/// Whoever reads, thinks, and writes has not seen what somebody else wrote in between.
+#[tokio::test]
+async fn what_was_read_before_somebody_else_wrote_is_a_conflict() {
+    let dir = TempDir::new().unwrap();
+    std::fs::write(dir.path().join("count"), "1").unwrap();
+    let one = HostFilesystem::open(dir.path(), HostOptions::default()).unwrap();
+    let other = HostFilesystem::open(dir.path(), HostOptions::default()).unwrap();
+    for nested in [false, true] {
+        let fork = one.fork().unwrap();
+        let inner = fork.fork().unwrap();
+        let seen = if nested { &inner } else { &fork };
+        let read = seen.read_text("count").await.unwrap();
+        other.write_text("count", "2").await.unwrap();
+        seen.write_text("count", &format!("{read}+1")).await.unwrap();
+        if nested {
+            drop(fork.merge(&*inner).unwrap());
+        }
+        let error = one.merge(&*fork).unwrap_err();
+        assert!(matches!(error, FsError::Conflict { .. }), "{error}");
+        assert_eq!(std::fs::read(dir.path().join("count")).unwrap(), b"2");
+    }
+    // What was only read is nobody's concern.
+    let fork = one.fork().unwrap();
+    fork.read_text("count").await.unwrap();
+    other.write_text("count", "3").await.unwrap();
+    fork.write_text("new", "new").await.unwrap();
+    one.keep(one.merge(&*fork).unwrap());
+    assert_eq!(std::fs::read(dir.path().join("count")).unwrap(), b"3");
+}

@@ -404,3 +404,18 @@ fn whoever_cancels_does_not_wait_for_the_copy() {
     drop(layer);
     assert_eq!(fs::read_to_string(dir.path().join("0")).unwrap(), "x");
 }
+
+/// The command's own change of what the fork has read is no conflict.
+#[tokio::test]
+async fn a_command_may_change_what_was_read() {
+    let dir = workspace(SEED);
+    let files = open(dir.path());
+    let fork = files.fork().unwrap();
+    assert_eq!(fork.read_text("a").await.unwrap(), "a\n");
+    let layer = scan(&fork);
+    sh(dir.path(), "echo more >> a; mv a z; echo new > a");
+    layer.finish().unwrap();
+    files.keep(files.merge(&*fork).unwrap());
+    assert_eq!(std::fs::read_to_string(dir.path().join("z")).unwrap(), "a\nmore\n");
+    assert_eq!(std::fs::read_to_string(dir.path().join("a")).unwrap(), "new\n");
+}

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 
 use super::disk::Disk;
-use super::layer::Layer;
+use super::layer::{Expected, Layer};
 use super::name::{to_disk, to_shown};
 use super::resolve::{Found, Last, Resolved, resolve};
 use super::view::{Spot, View};
@@ -15,6 +15,7 @@ use crate::filesystem::text::read_window;
 use crate::filesystem::{
     BytesRead, DirEntry, EntryKind, FileVersion, FsError, FsPath, FsResult, Metadata, ReadWindow, TextRead,
 };
+use crate::support::lock::lock;
 use crate::support::steps::reach;
 
 impl Base {
@@ -109,13 +110,22 @@ pub(super) fn no_file(path: &FsPath, kind: EntryKind) -> FsError {
 
 impl Shared {
     pub(super) fn read(&self, path: &FsPath, window: ReadWindow) -> FsResult<TextRead> {
-        let Content { bytes, version, .. } = self.base.content(&self.layer(), path)?;
+        let Content { bytes, version, spot, .. } = self.base.content(&self.layer(), path)?;
+        self.saw(&spot);
         read_window(path, &bytes, version, window, &self.base.limits)
     }
 
     pub(super) fn read_bytes(&self, path: &FsPath) -> FsResult<BytesRead> {
-        let Content { bytes, version, .. } = self.base.content(&self.layer(), path)?;
+        let Content { bytes, version, spot, .. } = self.base.content(&self.layer(), path)?;
+        self.saw(&spot);
         Ok(BytesRead { bytes: bytes.into(), version })
+    }
+
+    /// What a fork has read is what it writes over, if it does: who changes the file in between is not overwritten.
+    fn saw(&self, spot: &Spot) {
+        if let (Some(fork), Spot::Base(place, entry)) = (&self.fork, spot) {
+            lock(&fork.state).layer.record(place, Expected::exactly(Some(entry)));
+        }
     }
 
     pub(super) fn stat(&self, path: &FsPath) -> FsResult<Metadata> {

@@ -4,8 +4,9 @@
 //! that differ from it. Moving a directory moves its node (or makes one that names the source), so it costs the same
 //! however much is in it; copies share everything.
 //!
-//! Beside the tree the layer has *records*: what was in the workspace at each place that the fork took something from,
-//! removed or replaced, when it first did. Merging checks them, so nobody else's work is overwritten.
+//! Beside the tree the layer has *records*: what was in the workspace at each place that the fork read, took something from,
+//! removed or replaced, when it first did. Merging checks those of places that it changed, so nobody else's work is
+//! overwritten.
 
 mod diff;
 mod plan;
@@ -63,7 +64,7 @@ pub(super) struct Link {
     pub(super) _trash: Option<Arc<TrashDir>>,
 }
 
-/// What was in the workspace when the fork first changed the place.
+/// What was in the workspace when the fork first read the file or changed the place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Expected {
     Absent,
