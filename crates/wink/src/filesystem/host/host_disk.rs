@@ -25,6 +25,8 @@ use super::disk::{Disk, Entry, Meta, Replace};
 use crate::filesystem::EntryKind;
 use resolve::{Resolve, check};
 
+pub(super) use content::AtMost;
+
 /// A directory of the machine, as a [`Disk`].
 #[derive(Debug)]
 pub struct HostDisk {
