@@ -52,7 +52,11 @@
 //!
 //! # What a plain command has
 //!
-//! A [`Launch`] that is not in a sandbox has all the rights of this program, and of its environment what it was given. As the superuser, and
+//! A [`Launch`] that is not in a sandbox has the rights of this program, and of its environment what it was given. Where the state directory
+//! of the workspace is hidden from it, or the workspace overlaid, it cannot unmount that, unless it is given the right to
+//! ([`Mounts::Free`]). This keeps accidents away, and is no wall: the superuser has other ways. Where no mount namespace can be made
+//! ([`Capabilities::hides_state`]), the state directory is not hidden; a command that removes or replaces something in it is found out
+//! afterwards, and its call fails. As the superuser, and
 //! on an overlay, it has a process namespace of its own, so it sees no processes but its own. Otherwise a first process takes in
 //! everything that its descendants leave behind; that is how they are found, whatever they do.
 
@@ -75,7 +79,7 @@ pub mod tool;
 pub use capabilities::{Capabilities, Finding, Report, probe_overlay};
 pub use cgroup::{Controller, Version};
 pub use error::{LaunchError, SandboxError};
-pub use launch::{Command, Ended, Finished, Launch, Output, Tree};
+pub use launch::{Command, Ended, Finished, Launch, Mounts, Output, Tree};
 pub use limits::Limits;
 pub use namespace::NamespaceSandbox;
 pub use overlay::{OverlayKind, Workspace};

@@ -21,7 +21,7 @@ pub struct Limits {
     pub output: usize,
     /// Bytes in `/tmp`.
     pub temporary: u64,
-    /// Bytes in one file.
+    /// Bytes in one file: 4 GiB unless told. It bounds a command that writes without end, not what all files take together.
     pub file: Option<u64>,
     /// Files that a process has open.
     pub open_files: u64,
@@ -36,7 +36,7 @@ impl Default for Limits {
             time: Duration::from_secs(120),
             output: 32_768,
             temporary: 64 * 1024 * 1024,
-            file: None,
+            file: Some(4 * 1024 * 1024 * 1024),
             open_files: 1024,
         }
     }

@@ -8,8 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wink::limits::{CancelToken, Clock, SystemClock};
-use wink::testing::FakeClock;
-use wink_sandbox::{Capabilities, Ended, Finished, Launch, LaunchError, OverlayDirs, OverlayKind, Tree};
+use wink::testing::{FakeClock, leave_out};
+use wink_sandbox::{
+    Capabilities, Ended, Finished, Launch, LaunchError, Mounts, OverlayDirs, OverlayKind, Tree, Workspace,
+};
 
 fn clock() -> Arc<dyn Clock> {
     Arc::new(SystemClock)
@@ -256,10 +258,12 @@ async fn it_keeps_nothing_of_the_program_open() {
                 tokio::task::yield_now().await;
             }
         };
-        let free = tokio::time::timeout(Duration::from_secs(20), free).await;
+        let time = SystemClock;
+        let late = time.sleep_until(time.monotonic() + Duration::from_secs(20));
+        let is_free = tokio::select! { () = free => true, () = late => false };
         token.cancel();
         let finished = running.await.unwrap().unwrap();
-        assert!(free.is_ok(), "{tree:?}");
+        assert!(is_free, "{tree:?}");
         // The three streams, and the directory that is listed.
         assert_eq!(out(&finished).trim(), "4");
     }
@@ -324,8 +328,7 @@ fn layers(root: &Path, lower: &Path) -> OverlayDirs {
 #[tokio::test]
 async fn on_an_overlay_the_workspace_is_not_touched() {
     if Capabilities::detect().overlay.is_none() {
-        // Said by the stage `sandbox`, which runs where it must work.
-        return;
+        return leave_out("a command on an overlay", &Capabilities::detect().why_no_overlay);
     }
     // A path that no list of options could hold as it is.
     let dir = tempfile::Builder::new().prefix("a,b:c\\d ").tempdir().unwrap();
@@ -361,6 +364,71 @@ async fn on_an_overlay_the_workspace_is_not_touched() {
         let renamed = Launch::shell("mv dir moved", &workspace).overlay(dirs.clone());
         assert_eq!(run(renamed).await.ended, Ended::Exited(0));
     }
+}
+
+/// What hides the state directory, and the overlay itself, stay: for the superuser, too.
+#[tokio::test]
+async fn what_hides_the_state_directory_cannot_be_unmounted() {
+    let able = Capabilities::detect();
+    if !able.hides_state() || able.overlay.is_none() {
+        return leave_out("hiding the state directory", &able.report().to_string());
+    }
+    for overlaid in [false, true] {
+        for tree in TREES {
+            let dir = tempfile::tempdir().unwrap();
+            let root = dir.path().canonicalize().unwrap();
+            std::fs::create_dir_all(root.join(".wink/layers/1")).unwrap();
+            std::fs::write(root.join(".wink/secret"), "state").unwrap();
+            let workspace = if overlaid {
+                Workspace::Overlay(layers(&root.join(".wink/layers/1"), &root))
+            } else {
+                Workspace::Direct { root: root.clone(), state_name: Some(".wink".to_owned()) }
+            };
+            // Also from a place that was mounted anew, and in namespaces of its own.
+            let tries = "umount .wink; umount -l .wink; cat .wink/secret; echo x > .wink/y; \
+                mkdir again; mount --bind . again; cat again/.wink/secret; echo x > again/.wink/y; \
+                mount -o remount,rw .wink; echo x > .wink/y; cd /; umount -l \"$ROOT\"; cat \"$ROOT/.wink/secret\"; \
+                echo x > \"$ROOT/.wink/y\"";
+            let text =
+                format!("exec 2>/dev/null; {tries}; cd \"$ROOT\"; unshare -Urm sh -c '{tries}'; exit 0");
+            let launch = Launch::shell(text, &root).workspace(workspace).env("ROOT", &root).tree(tree);
+            let finished = run(launch).await;
+            assert_eq!(
+                (out(&finished).as_str(), finished.ended),
+                ("", Ended::Exited(0)),
+                "{tree:?}, {overlaid}"
+            );
+            let mut left: Vec<_> = std::fs::read_dir(root.join(".wink"))
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name())
+                .collect();
+            left.sort();
+            assert_eq!(left, ["layers", "secret"], "{tree:?}, overlaid: {overlaid}");
+            assert_eq!(
+                root.join("again").exists(),
+                !overlaid,
+                "what it does in the workspace itself is done"
+            );
+        }
+    }
+}
+
+/// Who has to can be given the right to.
+#[tokio::test]
+async fn the_right_to_mount_can_be_given() {
+    if !rustix_is_root() {
+        // Nobody else has it to begin with.
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join(".wink")).unwrap();
+    let workspace = Workspace::Direct { root: dir.path().to_owned(), state_name: Some(".wink".to_owned()) };
+    let mounts = |mounts| {
+        let text = "mkdir -p m; mount -t tmpfs tmpfs m 2>/dev/null && echo mounted";
+        run(Launch::shell(text, dir.path()).workspace(workspace.clone()).mounts(mounts))
+    };
+    assert_eq!(out(&mounts(Mounts::Fixed).await), "");
+    assert_eq!(out(&mounts(Mounts::Free).await), "mounted\n");
 }
 
 fn rustix_is_root() -> bool {

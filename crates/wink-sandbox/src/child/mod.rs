@@ -107,6 +107,16 @@ pub(crate) struct Landlock {
     pub(crate) rules: Vec<(CString, u64)>,
 }
 
+/// What the command may do.
+#[derive(Debug)]
+pub(crate) enum Rights {
+    /// What the program may.
+    All,
+    /// The same, but for changing what is mounted: it cannot take away what hides something from it.
+    FixedMounts,
+    Confined(Confine),
+}
+
 /// Rights are given up before the command runs.
 #[derive(Debug)]
 pub(crate) struct Confine {
@@ -138,7 +148,7 @@ pub(crate) struct Plan {
     pub(crate) programs: Vec<CString>,
     pub(crate) arguments: Vec<CString>,
     pub(crate) environment: Vec<CString>,
-    pub(crate) confine: Option<Confine>,
+    pub(crate) rights: Rights,
     pub(crate) stdin: OwnedFd,
     pub(crate) stdout: OwnedFd,
     pub(crate) stderr: OwnedFd,
