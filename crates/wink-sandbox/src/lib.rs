@@ -7,6 +7,7 @@
 //!   What it changes is in a layer, which the call takes over or forgets.
 //! - A [`Sandbox`] runs commands that reach nothing else: [`NamespaceSandbox`], which needs nothing installed, and
 //!   [`PodmanSandbox`].
+//! - [`seal`] is for a process of the program's own that only computes.
 //! - [`SandboxSection`] and [`PodmanSandboxSection`] bring the tool `shell_execute` to a prompt.
 //!
 //! ```no_run
@@ -72,6 +73,7 @@ mod namespace;
 mod overlay;
 mod podman;
 mod sandbox;
+mod seal;
 mod seccomp;
 pub mod testing;
 pub mod tool;
@@ -85,5 +87,6 @@ pub use namespace::NamespaceSandbox;
 pub use overlay::{OverlayKind, Workspace};
 pub use podman::PodmanSandbox;
 pub use sandbox::{Job, Sandbox, WORKSPACE};
+pub use seal::{Sealed, seal};
 pub use tool::{Executed, PodmanSandboxSection, SandboxSection, ShellExecute, capture_of};
 pub use wink::filesystem::host::OverlayDirs;

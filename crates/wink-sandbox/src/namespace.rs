@@ -419,17 +419,8 @@ fn landlock(usable: Option<u32>, workspace: &str) -> Result<Option<Landlock>, La
     const MAKE_CHAR: u64 = 1 << 6;
     const MAKE_BLOCK: u64 = 1 << 11;
     const TRUNCATE: u64 = 1 << 14;
-    /// Up to and with the right to link and move between directories; then to cut files off; then ioctls of devices.
-    const RIGHTS: [u64; 3] = [(1 << 14) - 1, (1 << 15) - 1, (1 << 16) - 1];
-    /// Signals and abstract sockets of nobody outside.
-    const SCOPES: u64 = 3;
-    let (handled, scoped) = match usable {
-        None => return Ok(None),
-        Some(..=2) => (RIGHTS[0], 0),
-        Some(3 | 4) => (RIGHTS[1], 0),
-        Some(5) => (RIGHTS[2], 0),
-        Some(_) => (RIGHTS[2], SCOPES),
-    };
+    let Some(version) = usable else { return Ok(None) };
+    let Landlock { handled, scoped, .. } = Landlock::nothing(version);
     let look = READ_FILE | READ_DIR | EXECUTE;
     let all = handled & !(MAKE_CHAR | MAKE_BLOCK);
     let rule = |path, rights: u64| Ok::<_, LaunchError>((c_text("a path", path)?, rights & handled));

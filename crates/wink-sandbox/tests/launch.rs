@@ -434,3 +434,47 @@ async fn the_right_to_mount_can_be_given() {
 fn rustix_is_root() -> bool {
     std::fs::read_to_string("/proc/self/status").unwrap().contains("\nUid:\t0\t0")
 }
+
+/// Seals itself and tries everything. A test only by its looks: the next one runs it in a process of its own.
+#[test]
+fn a_process_that_is_sealed() {
+    use std::io::ErrorKind;
+    if std::env::var_os("WINK_TEST_SEALED").is_none() {
+        return;
+    }
+    let sealed = std::thread::spawn(|| {
+        let sealed = wink_sandbox::seal().unwrap();
+        let refused = |what: &str, tried: std::io::Result<()>| {
+            assert_eq!(tried.map_err(|error| error.kind()), Err(ErrorKind::PermissionDenied), "{what}");
+        };
+        refused("reading", std::fs::read("/etc/passwd").map(drop));
+        refused("reading itself", std::fs::read("/proc/self/environ").map(drop));
+        refused("listing", std::fs::read_dir("/").map(drop));
+        refused("writing", std::fs::write("/tmp/wink-sealed", ""));
+        refused("removing", std::fs::remove_file("/tmp/wink-sealed"));
+        refused("making a directory", std::fs::create_dir("/tmp/wink-sealed"));
+        refused("connecting", std::net::TcpStream::connect("127.0.0.1:1").map(drop));
+        refused("sending", std::net::UdpSocket::bind("127.0.0.1:0").map(drop));
+        refused("a local socket", std::os::unix::net::UnixStream::pair().map(drop));
+        refused("a process", std::process::Command::new("true").status().map(drop));
+        // What it may: memory, time, threads, and what it has open.
+        let computed = std::thread::spawn(|| (0..1000_u64).collect::<Vec<_>>().iter().sum::<u64>());
+        assert_eq!(computed.join().unwrap(), 499_500);
+        sealed
+    });
+    let sealed = sealed.join().unwrap();
+    println!("sealed, Landlock: {}", sealed.landlock.is_some());
+}
+
+#[test]
+fn a_process_can_be_sealed() {
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_process_that_is_sealed", "--nocapture", "--test-threads", "1"])
+        .env("WINK_TEST_SEALED", "1")
+        .output()
+        .unwrap();
+    let (said, told) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{said}{told}");
+    let expected = format!("sealed, Landlock: {}", Capabilities::detect().landlock.is_some());
+    assert!(said.contains(&expected), "{said}{told}");
+}

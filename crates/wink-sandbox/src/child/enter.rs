@@ -330,7 +330,8 @@ fn drop_bounding_set() {
     }
 }
 
-fn restrict(landlock: &Landlock) -> Result<(), Errno> {
+/// Holds this thread, and what it starts, to the rules.
+pub(crate) fn restrict(landlock: &Landlock) -> Result<(), Errno> {
     let ruleset = raw::landlock_ruleset(landlock.handled, landlock.scoped)?;
     for (path, access) in &landlock.rules {
         match point_at(path) {
