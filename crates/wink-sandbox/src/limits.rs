@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use rustix::process::{Resource, getrlimit};
+
 use crate::error::SandboxError;
 
 /// What a command in a sandbox may use, with everything that it starts. None means: without a limit.
@@ -74,6 +76,11 @@ impl Limits {
         }
         Ok(())
     }
+}
+
+/// A limit of the system's, but no more than what this program itself may have: nobody can raise it.
+pub(crate) fn at_most(resource: Resource, most: u64) -> u64 {
+    getrlimit(resource).maximum.map_or(most, |own| own.min(most))
 }
 
 #[cfg(test)]

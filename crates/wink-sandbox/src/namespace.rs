@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::mount::MountFlags;
-use rustix::process::{Resource, Rlimit, getrlimit};
+use rustix::process::{Resource, Rlimit};
 use wink::BoxFuture;
 use wink::limits::Clock;
 
@@ -18,7 +18,7 @@ use crate::cgroup::Controller;
 use crate::child::{Confine, HANDED_OVER, Landlock, Namespaces, Rights, SLOTS, Step};
 use crate::error::{LaunchError, SandboxError};
 use crate::launch::{Finished, PATH, Prepared, Streams, Until, own_ids, proc_at, run};
-use crate::limits::Limits;
+use crate::limits::{Limits, at_most};
 use crate::overlay::{Workspace, c_path, c_text};
 use crate::sandbox::{Job, Sandbox, WORKSPACE};
 
@@ -201,9 +201,8 @@ impl NamespaceSandbox {
     }
 }
 
-/// No more than what this program itself may have.
 fn rlimit(resource: Resource, most: u64) -> (Resource, Rlimit) {
-    let most = getrlimit(resource).maximum.map_or(most, |own| own.min(most));
+    let most = at_most(resource, most);
     (resource, Rlimit { current: Some(most), maximum: Some(most) })
 }
 

@@ -78,7 +78,10 @@ pub(crate) fn stricter(mut profile: Value) -> Option<Value> {
     }));
     let none_of = |index: u32, bits: u32| json!({ "index": index, "value": bits, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ" });
     let allow = |name: &str, is: Value| json!({ "names": [name], "action": "SCMP_ACT_ALLOW", "args": [is] });
-    rules.extend(MODES.iter().map(|(name, mode)| allow(name, none_of(*mode, RUN_AS))));
+    rules.extend(MODES.iter().map(|(name, mode)| {
+        let devices = if name.starts_with("mknod") { DEVICE } else { 0 };
+        allow(name, none_of(*mode, RUN_AS | devices))
+    }));
     for (name, flags) in [("open", 1), ("openat", 2)] {
         rules.push(allow(name, none_of(flags, MAKES as u32)));
         rules.push(allow(name, none_of(flags + 1, RUN_AS)));
@@ -99,6 +102,9 @@ const MODES: [(&str, u32); 7] = [
 
 /// A program with these runs with the rights of its owner or group, whoever runs it.
 const RUN_AS: u32 = libc::S_ISUID | libc::S_ISGID;
+
+/// The bit of a mode that devices of both kinds have, and nothing else has.
+const DEVICE: u32 = libc::S_IFCHR & libc::S_IFBLK;
 
 /// With these an open makes a file.
 const MAKES: i32 = libc::O_CREAT | (libc::O_TMPFILE & !libc::O_DIRECTORY);
