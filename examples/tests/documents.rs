@@ -14,11 +14,15 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The cells of the table's rows, after its heading.
+/// The cells of the rows of both tables, after their headings.
 fn rules(document: &str) -> Vec<Vec<&str>> {
-    let heading = "| rule | kept in | shown by |\n| --- | --- | --- |\n";
-    let (_, table) = document.split_once(heading).expect("the table of rules is there");
-    let rows = table.lines().take_while(|line| line.starts_with('|'));
+    let headings =
+        ["| rule | kept in | shown by |", "| promise of a command | where it is kept | what shows it |"];
+    let rows = headings.into_iter().flat_map(|heading| {
+        let heading = format!("{heading}\n| --- | --- | --- |\n");
+        let (_, table) = document.split_once(&heading).expect("the table is there");
+        table.lines().take_while(|line| line.starts_with('|'))
+    });
     rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect()).collect()
 }
 
@@ -34,8 +38,24 @@ fn places(file: &str) -> Vec<PathBuf> {
         root().join(format!("crates/wink/tests/{path}.rs")),
         root().join(format!("crates/wink/src/{path}.rs")),
         root().join(format!("crates/wink-store/tests/{path}.rs")),
+        root().join(format!("crates/wink-sandbox/tests/{path}.rs")),
+        root().join(format!("crates/wink-eval/tests/{path}.rs")),
         root().join(format!("crates/wink-cli/tests/{path}.rs")),
     ]
+}
+
+/// Whether these sources have a test of this name: a function with such an attribute, not a helper.
+fn has_test(sources: &str, name: &str) -> bool {
+    let lines: Vec<&str> = sources.lines().map(str::trim).collect();
+    let defines = |line: &str| {
+        let line = line.trim_start_matches("pub(crate) ").trim_start_matches("async ");
+        line.strip_prefix("fn ").is_some_and(|rest| rest.starts_with(&format!("{name}(")))
+    };
+    let is_test = |at: usize| {
+        let above = lines[..at].iter().rev().take_while(|line| !line.is_empty() && **line != "}");
+        above.into_iter().any(|line| line.starts_with("#[test]") || line.starts_with("#[tokio::test"))
+    };
+    lines.iter().enumerate().any(|(at, line)| defines(line) && is_test(at))
 }
 
 #[test]
@@ -48,16 +68,21 @@ fn every_rule_names_files_and_tests_that_exist() {
         let [what, files, tests] = rule[..] else { panic!("not three cells: {rule:?}") };
         let (files, tests) = (names(files), names(tests));
         assert!(!files.is_empty() && !tests.is_empty(), "nothing keeps or shows: {what}");
-        for file in files {
-            if !root().join("crates/wink/src").join(file).is_file() && !root().join(file).is_file() {
-                missing.push(file.to_owned());
-            }
-        }
+        let exists =
+            |file: &str| root().join("crates/wink/src").join(file).exists() || root().join(file).exists();
+        missing.extend(files.into_iter().filter(|file| !exists(file)).map(str::to_owned));
         for test in tests {
-            let (file, name) = test.rsplit_once("::").expect("a test is file::name");
+            // Or a whole file of them, a stage of `./test`, a crate.
+            let Some((file, name)) = test.rsplit_once("::") else {
+                if !exists(test) && !test.starts_with("./test ") && !root().join("crates").join(test).is_dir()
+                {
+                    missing.push(test.to_owned());
+                }
+                continue;
+            };
             let sources: String =
                 places(file).iter().filter_map(|path| fs::read_to_string(path).ok()).collect();
-            if !sources.contains(&format!("fn {name}(")) {
+            if !has_test(&sources, name) {
                 missing.push(test.to_owned());
             }
         }

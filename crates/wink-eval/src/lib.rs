@@ -6,7 +6,8 @@
 //! workspace, so that it stands or falls with the call.
 //!
 //! The interpreter runs in a worker process ([`WorkerProcess`]), one for each program, which is killed when its time
-//! is up, whatever it does. The worker is any program that calls [`worker::main`] when its first argument is
+//! is up, whatever it does. On Linux it gives up all access before it looks at a program (`wink_sandbox::seal`): an interpreter
+//! that could be broken out of has nothing to reach. The worker is any program that calls [`worker::main`] when its first argument is
 //! [`worker::ARGUMENT`]:
 //!
 //! ```no_run

@@ -289,3 +289,34 @@ fn the_worker_says_what_it_is_for() {
     let request = std::process::Command::new(WORKER).arg(wink_eval::worker::ARGUMENT).output().expect("runs");
     assert_eq!((request.status.code(), request.stdout), (Some(1), Vec::new()));
 }
+
+/// Every thread of a worker that runs a program is sealed: it opens, starts and reaches nothing.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_worker_is_sealed() {
+    let dir = tempfile::TempDir::new().expect("a directory");
+    let path = dir.path().join("sealed-worker");
+    fs::copy(support::WORKER, &path).expect("copied");
+    let worker = WorkerProcess::new(path);
+    let look = async {
+        loop {
+            // The one that waits, the one that watches the time, and the one that runs the program.
+            let stats = left_behind("sealed-worker");
+            let id = stats.first().and_then(|stat| stat.split(' ').next()).unwrap_or_default();
+            let tasks = fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();
+            let states: Vec<_> =
+                tasks.filter_map(|task| fs::read_to_string(task.path().join("status")).ok()).collect();
+            if states.len() == 3 {
+                return states;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let states = tokio::select! {
+        states = look => states,
+        (finished, _) = run_with(worker, "while True: pass", brief()) => panic!("it ended first: {finished:?}"),
+    };
+    for state in states {
+        assert!(state.contains("\nSeccomp:\t2\n") && state.contains("\nNoNewPrivs:\t1\n"), "{state}");
+    }
+}

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::cgroup::{Cgroups, Controller, Version};
-use crate::child::{Confine, Namespaces, Step, landlock_abi};
+use crate::child::{Confine, Namespaces, Rights, Step, landlock_abi};
 use crate::error::LaunchError;
 use crate::launch::{Command, Control, Prepared, Streams, own_ids, proc_at, supervise, text};
 use wink::filesystem::host::OverlayDirs;
@@ -26,7 +26,7 @@ pub struct Capabilities {
     pub pid_namespaces: bool,
     /// Whether a command can have a user namespace, and a process namespace in it.
     pub user_namespaces: bool,
-    /// The version of Landlock.
+    /// The version of Landlock; see [`Capabilities::usable_landlock`].
     pub landlock: Option<u32>,
     /// Whether system calls can be filtered.
     pub seccomp: bool,
@@ -85,6 +85,17 @@ impl Capabilities {
         }
     }
 
+    /// The version of Landlock, if it can be used: with the first one no file could be moved between directories.
+    pub fn usable_landlock(&self) -> Option<u32> {
+        self.landlock.filter(|version| *version >= 2)
+    }
+
+    /// Whether the state directory of a workspace can be hidden from commands that are in no sandbox: where mounts can
+    /// be made for their eyes only.
+    pub fn hides_state(&self) -> bool {
+        self.pid_namespaces || self.user_namespaces
+    }
+
     /// The same, to be read.
     pub fn report(&self) -> Report {
         Report { findings: self.findings.clone() }
@@ -99,10 +110,18 @@ fn find_out() -> Capabilities {
     };
     let fresh_proc = || proc_at("/proc").map(|proc| vec![Step::Private, proc]);
     let own = Namespaces { mount: true, pid: true, ..Namespaces::default() };
-    let pid = fresh_proc().and_then(|steps| probe(own, steps, None));
+    let pid = fresh_proc().and_then(|steps| probe(own, steps, Rights::All));
     report.add("process namespaces with all rights kept", said(&pid), "made one and mounted /proc in it");
-    let user = fresh_proc().and_then(|steps| probe(Namespaces { user: true, ..own }, steps, None));
+    let user = fresh_proc().and_then(|steps| probe(Namespaces { user: true, ..own }, steps, Rights::All));
     report.add("user namespaces", said(&user), "made one, mapped this user, and mounted /proc in it");
+
+    let hidden = match pid.is_ok() || user.is_ok() {
+        true => "hidden from every command",
+        false => {
+            "NOT hidden from commands in no sandbox: they can read and spoil it; what is removed or replaced there is found out afterwards"
+        }
+    };
+    report.add("the state directory of a workspace", hidden, "it takes one of these namespaces");
 
     let overlay = overlay_in(&std::env::temp_dir());
     let (overlay, why_no_overlay) = match overlay {
@@ -117,11 +136,15 @@ fn find_out() -> Capabilities {
     report.add("overlay", found, "mounted one in the directory for temporary files");
 
     let landlock = landlock_abi();
-    let found = landlock.map_or("none".to_owned(), |abi| format!("version {abi}"));
+    let found = match landlock {
+        None => "none, so it is not used".to_owned(),
+        Some(abi @ ..2) => format!("version {abi}, too old to be used"),
+        Some(abi) => format!("version {abi}"),
+    };
     report.add("Landlock", found, "asked the kernel for its version");
     let filtered = crate::seccomp::filters().ok().map(|seccomp| {
         let confine = Confine { become_user: None, landlock: None, seccomp, rlimits: Vec::new() };
-        probe(Namespaces::default(), Vec::new(), Some(confine))
+        probe(Namespaces::default(), Vec::new(), Rights::Confined(confine))
     });
     let seccomp = matches!(filtered, Some(Ok(())));
     report.add(
@@ -169,7 +192,7 @@ pub fn probe_overlay(dirs: &OverlayDirs) -> Result<OverlayKind, LaunchError> {
         steps.extend(workspace.open()?);
         steps.extend(workspace.mount(&text(&dirs.lower)?)?);
         let user = kind == OverlayKind::User;
-        probe(Namespaces { user, mount: true, ..Namespaces::default() }, steps, None).map(|()| kind)
+        probe(Namespaces { user, mount: true, ..Namespaces::default() }, steps, Rights::All).map(|()| kind)
     };
     // Without a user namespace everybody stays who they are, so that comes first.
     attempt(OverlayKind::Trusted)
@@ -196,15 +219,11 @@ fn overlay_in(parent: &Path) -> Result<OverlayKind, LaunchError> {
 }
 
 /// Follows a plan up to the point where a program would be executed.
-pub(crate) fn probe(
-    namespaces: Namespaces,
-    steps: Vec<Step>,
-    confine: Option<Confine>,
-) -> Result<(), LaunchError> {
+pub(crate) fn probe(namespaces: Namespaces, steps: Vec<Step>, rights: Rights) -> Result<(), LaunchError> {
     let nothing = Command::Program { program: "/".into(), args: Vec::new() };
     let prepared = Prepared::new(&nothing, &std::collections::BTreeMap::new(), "", Path::new("/"))?;
     let ids = namespaces.user.then(own_ids);
-    probe_prepared(Prepared { namespaces, ids, steps, confine, ..prepared })
+    probe_prepared(Prepared { namespaces, ids, steps, rights, ..prepared })
 }
 
 pub(crate) fn probe_prepared(prepared: Prepared) -> Result<(), LaunchError> {

@@ -7,6 +7,7 @@
 //!   What it changes is in a layer, which the call takes over or forgets.
 //! - A [`Sandbox`] runs commands that reach nothing else: [`NamespaceSandbox`], which needs nothing installed, and
 //!   [`PodmanSandbox`].
+//! - [`seal`] is for a process of the program's own that only computes.
 //! - [`SandboxSection`] and [`PodmanSandboxSection`] bring the tool `shell_execute` to a prompt.
 //!
 //! ```no_run
@@ -52,7 +53,11 @@
 //!
 //! # What a plain command has
 //!
-//! A [`Launch`] that is not in a sandbox has all the rights of this program, and of its environment what it was given. As the superuser, and
+//! A [`Launch`] that is not in a sandbox has the rights of this program, and of its environment what it was given. Where the state directory
+//! of the workspace is hidden from it, or the workspace overlaid, it cannot unmount that, unless it is given the right to
+//! ([`Mounts::Free`]). This keeps accidents away, and is no wall: the superuser has other ways. Where no mount namespace can be made
+//! ([`Capabilities::hides_state`]), the state directory is not hidden; a command that removes or replaces something in it is found out
+//! afterwards, and its call fails. As the superuser, and
 //! on an overlay, it has a process namespace of its own, so it sees no processes but its own. Otherwise a first process takes in
 //! everything that its descendants leave behind; that is how they are found, whatever they do.
 
@@ -68,6 +73,7 @@ mod namespace;
 mod overlay;
 mod podman;
 mod sandbox;
+mod seal;
 mod seccomp;
 pub mod testing;
 pub mod tool;
@@ -75,11 +81,12 @@ pub mod tool;
 pub use capabilities::{Capabilities, Finding, Report, probe_overlay};
 pub use cgroup::{Controller, Version};
 pub use error::{LaunchError, SandboxError};
-pub use launch::{Command, Ended, Finished, Launch, Output, Tree};
+pub use launch::{Command, Ended, Finished, Launch, Mounts, Output, Tree};
 pub use limits::Limits;
 pub use namespace::NamespaceSandbox;
 pub use overlay::{OverlayKind, Workspace};
 pub use podman::PodmanSandbox;
 pub use sandbox::{Job, Sandbox, WORKSPACE};
+pub use seal::{Sealed, seal};
 pub use tool::{Executed, PodmanSandboxSection, SandboxSection, ShellExecute, capture_of};
 pub use wink::filesystem::host::OverlayDirs;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use rustix::process::{Resource, getrlimit};
+
 use crate::error::SandboxError;
 
 /// What a command in a sandbox may use, with everything that it starts. None means: without a limit.
@@ -21,7 +23,7 @@ pub struct Limits {
     pub output: usize,
     /// Bytes in `/tmp`.
     pub temporary: u64,
-    /// Bytes in one file.
+    /// Bytes in one file: 4 GiB unless told. It bounds a command that writes without end, not what all files take together.
     pub file: Option<u64>,
     /// Files that a process has open.
     pub open_files: u64,
@@ -36,7 +38,7 @@ impl Default for Limits {
             time: Duration::from_secs(120),
             output: 32_768,
             temporary: 64 * 1024 * 1024,
-            file: None,
+            file: Some(4 * 1024 * 1024 * 1024),
             open_files: 1024,
         }
     }
@@ -74,6 +76,11 @@ impl Limits {
         }
         Ok(())
     }
+}
+
+/// A limit of the system's, but no more than what this program itself may have: nobody can raise it.
+pub(crate) fn at_most(resource: Resource, most: u64) -> u64 {
+    getrlimit(resource).maximum.map_or(most, |own| own.min(most))
 }
 
 #[cfg(test)]

@@ -9,16 +9,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::mount::MountFlags;
-use rustix::process::{Resource, Rlimit, getrlimit};
+use rustix::process::{Resource, Rlimit};
 use wink::BoxFuture;
 use wink::limits::Clock;
 
 use crate::capabilities::{Capabilities, Report, Scratch, probe_prepared};
 use crate::cgroup::Controller;
-use crate::child::{Confine, HANDED_OVER, Landlock, Namespaces, SLOTS, Step};
+use crate::child::{Confine, HANDED_OVER, Landlock, Namespaces, Rights, SLOTS, Step};
 use crate::error::{LaunchError, SandboxError};
 use crate::launch::{Finished, PATH, Prepared, Streams, Until, own_ids, proc_at, run};
-use crate::limits::Limits;
+use crate::limits::{Limits, at_most};
 use crate::overlay::{Workspace, c_path, c_text};
 use crate::sandbox::{Job, Sandbox, WORKSPACE};
 
@@ -47,6 +47,16 @@ impl NamespaceSandbox {
     /// A sandbox with the programs of another root directory.
     pub fn with_root(root: impl Into<PathBuf>, limits: Limits) -> Result<Self, SandboxError> {
         Self::make(Some(root.into()), limits)
+    }
+
+    /// The same, or an error if writing outside the workspace is stopped by the mounts alone, since this kernel has no
+    /// Landlock that can be used. [`Sandbox::report`] says which it is.
+    pub fn require_landlock(self) -> Result<Self, SandboxError> {
+        let able = Capabilities::detect();
+        match able.usable_landlock() {
+            Some(_) => Ok(self),
+            None => Err(missing_landlock(able.landlock)),
+        }
     }
 
     fn make(root: Option<PathBuf>, limits: Limits) -> Result<Self, SandboxError> {
@@ -125,7 +135,7 @@ impl NamespaceSandbox {
             steps: self.steps(&job.workspace)?,
             cgroup,
             record: job.workspace.record().cloned(),
-            confine: Some(self.confine(&job.workspace)?),
+            rights: Rights::Confined(self.confine(&job.workspace)?),
             ..prepared
         })
     }
@@ -187,13 +197,13 @@ impl NamespaceSandbox {
             // Counted within the user namespace, where init is one as well.
             rlimits.push(rlimit(Resource::Nproc, u64::from(most) + 1));
         }
-        Ok(Confine { become_user, landlock: landlock()?, seccomp: crate::seccomp::filters()?, rlimits })
+        let landlock = landlock(Capabilities::detect().usable_landlock(), WORKSPACE)?;
+        Ok(Confine { become_user, landlock, seccomp: crate::seccomp::filters()?, rlimits })
     }
 }
 
-/// No more than what this program itself may have.
 fn rlimit(resource: Resource, most: u64) -> (Resource, Rlimit) {
-    let most = getrlimit(resource).maximum.map_or(most, |own| own.min(most));
+    let most = at_most(resource, most);
     (resource, Rlimit { current: Some(most), maximum: Some(most) })
 }
 
@@ -207,7 +217,16 @@ impl Sandbox for NamespaceSandbox {
     }
 
     fn report(&self) -> Report {
-        let mut report = Capabilities::detect().report();
+        let able = Capabilities::detect();
+        let mut report = able.report();
+        report.add(
+            "writing outside the workspace",
+            match able.usable_landlock() {
+                Some(_) => "stopped by read-only mounts, and by Landlock",
+                None => "stopped by read-only mounts only",
+            },
+            "from the version of Landlock",
+        );
         if self.count_by_rlimit && self.limits.processes.is_some() {
             report.add(
                 "limit on processes here",
@@ -378,9 +397,21 @@ impl View {
     }
 }
 
-/// What may be done where, on top of what the mounts allow. Nothing without Landlock, or with one so old that files
-/// could not be moved between directories.
-fn landlock() -> Result<Option<Landlock>, LaunchError> {
+fn missing_landlock(version: Option<u32>) -> SandboxError {
+    SandboxError::Missing {
+        part: "Landlock",
+        reason: match version {
+            None => "the kernel has none".to_owned(),
+            Some(version) => format!(
+                "the kernel's is version {version}, with which nothing can be moved between directories"
+            ),
+        },
+        advice: "use a kernel from 5.19 on with Landlock among its security modules, or do without it: the mounts stop the same",
+    }
+}
+
+/// What may be done where, on top of what the mounts allow. Nothing without a Landlock that can be used.
+fn landlock(usable: Option<u32>, workspace: &str) -> Result<Option<Landlock>, LaunchError> {
     const EXECUTE: u64 = 1;
     const WRITE_FILE: u64 = 1 << 1;
     const READ_FILE: u64 = 1 << 2;
@@ -388,17 +419,8 @@ fn landlock() -> Result<Option<Landlock>, LaunchError> {
     const MAKE_CHAR: u64 = 1 << 6;
     const MAKE_BLOCK: u64 = 1 << 11;
     const TRUNCATE: u64 = 1 << 14;
-    /// Up to and with the right to link and move between directories; then to cut files off; then ioctls of devices.
-    const RIGHTS: [u64; 3] = [(1 << 14) - 1, (1 << 15) - 1, (1 << 16) - 1];
-    /// Signals and abstract sockets of nobody outside.
-    const SCOPES: u64 = 3;
-    let (handled, scoped) = match Capabilities::detect().landlock {
-        None | Some(0 | 1) => return Ok(None),
-        Some(2) => (RIGHTS[0], 0),
-        Some(3 | 4) => (RIGHTS[1], 0),
-        Some(5) => (RIGHTS[2], 0),
-        Some(_) => (RIGHTS[2], SCOPES),
-    };
+    let Some(version) = usable else { return Ok(None) };
+    let Landlock { handled, scoped, .. } = Landlock::nothing(version);
     let look = READ_FILE | READ_DIR | EXECUTE;
     let all = handled & !(MAKE_CHAR | MAKE_BLOCK);
     let rule = |path, rights: u64| Ok::<_, LaunchError>((c_text("a path", path)?, rights & handled));
@@ -407,7 +429,10 @@ fn landlock() -> Result<Option<Landlock>, LaunchError> {
         rule("/dev", look | WRITE_FILE | TRUNCATE)?,
         rule("/dev/shm", all)?,
         rule("/tmp", all)?,
-        rule(WORKSPACE, all)?,
+        rule(workspace, all)?,
     ];
     Ok(Some(Landlock { handled, scoped, rules }))
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,6 +14,7 @@ use std::sync::{Arc, mpsc};
 use std::task::Poll;
 use std::time::Duration;
 
+use rustix::process::Resource;
 use wink::BoxFuture;
 use wink::limits::{CancelToken, Clock};
 
@@ -21,7 +22,7 @@ use crate::capabilities::{Capabilities, Report, Scratch};
 use crate::cgroup::{Controller, Version};
 use crate::error::{LaunchError, SandboxError};
 use crate::launch::{Command, Ended, Finished, Launch, Tree};
-use crate::limits::Limits;
+use crate::limits::{Limits, at_most};
 use crate::overlay::Workspace;
 use crate::sandbox::{Job, Sandbox, WORKSPACE};
 
@@ -180,9 +181,6 @@ impl PodmanSandbox {
             add(&["--cpus", &cpu.to_string()]);
         }
         add(&["--pids-limit", &self.limits.processes.map_or(-1, i64::from).to_string()]);
-        if let Some(file) = self.limits.file {
-            add(&["--ulimit", &format!("fsize={file}:{file}")]);
-        }
         if rustix::process::geteuid().is_root() {
             let owner = fs::metadata(job.workspace.root())
                 .map_err(|source| LaunchError::Surroundings { what: "looking at the workspace", source })?;
@@ -233,11 +231,14 @@ async fn version(program: &str, settings: &Path, clock: &Arc<dyn Clock>) -> Resu
 }
 
 fn configuration(limits: &Limits, runc: bool) -> String {
-    let open = limits.open_files;
+    let open = at_most(Resource::Nofile, limits.open_files);
+    let file = limits.file.map(|file| at_most(Resource::Fsize, file));
+    let file = file.map_or(String::new(), |file| format!(", \"fsize={file}:{file}\""));
     let runtime = if runc { "runtime = \"runc\"\n" } else { "" };
-    // Nobody here can raise limits, so they are named; the default would.
+    // Nobody here can raise limits, so they are named; the default would. All of them here: with any on the command line, podman
+    // forgets these.
     format!(
-        "[containers]\ndefault_ulimits = [\"nofile={open}:{open}\", \"nproc=4096:4096\", \"core=0:0\"]\n\
+        "[containers]\ndefault_ulimits = [\"nofile={open}:{open}\", \"nproc=4096:4096\", \"core=0:0\"{file}]\n\
          [engine]\n{runtime}cgroup_manager = \"cgroupfs\"\nevents_logger = \"none\"\n"
     )
 }

@@ -18,6 +18,25 @@ type Rules = BTreeMap<i64, Vec<Rule>>;
 
 /// The filters, in the order of being applied.
 pub(crate) fn filters() -> Result<Vec<BpfProgram>, SandboxError> {
+    compiled(refused())
+}
+
+/// Filters for a process that only computes: it opens, starts and reaches nothing, and signals nobody but itself.
+pub(crate) fn sealing() -> Result<Vec<BpfProgram>, SandboxError> {
+    compiled(refused().and_then(|mut rules| {
+        rules.extend(SEALED.iter().map(|(_, number)| (*number, Vec::new())));
+        #[cfg(target_arch = "x86_64")]
+        rules.extend(SEALED_ON_X86.iter().map(|(_, number)| (*number, Vec::new())));
+        // Threads are its own.
+        let not_a_thread = Condition::new(0, Length::Dword, Is::MaskedEq(libc::CLONE_THREAD as u64), 0)?;
+        rules.insert(libc::SYS_clone, vec![Rule::new(vec![not_a_thread])?]);
+        let other = Condition::new(0, Length::Dword, Is::Ne, u64::from(std::process::id()))?;
+        rules.insert(libc::SYS_tgkill, vec![Rule::new(vec![other])?]);
+        Ok(rules)
+    }))
+}
+
+fn compiled(rules: Result<Rules, seccompiler::BackendError>) -> Result<Vec<BpfProgram>, SandboxError> {
     let failed =
         |error: seccompiler::BackendError| SandboxError::Failed(format!("no seccomp filter: {error}"));
     let compile = |rules: Rules, errno: i32| -> Result<BpfProgram, seccompiler::BackendError> {
@@ -25,7 +44,7 @@ pub(crate) fn filters() -> Result<Vec<BpfProgram>, SandboxError> {
         SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(errno as u32), arch)?.try_into()
     };
     Ok(vec![
-        compile(refused().map_err(failed)?, libc::EPERM).map_err(failed)?,
+        compile(rules.map_err(failed)?, libc::EPERM).map_err(failed)?,
         compile(unknown(), libc::ENOSYS).map_err(failed)?,
         other_numbers(),
     ])
@@ -59,7 +78,10 @@ pub(crate) fn stricter(mut profile: Value) -> Option<Value> {
     }));
     let none_of = |index: u32, bits: u32| json!({ "index": index, "value": bits, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ" });
     let allow = |name: &str, is: Value| json!({ "names": [name], "action": "SCMP_ACT_ALLOW", "args": [is] });
-    rules.extend(MODES.iter().map(|(name, mode)| allow(name, none_of(*mode, RUN_AS))));
+    rules.extend(MODES.iter().map(|(name, mode)| {
+        let devices = if name.starts_with("mknod") { DEVICE } else { 0 };
+        allow(name, none_of(*mode, RUN_AS | devices))
+    }));
     for (name, flags) in [("open", 1), ("openat", 2)] {
         rules.push(allow(name, none_of(flags, MAKES as u32)));
         rules.push(allow(name, none_of(flags + 1, RUN_AS)));
@@ -80,6 +102,9 @@ const MODES: [(&str, u32); 7] = [
 
 /// A program with these runs with the rights of its owner or group, whoever runs it.
 const RUN_AS: u32 = libc::S_ISUID | libc::S_ISGID;
+
+/// The bit of a mode that devices of both kinds have, and nothing else has.
+const DEVICE: u32 = libc::S_IFCHR & libc::S_IFBLK;
 
 /// With these an open makes a file.
 const MAKES: i32 = libc::O_CREAT | (libc::O_TMPFILE & !libc::O_DIRECTORY);
@@ -248,6 +273,67 @@ const REFUSED: &[(&str, i64)] = calls![
 #[cfg(target_arch = "x86_64")]
 const REFUSED_ON_X86: &[(&str, i64)] =
     calls![SYS_ioperm, SYS_iopl, SYS_modify_ldt, SYS_uselib, SYS_ustat, SYS__sysctl,];
+
+/// What a process that only computes has no use for.
+const SEALED: &[(&str, i64)] = calls![
+    SYS_accept,
+    SYS_accept4,
+    SYS_bind,
+    SYS_chdir,
+    SYS_connect,
+    SYS_execve,
+    SYS_execveat,
+    SYS_fchmod,
+    SYS_fchmodat,
+    SYS_fchown,
+    SYS_fchownat,
+    SYS_inotify_add_watch,
+    SYS_kill,
+    SYS_linkat,
+    SYS_listen,
+    SYS_memfd_create,
+    SYS_mkdirat,
+    SYS_mknodat,
+    SYS_mq_open,
+    SYS_msgget,
+    SYS_openat,
+    SYS_pidfd_open,
+    SYS_pidfd_send_signal,
+    SYS_prlimit64,
+    SYS_renameat,
+    SYS_renameat2,
+    SYS_rt_sigqueueinfo,
+    SYS_rt_tgsigqueueinfo,
+    SYS_semget,
+    SYS_shmget,
+    SYS_socket,
+    SYS_socketpair,
+    SYS_symlinkat,
+    SYS_tkill,
+    SYS_truncate,
+    SYS_unlinkat,
+    SYS_utimensat,
+];
+
+#[cfg(target_arch = "x86_64")]
+const SEALED_ON_X86: &[(&str, i64)] = calls![
+    SYS_chmod,
+    SYS_chown,
+    SYS_creat,
+    SYS_fork,
+    SYS_lchown,
+    SYS_link,
+    SYS_mkdir,
+    SYS_mknod,
+    SYS_open,
+    SYS_rename,
+    SYS_rmdir,
+    SYS_symlink,
+    SYS_unlink,
+    SYS_utime,
+    SYS_utimes,
+    SYS_vfork,
+];
 
 #[cfg(test)]
 mod tests;

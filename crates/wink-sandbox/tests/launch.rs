@@ -8,8 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wink::limits::{CancelToken, Clock, SystemClock};
-use wink::testing::FakeClock;
-use wink_sandbox::{Capabilities, Ended, Finished, Launch, LaunchError, OverlayDirs, OverlayKind, Tree};
+use wink::testing::{FakeClock, leave_out};
+use wink_sandbox::{
+    Capabilities, Ended, Finished, Launch, LaunchError, Mounts, OverlayDirs, OverlayKind, Tree, Workspace,
+};
 
 fn clock() -> Arc<dyn Clock> {
     Arc::new(SystemClock)
@@ -256,11 +258,9 @@ async fn it_keeps_nothing_of_the_program_open() {
                 tokio::task::yield_now().await;
             }
         };
-        let until = clock().monotonic() + Duration::from_secs(20);
-        let is_free = tokio::select! {
-            () = free => true,
-            () = SystemClock.sleep_until(until) => false,
-        };
+        let time = SystemClock;
+        let late = time.sleep_until(time.monotonic() + Duration::from_secs(20));
+        let is_free = tokio::select! { () = free => true, () = late => false };
         token.cancel();
         let finished = running.await.unwrap().unwrap();
         assert!(is_free, "{tree:?}");
@@ -328,8 +328,7 @@ fn layers(root: &Path, lower: &Path) -> OverlayDirs {
 #[tokio::test]
 async fn on_an_overlay_the_workspace_is_not_touched() {
     if Capabilities::detect().overlay.is_none() {
-        // Said by the stage `sandbox`, which runs where it must work.
-        return;
+        return leave_out("a command on an overlay", &Capabilities::detect().why_no_overlay);
     }
     // A path that no list of options could hold as it is.
     let dir = tempfile::Builder::new().prefix("a,b:c\\d ").tempdir().unwrap();
@@ -367,6 +366,116 @@ async fn on_an_overlay_the_workspace_is_not_touched() {
     }
 }
 
+/// What hides the state directory, and the overlay itself, stay: for the superuser, too.
+#[tokio::test]
+async fn what_hides_the_state_directory_cannot_be_unmounted() {
+    let able = Capabilities::detect();
+    if !able.hides_state() || able.overlay.is_none() {
+        return leave_out("hiding the state directory", &able.report().to_string());
+    }
+    for overlaid in [false, true] {
+        for tree in TREES {
+            let dir = tempfile::tempdir().unwrap();
+            let root = dir.path().canonicalize().unwrap();
+            std::fs::create_dir_all(root.join(".wink/layers/1")).unwrap();
+            std::fs::write(root.join(".wink/secret"), "state").unwrap();
+            let workspace = if overlaid {
+                Workspace::Overlay(layers(&root.join(".wink/layers/1"), &root))
+            } else {
+                Workspace::Direct { root: root.clone(), state_name: Some(".wink".to_owned()), record: None }
+            };
+            // Also from a place that was mounted anew, and in namespaces of its own.
+            let tries = "umount .wink; umount -l .wink; cat .wink/secret; echo x > .wink/y; \
+                mkdir again; mount --bind . again; cat again/.wink/secret; echo x > again/.wink/y; \
+                mount -o remount,rw .wink; echo x > .wink/y; cd /; umount -l \"$ROOT\"; cat \"$ROOT/.wink/secret\"; \
+                echo x > \"$ROOT/.wink/y\"";
+            let text =
+                format!("exec 2>/dev/null; {tries}; cd \"$ROOT\"; unshare -Urm sh -c '{tries}'; exit 0");
+            let launch = Launch::shell(text, &root).workspace(workspace).env("ROOT", &root).tree(tree);
+            let finished = run(launch).await;
+            assert_eq!(
+                (out(&finished).as_str(), finished.ended),
+                ("", Ended::Exited(0)),
+                "{tree:?}, {overlaid}"
+            );
+            let mut left: Vec<_> = std::fs::read_dir(root.join(".wink"))
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name())
+                .collect();
+            left.sort();
+            assert_eq!(left, ["layers", "secret"], "{tree:?}, overlaid: {overlaid}");
+            assert_eq!(
+                root.join("again").exists(),
+                !overlaid,
+                "what it does in the workspace itself is done"
+            );
+        }
+    }
+}
+
+/// Who has to can be given the right to.
+#[tokio::test]
+async fn the_right_to_mount_can_be_given() {
+    if !rustix_is_root() {
+        // Nobody else has it to begin with.
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join(".wink")).unwrap();
+    let workspace =
+        Workspace::Direct { root: dir.path().to_owned(), state_name: Some(".wink".to_owned()), record: None };
+    let mounts = |mounts| {
+        let text = "mkdir -p m; mount -t tmpfs tmpfs m 2>/dev/null && echo mounted";
+        run(Launch::shell(text, dir.path()).workspace(workspace.clone()).mounts(mounts))
+    };
+    assert_eq!(out(&mounts(Mounts::Fixed).await), "");
+    assert_eq!(out(&mounts(Mounts::Free).await), "mounted\n");
+}
+
 fn rustix_is_root() -> bool {
     std::fs::read_to_string("/proc/self/status").unwrap().contains("\nUid:\t0\t0")
+}
+
+/// Seals itself and tries everything. A test only by its looks: the next one runs it in a process of its own.
+#[test]
+fn a_process_that_is_sealed() {
+    use std::io::ErrorKind;
+    if std::env::var_os("WINK_TEST_SEALED").is_none() {
+        return;
+    }
+    let sealed = std::thread::spawn(|| {
+        let sealed = wink_sandbox::seal().unwrap();
+        let refused = |what: &str, tried: std::io::Result<()>| {
+            assert_eq!(tried.map_err(|error| error.kind()), Err(ErrorKind::PermissionDenied), "{what}");
+        };
+        refused("reading", std::fs::read("/etc/passwd").map(drop));
+        refused("reading itself", std::fs::read("/proc/self/environ").map(drop));
+        refused("listing", std::fs::read_dir("/").map(drop));
+        refused("writing", std::fs::write("/tmp/wink-sealed", ""));
+        refused("removing", std::fs::remove_file("/tmp/wink-sealed"));
+        refused("making a directory", std::fs::create_dir("/tmp/wink-sealed"));
+        refused("connecting", std::net::TcpStream::connect("127.0.0.1:1").map(drop));
+        refused("sending", std::net::UdpSocket::bind("127.0.0.1:0").map(drop));
+        refused("a local socket", std::os::unix::net::UnixStream::pair().map(drop));
+        refused("a process", std::process::Command::new("true").status().map(drop));
+        // What it may: memory, time, threads, and what it has open.
+        let computed = std::thread::spawn(|| (0..1000_u64).collect::<Vec<_>>().iter().sum::<u64>());
+        assert_eq!(computed.join().unwrap(), 499_500);
+        sealed
+    });
+    let sealed = sealed.join().unwrap();
+    println!("sealed, Landlock: {}", sealed.landlock.is_some());
+}
+
+#[test]
+fn a_process_can_be_sealed() {
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_process_that_is_sealed", "--nocapture", "--test-threads", "1"])
+        .env("WINK_TEST_SEALED", "1")
+        .output()
+        .unwrap();
+    let (said, told) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{said}{told}");
+    let expected = format!("sealed, Landlock: {}", Capabilities::detect().landlock.is_some());
+    assert!(said.contains(&expected), "{said}{told}");
 }

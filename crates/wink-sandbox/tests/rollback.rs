@@ -25,7 +25,7 @@ use wink::limits::{Clock, SystemClock};
 use wink::prelude::*;
 use wink::resource::Binding;
 use wink::serde_json::json;
-use wink::testing::{ByteStore, FakeClock, FaultyStore, StoreOp, steps};
+use wink::testing::{ByteStore, FakeClock, FaultyStore, StoreOp, leave_out, steps};
 use wink_sandbox::tool::{HostLayers, WorkspaceLayers};
 use wink_sandbox::{Capabilities, Launch, capture_of};
 
@@ -415,6 +415,15 @@ impl World {
     }
 }
 
+/// Whether overlays can be tried; where they cannot, that is a failure, or said aloud.
+fn overlay_works() -> bool {
+    let able = Capabilities::detect();
+    if able.overlay.is_none() {
+        leave_out("commands on an overlay", &able.why_no_overlay);
+    }
+    able.overlay.is_some()
+}
+
 fn cases(usual: u64) -> std::ops::Range<u64> {
     let number = |name: &str, usual| std::env::var(name).ok().map_or(usual, |text| text.parse().unwrap());
     let first = number("WINK_ROLLBACK_SEED", 0);
@@ -467,11 +476,9 @@ fn nothing_left(world: &World, what: &str) {
 // case 92
 #[tokio::test]
 async fn rollback_equals_before_with_an_overlay() {
-    if Capabilities::detect().overlay.is_none() {
-        eprintln!("not tried: {}", Capabilities::detect().why_no_overlay);
-        return;
+    if overlay_works() {
+        rollback_equals_before(Capture::Overlay).await;
     }
-    rollback_equals_before(Capture::Overlay).await;
 }
 
 // case 92
@@ -534,7 +541,7 @@ async fn success_equals_a_plain_run(capture: Capture) {
 
 #[tokio::test]
 async fn success_equals_a_plain_run_with_an_overlay() {
-    if Capabilities::detect().overlay.is_some() {
+    if overlay_works() {
         success_equals_a_plain_run(Capture::Overlay).await;
     }
 }
@@ -549,7 +556,7 @@ async fn an_overlay_is_used_wherever_it_works() {
     let world = world(1, None).await;
     let (capture, finding) = capture_of(&world.files).unwrap();
     println!("{}: {} ({})", finding.what, finding.found, finding.how);
-    let expected = if Capabilities::detect().overlay.is_some() { Capture::Overlay } else { Capture::Scan };
+    let expected = if overlay_works() { Capture::Overlay } else { Capture::Scan };
     assert_eq!(capture, expected, "{}", finding.found);
     let fork = world.files.fork().unwrap();
     let layer = HostLayers.layer(&fork).await.unwrap();
@@ -652,7 +659,7 @@ async fn somebody_elses_edit(capture: Capture) {
 
 #[tokio::test]
 async fn what_somebody_else_writes_meanwhile_is_kept_with_an_overlay() {
-    if Capabilities::detect().overlay.is_some() {
+    if overlay_works() {
         somebody_elses_edit(Capture::Overlay).await;
     }
 }

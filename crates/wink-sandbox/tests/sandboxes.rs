@@ -55,6 +55,16 @@ async fn namespaces_with_another_root() {
     expect_refusals(refused);
 }
 
+#[test]
+fn landlock_is_there_when_it_is_required() {
+    let sandbox = NamespaceSandbox::new(limits()).unwrap().require_landlock().unwrap();
+    let report = sandbox.report().to_string();
+    assert!(
+        report.contains("writing outside the workspace: stopped by read-only mounts, and by Landlock"),
+        "{report}"
+    );
+}
+
 #[tokio::test]
 async fn a_directory_without_an_overlay_is_shown_as_it_is() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 //! Commands on a fork of a directory: what they do in a real overlay mount becomes the fork's, or nothing does.
 //!
-//! Mounting takes root (or a user namespace); without the right to, these tests say so and pass.
+//! Mounting takes root (or a user namespace); without the right to, these tests fail, or are left out aloud.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests panic when they fail")]
@@ -16,7 +16,7 @@ use rustix::fs::{Mode, OFlags};
 use tempfile::TempDir;
 use wink::filesystem::host::{Capture, CommandLayer, HostFilesystem, HostOptions};
 use wink::filesystem::{Filesystem, FilesystemExt, FsErrorKind, FsPath};
-use wink::testing::filesystem_tree;
+use wink::testing::{filesystem_tree, leave_out};
 
 struct Place {
     dir: TempDir,
@@ -28,7 +28,7 @@ fn place(seed: &[(&str, &str)]) -> Option<Place> {
     let can =
         |flags: &str| Command::new("unshare").args([flags, "true"]).status().is_ok_and(|done| done.success());
     if !can("-m") && !can("-Urm") {
-        eprintln!("not tried: no mount namespace can be made here");
+        leave_out("a command on an overlay", "no mount namespace can be made here");
         return None;
     }
     let dir = TempDir::new().unwrap();
@@ -326,10 +326,33 @@ async fn what_somebody_removes_or_protects_while_a_command_runs_is_a_conflict() 
     let removes_all: Meddle = |root| fs::remove_dir_all(root.join("d")).unwrap();
     let protects: Meddle =
         |root| fs::set_permissions(root.join("g"), fs::Permissions::from_mode(0o700)).unwrap();
+    // What a command moves, too: there is no telling which of the two was meant.
+    let moves: Meddle = |root| fs::rename(root.join("d"), root.join("elsewhere")).unwrap();
+    let replaces: Meddle = |root| {
+        fs::remove_dir_all(root.join("d")).unwrap();
+        fs::create_dir(root.join("d")).unwrap();
+        fs::write(root.join("d/theirs"), "t").unwrap();
+    };
+    let swaps: Meddle = |root| {
+        fs::rename(root.join("d"), root.join("elsewhere")).unwrap();
+        fs::rename(root.join("g"), root.join("d")).unwrap();
+    };
+    let puts_a_file: Meddle = |root| {
+        fs::rename(root.join("d"), root.join("elsewhere")).unwrap();
+        fs::write(root.join("d"), "theirs").unwrap();
+    };
     for (script, meddle, path) in [
         ("echo x >> d/b", removes, "d/b"),
         ("echo x >> d/b", removes_all, "d"),
         ("echo x > g/new", protects, "g"),
+        ("mv d z", moves, "d"),
+        ("mv d z", removes_all, "d"),
+        ("mv d z", replaces, "d"),
+        ("mv d z", swaps, "d"),
+        ("mv d z", puts_a_file, "d"),
+        ("mv d z; echo x > z/new", moves, "d"),
+        ("mkdir n; mv d n/z", replaces, "d"),
+        ("mv d g/z", moves, "d"),
     ] {
         let Some(there) = place(SEED) else { return };
         let fork = there.files.fork().unwrap();
@@ -373,4 +396,35 @@ async fn what_a_command_moves_is_not_taken_for_what_somebody_removed() {
     layer.finish().unwrap();
     assert_eq!(fork.read_text("g/b").await.unwrap(), "2x\n");
     assert_eq!(fork.stat_at("d").await.unwrap().mode, 0o700);
+}
+
+/// Where nothing can be hidden from a command, it is found out if it spoils what is not its own.
+#[tokio::test]
+async fn spoiling_the_state_directory_is_found_out() {
+    for (spoil, named) in [
+        ("rm -r .wink/trash && mkdir .wink/trash", ".wink/trash"),
+        ("mv .wink/lock .wink/other; cp .wink/other .wink/lock", ".wink/lock"),
+        ("cp -a .wink w; mv .wink old; mv w .wink", ".wink"),
+    ] {
+        let dir = TempDir::new().unwrap();
+        fs::write(dir.path().join("a"), "1").unwrap();
+        let files = HostFilesystem::open(dir.path(), HostOptions::default()).unwrap();
+        let fork = files.fork().unwrap();
+        let layer = host(&fork).command_layer_by(Capture::Scan).unwrap();
+        let script = format!("echo 2 > a; {spoil}");
+        assert!(
+            Command::new("sh").args(["-ec", &script]).current_dir(dir.path()).status().unwrap().success()
+        );
+        let refused = layer.finish().unwrap_err().to_string();
+        assert!(refused.contains(&format!("'{named}': the command removed or replaced this")), "{refused}");
+        assert!(fork.changes().is_empty());
+    }
+    // What others write there is theirs.
+    let dir = TempDir::new().unwrap();
+    let files = HostFilesystem::open(dir.path(), HostOptions::default()).unwrap();
+    let fork = files.fork().unwrap();
+    let layer = host(&fork).command_layer_by(Capture::Scan).unwrap();
+    fs::write(dir.path().join(".wink/more"), "").unwrap();
+    fs::write(dir.path().join(".wink/lock"), "").unwrap();
+    layer.finish().unwrap();
 }

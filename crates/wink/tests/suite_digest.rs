@@ -164,9 +164,20 @@ async fn a_digest_is_kept_until_the_workspace_looks_different() {
     assert_eq!(refresh().await, surveyed());
     files.delete_all("docs").await.expect("deleted");
     assert_eq!(refresh().await, surveyed());
-    // What tools make does not count; what is deep down is not noticed, as documented.
-    files.write_text("target/debug/more.rs", "").await.expect("written");
+    // Deep down: a new file, a larger one, a key file of the same size, an empty directory.
     files.write_text("src/deep/er/most/y.py", "").await.expect("written");
+    assert_eq!(refresh().await, surveyed());
+    files.write_text("src/deep/er/most/y.py", "y = 2").await.expect("written");
+    assert_eq!(refresh().await, surveyed());
+    files.edit_text("crates/a/Cargo.toml", "\"a\"", "\"b\"").await.expect("edited");
+    assert_eq!(refresh().await, surveyed());
+    let third = session.slice::<WorkspaceDigest>().latest().expect("a digest");
+    assert!(third.body.contains("crates/a/Cargo.toml: b"), "{}", third.body);
+    files.mkdir_all("src/deep/er/empty").await.expect("made");
+    assert_eq!(refresh().await, surveyed());
+    // What tools make does not count, nor what no survey tells.
+    files.write_text("target/debug/more.rs", "").await.expect("written");
+    files.edit_text("src/lex.rs", "lex()", "xel()").await.expect("edited");
     assert_eq!(refresh().await, Refreshed::Current);
     assert_eq!(session.slice::<WorkspaceDigest>().len(), 1);
 

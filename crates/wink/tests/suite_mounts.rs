@@ -185,6 +185,33 @@ async fn the_budget_is_for_what_is_copied() {
     );
 }
 
+// case 172
+#[test]
+fn a_mount_looks_at_a_hundred_thousand_entries_at_most() {
+    let host = Host::new(&[("in/a/0", "copied"), ("in/b/0", "")]);
+    for (dir, count) in [("in/a", 50_000), ("in/b", 49_998)] {
+        let dir = host.path(dir);
+        for number in 1..count {
+            fs::File::create(dir.join(number.to_string())).expect("made");
+        }
+    }
+    // With the two directories these are all; what is not copied counts as well.
+    let mount = || HostMount::new("in").include("a/0");
+    let config = |mount| allowing(host.path(""), mount);
+    assert_eq!(config(mount()).mount().expect("mounted").mounts[0].files, 1);
+    host.write("in/b/one-more", "");
+    assert_eq!(
+        config(mount()).mount().expect_err("refused"),
+        MountError::TooMany { host: "in".to_owned(), max: 100_000 }
+    );
+    assert_eq!(
+        error(&config(mount())),
+        "mount 'in' has more than 100000 entries; mount a smaller directory, or exclude some"
+    );
+    // What is excluded is not looked into.
+    assert_eq!(config(mount().exclude("b")).mount().expect("mounted").mounts[0].files, 1);
+}
+
 #[tokio::test]
 async fn what_cannot_be_copied_is_skipped_and_reported() {
     let host = Host::new(&[("in/a.txt", "a"), ("secret", "s"), ("in/dir/b", "b")]);

@@ -11,12 +11,15 @@ const GRACE: Duration = Duration::from_secs(1);
 #[cfg(unix)]
 const BESIDE: u64 = 1024 * 1024 * 1024;
 
-/// Puts the limits in place.
-pub(super) fn arm(limits: &Limits) {
+/// Puts the limits in place, while there is one thread. Why a program must not run, if they could not be.
+pub(super) fn arm(limits: &Limits) -> Result<(), String> {
     // Without the allocator, which is the binary's choice, the system's limit below is the only one.
     let _ = monty_alloc::set_limit(Some(limits.memory), false);
     #[cfg(unix)]
     arm_system(limits);
+    // Before there are other threads, which are then sealed as well. An interpreter that can be broken out of has nothing to reach.
+    #[cfg(target_os = "linux")]
+    wink_sandbox::seal().map_err(|error| error.to_string())?;
     let until = limits.time.saturating_add(GRACE);
     let alarm = move || {
         #[expect(
@@ -29,6 +32,7 @@ pub(super) fn arm(limits: &Limits) {
     if std::thread::Builder::new().spawn(alarm).is_err() {
         // Whoever started the worker has a clock as well.
     }
+    Ok(())
 }
 
 /// Takes the program's memory limit away, for what has to be done after it.

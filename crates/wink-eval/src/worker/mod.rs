@@ -33,7 +33,9 @@ fn answer() -> io::Result<()> {
     io::stdin().take(MAX_MESSAGE).read_to_end(&mut request)?;
     let Request { program, limits } = serde_json::from_slice(&request)?;
     drop(request);
-    limit::arm(&limits);
+    if let Err(reason) = limit::arm(&limits) {
+        return tell(&Finished::failed(Failure::Unavailable { reason }));
+    }
     let running = std::thread::Builder::new().stack_size(STACK).spawn(move || {
         let finished = python::run(&program, &limits);
         // What is left to do is ours, not the program's.
@@ -45,7 +47,11 @@ fn answer() -> io::Result<()> {
         let text = "the interpreter failed on this program; write it differently".to_owned();
         Finished::failed(Failure::Rejected { text })
     });
-    let mut answer = serde_json::to_vec(&finished)?;
+    tell(&finished)
+}
+
+fn tell(finished: &Finished) -> io::Result<()> {
+    let mut answer = serde_json::to_vec(finished)?;
     answer.truncate(usize::try_from(MAX_MESSAGE).unwrap_or(usize::MAX));
     io::stdout().write_all(&answer)?;
     io::stdout().flush()

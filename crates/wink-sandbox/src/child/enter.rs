@@ -13,7 +13,7 @@ use rustix::process::{DumpableBehavior, Pid, Signal, WaitOptions};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::raw::{self, Vectors};
-use super::{CGROUPS, Confine, GATE, IdMaps, Landlock, Message, Plan, REPORT, SLOTS, Stage, Step};
+use super::{CGROUPS, Confine, GATE, IdMaps, Landlock, Message, Plan, REPORT, Rights, SLOTS, Stage, Step};
 
 /// A stage that failed, and why.
 type Done = Result<(), (Stage, Errno)>;
@@ -274,9 +274,10 @@ fn confine(plan: &Plan) -> Done {
         rustix::io::write(raw::fixed(number), b"0").map_err(at(Stage::Cgroup))?;
     }
     begin_in(plan).map_err(at(Stage::Workspace))?;
-    match &plan.confine {
-        Some(confine) => give_up_rights(confine),
-        None => Ok(()),
+    match &plan.rights {
+        Rights::All => Ok(()),
+        Rights::FixedMounts => fix_mounts().map_err(at(Stage::Capabilities)),
+        Rights::Confined(confine) => give_up_rights(confine),
     }
 }
 
@@ -290,6 +291,22 @@ fn begin_in(plan: &Plan) -> Result<(), Errno> {
     let inside = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let cwd = rustix::fs::openat2(&workspace, plan.cwd.as_c_str(), flags, Mode::empty(), inside)?;
     rustix::process::fchdir(&cwd)
+}
+
+/// Gives up the right to mount and unmount. In a user namespace of its own a command gets it back for what it mounts there; what
+/// is mounted already is locked in such a place.
+fn fix_mounts() -> Result<(), Errno> {
+    let mount = CapabilitySet::SYS_ADMIN;
+    let mut sets = rustix::thread::capabilities(None)?;
+    if !sets.permitted.contains(mount) {
+        return Ok(());
+    }
+    // Otherwise it would come back with the program that is executed.
+    rustix::thread::remove_capability_from_bounding_set(mount)?;
+    sets.effective.remove(mount);
+    sets.permitted.remove(mount);
+    sets.inheritable.remove(mount);
+    rustix::thread::set_capabilities(None, sets)
 }
 
 fn give_up_rights(confine: &Confine) -> Done {
@@ -328,7 +345,8 @@ fn drop_bounding_set() {
     }
 }
 
-fn restrict(landlock: &Landlock) -> Result<(), Errno> {
+/// Holds this thread, and what it starts, to the rules.
+pub(crate) fn restrict(landlock: &Landlock) -> Result<(), Errno> {
     let ruleset = raw::landlock_ruleset(landlock.handled, landlock.scoped)?;
     for (path, access) in &landlock.rules {
         match point_at(path) {

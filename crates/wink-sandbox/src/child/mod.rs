@@ -17,6 +17,7 @@ use rustix::mount::MountFlags;
 use rustix::process::{Resource, Rlimit};
 use seccompiler::BpfProgram;
 
+pub(crate) use enter::restrict;
 pub(crate) use raw::{Child, landlock_abi, start};
 
 /// Where the report's end is in the new process.
@@ -109,6 +110,35 @@ pub(crate) struct Landlock {
     pub(crate) rules: Vec<(CString, u64)>,
 }
 
+impl Landlock {
+    /// All that this version can refuse, and nothing allowed yet.
+    pub(crate) fn nothing(version: u32) -> Self {
+        /// Up to and with the making of links; then to link and move between directories; then to cut files off; then
+        /// ioctls of devices.
+        const RIGHTS: [u64; 4] = [(1 << 13) - 1, (1 << 14) - 1, (1 << 15) - 1, (1 << 16) - 1];
+        /// Signals and abstract sockets of nobody outside.
+        const SCOPES: u64 = 3;
+        let (handled, scoped) = match version {
+            ..=1 => (RIGHTS[0], 0),
+            2 => (RIGHTS[1], 0),
+            3 | 4 => (RIGHTS[2], 0),
+            5 => (RIGHTS[3], 0),
+            6.. => (RIGHTS[3], SCOPES),
+        };
+        Self { handled, scoped, rules: Vec::new() }
+    }
+}
+
+/// What the command may do.
+#[derive(Debug)]
+pub(crate) enum Rights {
+    /// What the program may.
+    All,
+    /// The same, but for changing what is mounted: it cannot take away what hides something from it.
+    FixedMounts,
+    Confined(Confine),
+}
+
 /// Rights are given up before the command runs.
 #[derive(Debug)]
 pub(crate) struct Confine {
@@ -140,7 +170,7 @@ pub(crate) struct Plan {
     pub(crate) programs: Vec<CString>,
     pub(crate) arguments: Vec<CString>,
     pub(crate) environment: Vec<CString>,
-    pub(crate) confine: Option<Confine>,
+    pub(crate) rights: Rights,
     pub(crate) stdin: OwnedFd,
     pub(crate) stdout: OwnedFd,
     pub(crate) stderr: OwnedFd,

@@ -25,7 +25,7 @@ pub(crate) use supervise::{Control, Stop, Streams, Watched, aside, supervise};
 
 use crate::capabilities::Capabilities;
 use crate::cgroup::Cgroup;
-use crate::child::{Confine, IdMaps, Namespaces, Step};
+use crate::child::{IdMaps, Namespaces, Rights, Step};
 use crate::error::LaunchError;
 use wink::filesystem::host::{CommandRecord, OverlayDirs};
 
@@ -113,7 +113,17 @@ pub enum Tree {
     Reaper,
 }
 
-/// A command, with everything that is said about it before it runs. It has the rights of this program; of its
+/// Whether a command can change what is mounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mounts {
+    /// Not where something is mounted for it: an overlay, or what hides the state directory of the workspace. The superuser's
+    /// command lacks `CAP_SYS_ADMIN` then.
+    Fixed,
+    /// As this program can. The superuser's command can then take away what hides the state directory, and the overlay too.
+    Free,
+}
+
+/// A command, with everything that is said about it before it runs. It has the rights of this program, but for [`Mounts`]; of its
 /// environment it has what it is given.
 #[derive(Debug, Clone)]
 #[must_use = "nothing runs until it is run"]
@@ -129,6 +139,7 @@ pub struct Launch {
     tree: Tree,
     /// Where its processes are written down, beside what the workspace says.
     record: Option<CommandRecord>,
+    mounts: Mounts,
 }
 
 impl Launch {
@@ -147,6 +158,7 @@ impl Launch {
             cancel: None,
             tree: Tree::Best,
             record: None,
+            mounts: Mounts::Fixed,
         }
     }
 
@@ -239,6 +251,12 @@ impl Launch {
         self
     }
 
+    /// Whether it can change what is mounted.
+    pub fn mounts(mut self, mounts: Mounts) -> Self {
+        self.mounts = mounts;
+        self
+    }
+
     /// Runs it to its end.
     pub async fn run(self, clock: &Arc<dyn Clock>) -> Result<Finished, LaunchError> {
         let limits = Until { time: self.time, cancel: self.cancel.clone() };
@@ -265,11 +283,15 @@ impl Launch {
             Workspace::Direct { state_name, .. } => state_name.is_some(),
             Workspace::Overlay(_) => false,
         };
-        let masks = hidden && (able.pid_namespaces || able.user_namespaces);
+        let masks = hidden && able.hides_state();
         let user = kind == Some(OverlayKind::User) || (masks && !able.pid_namespaces);
         // Without an overlay a plain user's command keeps all its rights, those of setuid programs too: no user namespace.
         let pid = self.tree == Tree::Best && if user { able.user_namespaces } else { able.pid_namespaces };
         let namespaces = Namespaces { user, mount: pid || masks || kind.is_some(), pid, rest: false };
+        let rights = match self.mounts {
+            Mounts::Fixed if masks || kind.is_some() => Rights::FixedMounts,
+            Mounts::Fixed | Mounts::Free => Rights::All,
+        };
         let root = self.workspace.root().to_owned();
         let mut steps = Vec::new();
         if namespaces.mount {
@@ -290,6 +312,7 @@ impl Launch {
             ids: user.then(own_ids),
             steps,
             record: self.record.or_else(|| self.workspace.record().cloned()),
+            rights,
             ..prepared
         })
     }
@@ -331,7 +354,7 @@ pub(crate) struct Prepared {
     pub(crate) programs: Vec<CString>,
     pub(crate) arguments: Vec<CString>,
     pub(crate) environment: Vec<CString>,
-    pub(crate) confine: Option<Confine>,
+    pub(crate) rights: Rights,
     pub(crate) record: Option<CommandRecord>,
     pub(crate) shown_program: String,
     pub(crate) shown_cwd: String,
@@ -364,7 +387,7 @@ impl Prepared {
             programs: candidates(command.program(), &path)?,
             arguments,
             environment: environment.iter().map(pair).collect::<Result<_, _>>()?,
-            confine: None,
+            rights: Rights::All,
             record: None,
             shown_program: command.program().to_string_lossy().into_owned(),
             shown_cwd: cwd.to_owned(),

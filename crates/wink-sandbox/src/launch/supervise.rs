@@ -111,7 +111,7 @@ pub(crate) fn supervise(
             programs: prepared.programs,
             arguments: prepared.arguments,
             environment: prepared.environment,
-            confine: prepared.confine,
+            rights: prepared.rights,
             stdin: stdin_end,
             stdout: stdout_end,
             stderr: stderr_end,

@@ -1,13 +1,14 @@
 use wink::serde_json::{Value, json};
 
-use super::{filters, stricter};
+use super::{filters, sealing, stricter};
 
 #[test]
 fn there_is_a_filter_for_this_machine() {
-    let filters = filters().unwrap();
-    assert_eq!(filters.len(), 3);
-    // More than the kernel takes would be found out only in the new process.
-    assert!(filters.iter().all(|filter| !filter.is_empty() && filter.len() <= 4096));
+    for filters in [filters().unwrap(), sealing().unwrap()] {
+        assert_eq!(filters.len(), 3);
+        // More than the kernel takes would be found out only in the new process.
+        assert!(filters.iter().all(|filter| !filter.is_empty() && filter.len() <= 4096));
+    }
 }
 
 /// The rules of a profile that speak of a call.
@@ -34,6 +35,22 @@ fn what_podman_allows_is_allowed_unless_it_is_refused_here() {
         assert!(
             about.len() == rules && about.iter().all(|rule| rule["args"].is_array()),
             "{call}: {about:?}"
+        );
+    }
+}
+
+/// A device of no number marks what is gone on an overlay, and needs no right.
+#[test]
+fn a_container_makes_pipes_and_no_devices() {
+    let strict = stricter(json!({ "syscalls": [{ "names": ["mknod", "mknodat"] }] })).unwrap();
+    let (pipe, character, block, setuid) = (0o010_644, 0o020_600, 0o060_600, 0o104_755);
+    for call in ["mknod", "mknodat"] {
+        let about = about(&strict, call);
+        let [rule] = about[..] else { panic!("{about:?}") };
+        let refused = rule["args"][0]["value"].as_u64().unwrap();
+        assert_eq!(
+            [pipe, character, block, setuid].map(|mode| mode & refused == 0),
+            [true, false, false, false]
         );
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use wink::limits::CancelToken;
 
-use super::{Bench, World, complained, exists, is_running, mark, said, timed_out};
+use super::{Bench, View, complained, exists, is_running, mark, said, timed_out};
 use crate::error::{LaunchError, SandboxError};
 use crate::launch::{Command, Ended};
 use crate::sandbox::Job;
@@ -24,7 +24,7 @@ pub(super) async fn check(bench: &Bench<'_>) {
 }
 
 async fn runs_and_ends(bench: &Bench<'_>) {
-    let world = World::new();
+    let world = bench.world();
     let finished = bench.run(world.shell("echo out; echo err >&2; exit 7")).await;
     assert_eq!(finished.ended, Ended::Exited(7));
     assert_eq!((said(&finished).as_str(), complained(&finished).as_str()), ("out\n", "err\n"));
@@ -41,7 +41,7 @@ async fn arguments(bench: &Bench<'_>) {
         let mut words = words.iter().map(Into::into);
         Command::Program { program: words.next().unwrap(), args: words.collect() }
     };
-    let world = World::new();
+    let world = bench.world();
     let echo = Job::new(command(&["printf", "%s|", "a b", "$HOME", "-n", "*"]), world.workspace());
     assert_eq!(said(&bench.run(echo).await), "a b|$HOME|-n|*|");
     // Either the sandbox says so, or a shell in it does.
@@ -52,7 +52,7 @@ async fn arguments(bench: &Bench<'_>) {
 }
 
 async fn directories(bench: &Bench<'_>) {
-    let world = World::new();
+    let world = bench.world();
     let pwd = |cwd: &str| Job { cwd: cwd.to_owned(), ..world.shell("pwd -P; ls") };
     assert_eq!(said(&bench.run(pwd("")).await), "/workspace\ndir\nfile\n");
     assert_eq!(said(&bench.run(pwd("dir")).await), "/workspace/dir\nbelow\n");
@@ -63,7 +63,7 @@ async fn directories(bench: &Bench<'_>) {
 }
 
 async fn environment(bench: &Bench<'_>) {
-    let world = World::new();
+    let world = bench.world();
     let mut job = world.shell("echo \"$ONE|$TWO\"; test -n \"$PATH\" && test -n \"$HOME\" && echo more");
     job.env.insert("ONE".to_owned(), "1 = \"one\"\n$HOME".to_owned());
     job.env.insert("TWO".to_owned(), String::new());
@@ -71,7 +71,7 @@ async fn environment(bench: &Bench<'_>) {
 }
 
 async fn input(bench: &Bench<'_>) {
-    let world = World::new();
+    let world = bench.world();
     assert_eq!(said(&bench.run(world.shell("wc -c")).await).trim(), "0");
     let given = |bytes: Vec<u8>, text: &str| Job { stdin: Some(bytes), ..world.shell(text) };
     assert_eq!(said(&bench.run(given(b"hello".to_vec(), "cat")).await), "hello");
@@ -81,7 +81,7 @@ async fn input(bench: &Bench<'_>) {
 
 async fn output(bench: &Bench<'_>) {
     let most = bench.sandbox.limits().output;
-    let world = World::new();
+    let world = bench.world();
     let text = "head -c 400000 /dev/zero | tr '\\0' o; head -c 300000 /dev/zero | tr '\\0' e >&2";
     let finished = bench.run(world.shell(text)).await;
     assert_eq!((finished.stdout.total(), finished.stderr.total()), (400_000, 300_000));
@@ -92,7 +92,7 @@ async fn output(bench: &Bench<'_>) {
 
 /// What is done is where it can be taken or left, and the workspace is as it was.
 async fn changes(bench: &Bench<'_>) {
-    let world = World::new();
+    let world = bench.world();
     let text =
         "echo new > file; mkdir made; echo x > made/x; chmod 600 made/x; mv dir moved; rm -rf moved/below";
     let finished = bench.run(world.shell(text)).await;
@@ -100,7 +100,7 @@ async fn changes(bench: &Bench<'_>) {
     assert_eq!(std::fs::read_to_string(world.changed("file")).unwrap(), "new\n");
     assert_eq!(std::fs::read_to_string(world.changed("made/x")).unwrap(), "x\n");
     assert!(exists(&world.changed("moved")));
-    if world.overlaid {
+    if world.view == View::Overlay {
         let lower = &world.dirs.lower;
         assert_eq!(std::fs::read_to_string(lower.join("file")).unwrap(), "old\n");
         assert!(
@@ -119,7 +119,7 @@ fn escaping(mark: &str) -> String {
 }
 
 async fn timeout(bench: &Bench<'_>) {
-    let (world, mark) = (World::new(), mark("timeout", bench.sandbox));
+    let (world, mark) = (bench.world(), mark("timeout", bench.sandbox));
     let job = Job { time: Some(Duration::from_secs(2)), ..world.shell(escaping(&mark)) };
     let finished = bench.run(job).await;
     assert!(timed_out(&finished), "{finished:?}");
@@ -129,7 +129,7 @@ async fn timeout(bench: &Bench<'_>) {
 }
 
 async fn background(bench: &Bench<'_>) {
-    let (world, mark) = (World::new(), mark("background", bench.sandbox));
+    let (world, mark) = (bench.world(), mark("background", bench.sandbox));
     let sleep = format!("sh -c 'sleep 1000; : {mark}'");
     let text = format!("(setsid {sleep} &) ; {sleep} & echo done; exit 5");
     let finished = bench.run(world.shell(text)).await;
@@ -138,7 +138,7 @@ async fn background(bench: &Bench<'_>) {
 }
 
 async fn cancelled(bench: &Bench<'_>) {
-    let (world, mark) = (World::new(), mark("cancelled", bench.sandbox));
+    let (world, mark) = (bench.world(), mark("cancelled", bench.sandbox));
     let token = CancelToken::new();
     let job =
         Job { cancel: Some(token.clone()), ..world.shell(format!("echo > ready; {}", escaping(&mark))) };
@@ -153,7 +153,7 @@ async fn cancelled(bench: &Bench<'_>) {
 }
 
 async fn dropped(bench: &Bench<'_>) {
-    let (world, mark) = (World::new(), mark("dropped", bench.sandbox));
+    let (world, mark) = (bench.world(), mark("dropped", bench.sandbox));
     let job = world.shell(format!("echo > ready; {}", escaping(&mark)));
     let ready = world.changed("ready");
     {

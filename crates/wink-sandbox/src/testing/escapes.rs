@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::time::Duration;
 
-use super::{Bench, SECRET, World, complained, exists, is_running, mark, said, timed_out};
+use super::{Bench, SECRET, complained, exists, is_running, mark, said, timed_out};
 use crate::launch::Ended;
 use crate::sandbox::Job;
 
@@ -13,6 +13,7 @@ pub(super) async fn check(bench: &Bench<'_>) {
     writing_outside(bench).await;
     fork_bomb(bench).await;
     memory_bomb(bench).await;
+    large_files(bench).await;
     floods(bench).await;
     secrets(bench).await;
     rights(bench).await;
@@ -27,7 +28,7 @@ async fn network(bench: &Bench<'_>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let port = listener.local_addr().unwrap().port();
-    let world = World::new();
+    let world = bench.world();
     // Whatever there is to connect with.
     let text = format!(
         "exec 2>/dev/null </dev/null; for to in 127.0.0.1 8.8.8.8; do \
@@ -44,7 +45,7 @@ async fn network(bench: &Bench<'_>) {
 }
 
 async fn writing_outside(bench: &Bench<'_>) {
-    let world = World::new();
+    let world = bench.world();
     let elsewhere = world.elsewhere();
     let text = format!(
         "for path in / /usr /usr/bin /bin /etc /lib /root /home /var /proc/sys/kernel /sys {} /workspace/..; do \
@@ -70,7 +71,7 @@ async fn writing_outside(bench: &Bench<'_>) {
 
 async fn fork_bomb(bench: &Bench<'_>) {
     let Some(most) = bench.sandbox.limits().processes else { return };
-    let world = World::new();
+    let world = bench.world();
     let text = "(i=0; while [ $i -lt 100 ]; do sleep 1000 & i=$((i+1)); done) 2>/dev/null; set -- /proc/[0-9]*; echo $#";
     let finished = bench.run(Job { time: Some(Duration::from_secs(20)), ..world.shell(text) }).await;
     let count: u32 = said(&finished).trim().parse().unwrap();
@@ -88,7 +89,7 @@ async fn memory_bomb(bench: &Bench<'_>) {
     if bench.sandbox.limits().memory.is_none() {
         return;
     }
-    let world = World::new();
+    let world = bench.world();
     let finished = bench.run(world.shell("head -c 300000000 /dev/zero | tail -c 300000000 | wc -c")).await;
     assert_ne!(said(&finished).trim(), "300000000", "memory is bounded: {finished:?}");
     let alone = bench.run(world.shell("head -c 300000000 /dev/zero | tail -c 300000000 >/dev/null")).await;
@@ -111,8 +112,18 @@ pub(super) async fn check_processors(bench: &Bench<'_>) {
     assert!(seconds > 0.0 && seconds < 1.0, "two loops took {seconds} seconds in two: {said}");
 }
 
+async fn large_files(bench: &Bench<'_>) {
+    let Some(most) = bench.sandbox.limits().file else { return };
+    let world = bench.world();
+    let text = format!("head -c {} /dev/zero > large; echo $?; wc -c < large", most + 1);
+    let finished = bench.run(world.shell(text)).await;
+    let told = said(&finished);
+    let told: Vec<&str> = told.split_whitespace().collect();
+    assert!(matches!(told[..], [code, size] if code != "0" && size == most.to_string()), "{told:?}");
+}
+
 async fn floods(bench: &Bench<'_>) {
-    let world = World::new();
+    let world = bench.world();
     let job = Job { time: Some(Duration::from_secs(2)), ..world.shell("yes | tee /dev/stderr") };
     let finished = bench.run(job).await;
     assert!(timed_out(&finished), "{:?}", finished.ended);
@@ -122,7 +133,7 @@ async fn floods(bench: &Bench<'_>) {
 }
 
 async fn secrets(bench: &Bench<'_>) {
-    let world = World::new();
+    let world = bench.world();
     let secret = world.elsewhere().join("secret");
     let text = format!(
         "exec 2>/dev/null; cat {secret} /workspace/../elsewhere/secret /proc/1/root{secret} /proc/self/root{secret}; \
@@ -200,7 +211,7 @@ async fn tracing(bench: &Bench<'_>) {
 }
 
 async fn state_directory(bench: &Bench<'_>) {
-    let world = World::new();
+    let world = bench.world();
     let text = "exec 2>/dev/null; ls -A .wink; cat .wink/secret; cat /proc/self/cwd/.wink/secret; ls -A .wink/layers; \
         (echo > .wink/x) && echo wrote; mkdir .wink/d && echo made; mv .wink other && echo moved; rmdir .wink && echo removed; \
         ln -s .wink link && ls -A link/; cd dir && cat ../.wink/secret; find /workspace -name secret";
@@ -218,7 +229,7 @@ async fn other_processes(bench: &Bench<'_>) {
          kill -9 1; sleep 0; kill -9 -1; exit 0"
     );
     // Ending everything that it can see ends the command itself as well.
-    let world = World::new();
+    let world = bench.world();
     let finished = bench.run(world.shell(text)).await;
     let alive = victim.try_wait().unwrap().is_none();
     victim.kill().unwrap();
@@ -228,7 +239,7 @@ async fn other_processes(bench: &Bench<'_>) {
 }
 
 async fn links(bench: &Bench<'_>) {
-    let world = World::new();
+    let world = bench.world();
     let elsewhere = world.elsewhere();
     symlink("/etc/shadow", world.dirs.lower.join("shadow")).unwrap();
     symlink(&elsewhere, world.dirs.lower.join("out")).unwrap();

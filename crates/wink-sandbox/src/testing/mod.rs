@@ -31,6 +31,9 @@ use crate::sandbox::{Job, Sandbox};
 /// Runs the whole contract on sandboxes that `make` makes, escape attempts included: each has to be stopped, or the
 /// limit that would stop it refused when the sandbox is made. Returns the limits that were refused.
 ///
+/// Everything is run twice: in a workspace that is overlaid, and in the directory itself, as it is where what commands do is found
+/// out by a scan.
+///
 /// What is run needs a shell and the usual small programs in the sandbox, such as those of busybox. Needs a Tokio runtime with
 /// time, and a clock that goes.
 ///
@@ -48,6 +51,7 @@ where
         processes: Some(24),
         time: Duration::from_secs(30),
         temporary: 8 * 1024 * 1024,
+        file: Some(2 * 1024 * 1024),
         ..Limits::default()
     };
     let mut refused = Vec::new();
@@ -68,19 +72,36 @@ where
         }
     };
     assert!(!sandbox.report().findings.is_empty());
-    let bench = Bench { sandbox: &sandbox, clock };
-    behaviour::check(&bench).await;
-    escapes::check(&bench).await;
+    let overlay = match Capabilities::detect().overlay {
+        Some(_) => Some(View::Overlay),
+        None => {
+            wink::testing::leave_out("sandboxes with an overlay", &Capabilities::detect().why_no_overlay);
+            None
+        }
+    };
+    for view in overlay.into_iter().chain([View::Direct]) {
+        let bench = Bench { sandbox: &sandbox, view, clock: Arc::clone(&clock) };
+        behaviour::check(&bench).await;
+        escapes::check(&bench).await;
+    }
     if limits.cpu.is_some() {
         let sandbox = make(Limits { cpu: Some(0.2), ..limits }).await.unwrap();
-        escapes::check_processors(&Bench { sandbox: &sandbox, clock: bench.clock }).await;
+        escapes::check_processors(&Bench { sandbox: &sandbox, view: View::Direct, clock }).await;
     }
     refused
+}
+
+/// How the workspace is shown to a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum View {
+    Overlay,
+    Direct,
 }
 
 /// A sandbox under test.
 struct Bench<'a> {
     sandbox: &'a dyn Sandbox,
+    view: View,
     clock: Arc<dyn Clock>,
 }
 
@@ -88,13 +109,13 @@ struct Bench<'a> {
 struct World {
     scratch: Scratch,
     dirs: OverlayDirs,
-    overlaid: bool,
+    view: View,
 }
 
 const SECRET: &str = "nobody may read this";
 
 impl World {
-    fn new() -> Self {
+    fn new(view: View) -> Self {
         let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
         let at = |name: &str| {
             let dir = scratch.path().join(name);
@@ -112,7 +133,7 @@ impl World {
         fs::create_dir_all(dirs.lower.join("dir/below")).unwrap();
         fs::write(dirs.lower.join(".wink/secret"), SECRET).unwrap();
         at("elsewhere");
-        let world = Self { scratch, dirs, overlaid: Capabilities::detect().overlay.is_some() };
+        let world = Self { scratch, dirs, view };
         fs::write(world.elsewhere().join("secret"), SECRET).unwrap();
         world
     }
@@ -122,19 +143,22 @@ impl World {
     }
 
     fn workspace(&self) -> Workspace {
-        if self.overlaid {
-            return Workspace::Overlay(self.dirs.clone());
-        }
-        Workspace::Direct {
-            root: self.dirs.lower.clone(),
-            state_name: Some(".wink".to_owned()),
-            record: None,
+        match self.view {
+            View::Overlay => Workspace::Overlay(self.dirs.clone()),
+            View::Direct => Workspace::Direct {
+                root: self.dirs.lower.clone(),
+                state_name: Some(".wink".to_owned()),
+                record: None,
+            },
         }
     }
 
     /// Where a change of the command is now.
     fn changed(&self, path: &str) -> PathBuf {
-        if self.overlaid { self.dirs.upper.join(path) } else { self.dirs.lower.join(path) }
+        match self.view {
+            View::Overlay => self.dirs.upper.join(path),
+            View::Direct => self.dirs.lower.join(path),
+        }
     }
 
     fn shell(&self, text: impl Into<String>) -> Job {
@@ -143,6 +167,10 @@ impl World {
 }
 
 impl Bench<'_> {
+    fn world(&self) -> World {
+        World::new(self.view)
+    }
+
     async fn run(&self, job: Job) -> Finished {
         self.try_run(job).await.unwrap_or_else(|error| panic!("{}: {error}", self.sandbox.name()))
     }
@@ -153,7 +181,7 @@ impl Bench<'_> {
 
     /// Runs a shell text in a fresh world; exit code and standard output.
     async fn sh(&self, text: &str) -> (i32, String) {
-        let finished = self.run(World::new().shell(text)).await;
+        let finished = self.run(self.world().shell(text)).await;
         (finished.ended.code(), said(&finished))
     }
 }

@@ -11,8 +11,8 @@ pub struct FsLimits {
     pub max_segment_chars: usize,
     /// Bytes in one write. An edit may not grow a file beyond it either.
     pub max_write_bytes: usize,
-    /// Bytes of a file that is read, edited, appended to or searched: all of it is in memory then. Not less than
-    /// `max_write_bytes`, or what was written cannot be read.
+    /// Bytes of a file that is read, edited, appended to or searched: all of it is in memory then, but for a search on
+    /// disk, which reads it piece by piece. Not less than `max_write_bytes`, or what was written cannot be read.
     pub max_read_bytes: usize,
     /// Matches that one grep returns.
     pub max_grep_matches: usize,

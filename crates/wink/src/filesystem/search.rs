@@ -1,19 +1,19 @@
 //! Glob and grep: patterns and line matching, the same for every implementation.
 
+mod lines;
+
 use globset::GlobBuilder;
 use regex::{Regex, RegexBuilder};
 
 use super::error::shown;
-use super::text::as_text;
-use super::{FsError, FsLimits, FsPath, FsResult, GrepMatch, GrepOutcome, GrepQuery};
+use super::{FsError, FsResult};
+
+pub(crate) use lines::LineSearch;
 
 /// Bounds the automaton of one pattern, and with it the cost of matching one character.
 const MAX_PATTERN_MEMORY: usize = 2 * 1024 * 1024;
 /// No reasonable glob is longer; the bound keeps nested alternatives shallow.
 const MAX_GLOB_BYTES: usize = 1024;
-
-/// Files that are named as too large to be searched.
-const MAX_TOO_LARGE: usize = 10;
 
 /// A checked glob.
 pub(crate) struct GlobPattern {
@@ -93,74 +93,4 @@ fn by_characters(regex: &str) -> String {
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// A grep in progress: files are handed in sorted by path until it is full.
-pub(crate) struct LineSearch {
-    regex: Regex,
-    glob: Option<GlobPattern>,
-    max: usize,
-    max_bytes: usize,
-    outcome: GrepOutcome,
-}
-
-impl LineSearch {
-    /// Checks the query.
-    pub(crate) fn new(query: &GrepQuery, limits: &FsLimits) -> FsResult<Self> {
-        let regex =
-            RegexBuilder::new(&query.pattern).size_limit(MAX_PATTERN_MEMORY).build().map_err(|error| {
-                FsError::InvalidPattern { pattern: shown(&query.pattern), reason: shown(&error.to_string()) }
-            })?;
-        let glob = query.glob.as_deref().map(GlobPattern::new).transpose()?;
-        let max = query.max.map_or(limits.max_grep_matches, |max| max.min(limits.max_grep_matches));
-        let max_bytes = limits.max_read_bytes;
-        Ok(Self { regex, glob, max, max_bytes, outcome: GrepOutcome::default() })
-    }
-
-    /// Whether a file with this path relative to the base is to be searched.
-    pub(crate) fn wants(&self, relative: &str) -> bool {
-        self.glob.as_ref().is_none_or(|glob| glob.matches(relative))
-    }
-
-    /// How deep below the base there can be files to search.
-    pub(crate) fn max_depth(&self) -> usize {
-        self.glob.as_ref().map_or(usize::MAX, GlobPattern::max_depth)
-    }
-
-    /// Whether there is nothing left to find out.
-    pub(crate) fn is_full(&self) -> bool {
-        self.outcome.truncated
-    }
-
-    /// Whether a file of so many bytes can be searched; one that is too large is remembered as such.
-    pub(crate) fn takes(&mut self, path: &FsPath, bytes: u64) -> bool {
-        let is_fine = bytes <= self.max_bytes as u64;
-        if !is_fine && self.outcome.too_large.len() < MAX_TOO_LARGE {
-            self.outcome.too_large.push(path.clone());
-        }
-        is_fine
-    }
-
-    /// Searches one file; a binary one is skipped.
-    pub(crate) fn search(&mut self, path: &FsPath, content: &[u8]) {
-        let Some(text) = as_text(content) else { return };
-        for (index, line) in text.lines().enumerate() {
-            if self.regex.is_match(line) {
-                if self.outcome.matches.len() == self.max {
-                    self.outcome.truncated = true;
-                    return;
-                }
-                self.outcome.matches.push(GrepMatch {
-                    path: path.clone(),
-                    line: index + 1,
-                    text: line.to_owned(),
-                });
-            }
-        }
-    }
-
-    /// What was found.
-    pub(crate) fn finish(self) -> GrepOutcome {
-        self.outcome
-    }
 }

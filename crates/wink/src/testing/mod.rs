@@ -25,6 +25,7 @@ mod filesystem;
 #[cfg(unix)]
 #[doc(hidden)]
 pub mod journal;
+mod leave_out;
 #[cfg(unix)]
 mod model_disk;
 mod policy;
@@ -40,6 +41,7 @@ pub use faults::{Fault, FaultOutcome, FaultPoint, Faults, HANG};
 pub use faulty_disk::FaultyDisk;
 pub use faulty_store::{FaultyStore, Gate, StoreOp};
 pub use filesystem::{FilesystemSeed, filesystem_contract, filesystem_tree};
+pub use leave_out::leave_out;
 #[cfg(unix)]
 pub use model_disk::ModelDisk;
 pub use policy::{BenchCall, PolicyBench, policy_contract};

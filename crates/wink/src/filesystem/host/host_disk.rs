@@ -27,6 +27,8 @@ use crate::filesystem::EntryKind;
 use resolve::{Resolve, check};
 pub(super) use special::Protection;
 
+pub(super) use content::AtMost;
+
 /// A directory of the machine, as a [`Disk`].
 #[derive(Debug)]
 pub struct HostDisk {

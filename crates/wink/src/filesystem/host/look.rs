@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 
 use super::disk::Disk;
+use super::host_disk::AtMost;
 use super::layer::{Expected, Layer};
 use super::name::{to_disk, to_shown};
 use super::resolve::{Found, Last, Resolved, resolve};
@@ -46,11 +47,23 @@ impl Base {
 
     /// The contents of a file, and which state of it they are.
     pub(super) fn content(&self, layer: &Layer, path: &FsPath) -> FsResult<Content> {
+        let (real, spot, (bytes, version)) =
+            self.at_rest(layer, path, |spot| self.try_content(path, spot))?;
+        Ok(Content { real, spot, bytes, version })
+    }
+
+    /// Reads what is at a path until it did not change meanwhile.
+    pub(super) fn at_rest<T>(
+        &self,
+        layer: &Layer,
+        path: &FsPath,
+        mut read: impl FnMut(&Spot) -> FsResult<Option<T>>,
+    ) -> FsResult<(PathBuf, Spot, T)> {
         // Somebody may write while we read. Once more is enough for whoever replaces files whole.
         for _ in 0..2 {
             let (real, spot) = self.find(layer, path)?;
-            if let Some((bytes, version)) = self.try_content(path, &spot)? {
-                return Ok(Content { real, spot, bytes, version });
+            if let Some(content) = read(&spot)? {
+                return Ok((real, spot, content));
             }
         }
         Err(FsError::Io {
@@ -62,13 +75,23 @@ impl Base {
 
     /// The contents of what was found; none if it changed meanwhile.
     pub(super) fn try_content(&self, path: &FsPath, spot: &Spot) -> FsResult<Option<(Vec<u8>, FileVersion)>> {
+        self.try_read(path, spot, AtMost::into_vec)
+    }
+
+    /// What `read` makes of the contents of what was found; none if they changed meanwhile.
+    pub(super) fn try_read<T>(
+        &self,
+        path: &FsPath,
+        spot: &Spot,
+        read: impl FnOnce(AtMost) -> io::Result<T>,
+    ) -> FsResult<Option<(T, FileVersion)>> {
         let failed = |error: io::Error| io_error(path, "read", &error);
         let max = self.limits.max_read_bytes;
         self.limits.check_read(path, spot.len())?;
         match spot {
-            Spot::File(staged) => Ok(Some((staged.read(max).map_err(failed)?, staged.version()))),
+            Spot::File(staged) => Ok(Some((staged.read(max, read).map_err(failed)?, staged.version()))),
             Spot::Base(place, before) if before.kind == EntryKind::File => {
-                let content = match self.disk.read_at_most(place, max) {
+                let content = match self.disk.open_at_most(place, max).and_then(read) {
                     // Gone, or grown.
                     Err(error)
                         if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::FileTooLarge) =>

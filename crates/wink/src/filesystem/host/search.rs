@@ -53,8 +53,8 @@ impl Shared {
                     let Ok(Some(spot)) = view.child_spot(child) else { continue };
                     if spot.kind() == EntryKind::File && search.takes(&path, spot.len()) {
                         // What cannot be read, or is written to just now, is left out like what is not text.
-                        match self.base.try_content(&path, &spot) {
-                            Ok(Some((content, _))) => search.search(&path, &content),
+                        match self.base.try_read(&path, &spot, |content| search.search(&path, content)) {
+                            Ok(Some((found, _))) => search.add(found),
                             Ok(None) => tracing::debug!(%path, "changed while it was searched"),
                             Err(error) => tracing::debug!(%path, %error, "not searched"),
                         }
@@ -62,7 +62,10 @@ impl Shared {
                 }
             }
             _ if search.wants(base.name().unwrap_or_default()) => {
-                search.search(base, &self.base.content(&layer, base)?.bytes);
+                let (.., (found, _)) = self.base.at_rest(&layer, base, |spot| {
+                    self.base.try_read(base, spot, |content| search.search(base, content))
+                })?;
+                search.add(found);
             }
             _ => {}
         }

@@ -12,7 +12,7 @@ use super::clear::remove_tree;
 #[cfg(target_os = "linux")]
 use super::disk::Replace;
 use super::disk::{Disk, Entry, Meta};
-use super::host_disk::HostDisk;
+use super::host_disk::{AtMost, HostDisk};
 use super::owner::Owner;
 use super::scan::TrashDir;
 use crate::filesystem::FileVersion;
@@ -183,9 +183,9 @@ impl Staged {
         &self.path
     }
 
-    /// Its contents, unless they are too large.
-    pub(super) fn read(&self, max: usize) -> io::Result<Vec<u8>> {
-        self.with_place(|disk, path| disk.read_at_most(path, max))
+    /// Reads its contents, unless they are too large.
+    pub(super) fn read<T>(&self, max: usize, read: impl FnOnce(AtMost) -> io::Result<T>) -> io::Result<T> {
+        self.with_place(|disk, path| read(disk.open_at_most(path, max)?))
     }
 
     /// Copies it to where nothing is, with its mode and time.

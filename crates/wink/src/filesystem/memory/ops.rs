@@ -223,7 +223,10 @@ impl MemoryFilesystem {
                 break;
             }
             if search.takes(&path, file.content.len() as u64) {
-                search.search(&path, &file.content);
+                // Reading from memory does not fail.
+                if let Ok(found) = search.search(&path, &*file.content) {
+                    search.add(found);
+                }
             }
         }
         Ok(search.finish())

@@ -6,15 +6,17 @@
 //! session is opened, by whoever ran calls that changed files, or by the model, if it is given [`refresh_digest`].
 
 mod known;
-mod mark;
 mod survey;
 mod tool;
+mod walk;
 
 use serde::{Deserialize, Serialize};
 
 use crate::filesystem::{Filesystem, FsError, FsResult};
 use crate::prompt::{Section, SessionView, Visibility};
 use crate::session::{DeclarativeSlice, DispatchResult, Reducers, Session, SessionError, SliceType};
+use survey::Survey;
+use walk::Walk;
 
 pub use tool::{DigestShown, RefreshDigest, refresh_digest};
 
@@ -28,7 +30,7 @@ pub struct WorkspaceDigest {
     pub summary: String,
     /// All of it, shown when asked for.
     pub body: String,
-    /// What the workspace looked like from far away when it was surveyed; none for a digest that somebody wrote.
+    /// What the workspace looked like when it was surveyed; none for a digest that somebody wrote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark: Option<String>,
 }
@@ -87,20 +89,20 @@ impl WorkspaceDigest {
     /// # }).unwrap();
     /// ```
     pub async fn of(files: &dyn Filesystem) -> FsResult<Self> {
-        // Marked first: what changes while it is surveyed makes the digest look old, not fresh.
-        let mark = mark::of(files).await?;
-        let survey = survey::Survey::of(files).await?;
+        let walk = Walk::through(files).await?;
+        // Marked first: a key file that changes before it is read makes the digest look old, not fresh.
+        let mark = walk.mark(files).await;
+        let survey = Survey::of(files, &walk).await;
         Ok(Self { summary: survey.summary(), body: survey.body(), mark: Some(mark) })
     }
 
-    /// Whether a survey of the workspace would still say the same, as far as can be told from far away.
+    /// Whether a survey of the workspace would still say the same.
     ///
-    /// Asked are the entries of the root and of the directories in it (names, kinds and sizes, of at most 1,000), and
-    /// the versions of key files at the root. That costs the same however large the tree is. A change deeper down
-    /// alone is not noticed: whoever made one surveys again with [`WorkspaceDigest::of`].
+    /// Asked are the same entries that a survey looks at (names, kinds and sizes, of at most 20,000), and the versions of the
+    /// key files. Nothing is read. What is beyond that, in a larger tree, is not noticed, nor would a survey tell of it.
     pub async fn is_current(&self, files: &dyn Filesystem) -> FsResult<bool> {
         let Some(mark) = &self.mark else { return Ok(true) };
-        Ok(*mark == mark::of(files).await?)
+        Ok(*mark == Walk::through(files).await?.mark(files).await)
     }
 
     /// Brings the session's digest up to date: surveys the workspace if there is none yet, or if the one there is no

@@ -1,18 +1,14 @@
-//! The walk through a workspace, and what is said about it.
+//! What is said about a workspace.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::super::plain::{counted, grouped, plain};
 use super::known;
-use crate::filesystem::{DirEntry, EntryKind, Filesystem, FsPath, FsResult};
+use super::walk::{MAX_DEPTH, MAX_ENTRIES, MAX_KEY_FILES, Walk};
+use crate::filesystem::{DirEntry, EntryKind, Filesystem};
 
-/// Entries that are looked at.
-const MAX_ENTRIES: usize = 20_000;
-/// Segments below which nothing is walked, where a filesystem allows more.
-const MAX_DEPTH: usize = 32;
-/// Key files that are read, and how large they may be.
-const MAX_KEY_FILES: usize = 40;
+/// How large a key file may be to be read.
 const MAX_KEY_BYTES: u64 = 64 * 1024;
 /// Lines in one list of the text.
 const MAX_LISTED: usize = 20;
@@ -51,32 +47,17 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    /// Walks the tree, level by level, so that what is left out at the limit is deepest.
-    pub(super) async fn of(files: &dyn Filesystem) -> FsResult<Self> {
-        let mut survey = Self { complete: true, ..Self::default() };
-        let mut keys = Vec::new();
-        let mut left = MAX_ENTRIES;
-        let mut waiting = VecDeque::new();
-        let mut entries = files.list(&FsPath::root()).await?;
-        loop {
-            survey.complete &= entries.len() <= left;
-            for entry in entries.drain(..).take(left) {
-                left -= 1;
-                waiting.extend(survey.count(entry, &mut keys));
-            }
-            let Some(next) = (if left > 0 { waiting.pop_front() } else { None }) else { break };
-            match files.list(&next).await {
-                Ok(found) => entries = found,
-                Err(_) => survey.closed += 1,
-            }
+    /// Counts what was found, and reads the key files.
+    pub(super) async fn of(files: &dyn Filesystem, walk: &Walk) -> Self {
+        let mut survey = Self { complete: walk.is_complete, closed: walk.closed, ..Self::default() };
+        for entry in &walk.entries {
+            survey.count(entry);
         }
-        survey.complete &= waiting.is_empty();
-        survey.read_keys(files, keys).await;
-        Ok(survey)
+        survey.read_keys(files, &walk.keys()).await;
+        survey
     }
 
-    /// Counts one entry; a directory that is to be walked is handed back.
-    fn count(&mut self, entry: DirEntry, keys: &mut Vec<DirEntry>) -> Option<FsPath> {
+    fn count(&mut self, entry: &DirEntry) {
         let top = match entry.path.depth() {
             1 => String::new(),
             _ => entry.path.segments().next().unwrap_or_default().to_owned(),
@@ -89,39 +70,24 @@ impl Survey {
                 language
                     .map_or(&mut self.other, |name| self.languages.entry(name).or_default())
                     .add(entry.len);
-                if known::rank(&entry).is_some() {
-                    keys.push(entry);
-                }
-                None
             }
             EntryKind::Directory if known::is_heavy(entry.name()) => {
                 self.heavy.push(format!("{}/", plain(entry.path.as_str(), 100)));
-                None
             }
             EntryKind::Directory => {
                 self.directories += 1;
                 if entry.path.depth() == 1 {
                     self.layout.entry(entry.name().to_owned()).or_default();
                 }
-                let walked = entry.path.depth() < MAX_DEPTH;
-                self.complete &= walked;
-                walked.then_some(entry.path)
             }
-            EntryKind::Symlink => {
-                self.links += 1;
-                None
-            }
-            EntryKind::Other => {
-                self.specials += 1;
-                None
-            }
+            EntryKind::Symlink => self.links += 1,
+            EntryKind::Other => self.specials += 1,
         }
     }
 
-    async fn read_keys(&mut self, files: &dyn Filesystem, mut keys: Vec<DirEntry>) {
-        keys.sort_by_cached_key(|entry| (known::rank(entry), entry.path.clone()));
+    async fn read_keys(&mut self, files: &dyn Filesystem, keys: &[&DirEntry]) {
         self.more_key_files = keys.len().saturating_sub(MAX_KEY_FILES);
-        for entry in keys.into_iter().take(MAX_KEY_FILES) {
+        for entry in keys.iter().take(MAX_KEY_FILES) {
             let mut said = None;
             if entry.len <= MAX_KEY_BYTES
                 && let Ok(read) = files.read_bytes(&entry.path).await

@@ -1,7 +1,7 @@
 //! Contents of files: held to a limit where all of it is in memory, piece by piece elsewhere.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Take};
 use std::os::fd::AsFd;
 use std::path::Path;
 
@@ -10,17 +10,47 @@ use rustix::fs::OFlags;
 use super::{HostDisk, open_regular};
 use crate::filesystem::host::disk::{Disk, Meta};
 
+/// A file that is held to a size while it is read.
+pub(in super::super) struct AtMost {
+    file: Take<File>,
+    max: usize,
+    /// Its size when it was opened.
+    expected: usize,
+}
+
+impl AtMost {
+    /// All of it.
+    pub(in super::super) fn into_vec(mut self) -> io::Result<Vec<u8>> {
+        let mut content = Vec::with_capacity(self.expected);
+        self.read_to_end(&mut content)?;
+        Ok(content)
+    }
+}
+
+impl Read for AtMost {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        if self.file.limit() == 0 { Err(too_large(self.max)) } else { Ok(read) }
+    }
+}
+
+fn too_large(max: usize) -> io::Error {
+    io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {max} bytes"))
+}
+
 impl HostDisk {
     /// The contents of a file, unless it has more than `max` bytes: that is [`io::ErrorKind::FileTooLarge`].
     pub(in super::super) fn read_at_most(&self, path: &Path, max: usize) -> io::Result<Vec<u8>> {
+        self.open_at_most(path, max)?.into_vec()
+    }
+
+    /// The same as a stream, which fails where there turns out to be more.
+    pub(in super::super) fn open_at_most(&self, path: &Path, max: usize) -> io::Result<AtMost> {
         let file = self.open_file(path)?;
-        let too_large = || io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {max} bytes"));
         let len = file.metadata()?.len();
-        let len = usize::try_from(len).ok().filter(|len| *len <= max).ok_or_else(too_large)?;
-        let mut content = Vec::with_capacity(len);
+        let expected = usize::try_from(len).ok().filter(|len| *len <= max).ok_or_else(|| too_large(max))?;
         // It may grow meanwhile.
-        file.take(max as u64 + 1).read_to_end(&mut content)?;
-        if content.len() > max { Err(too_large()) } else { Ok(content) }
+        Ok(AtMost { file: file.take(max as u64 + 1), max, expected })
     }
 
     /// Gives a file the contents of another one, in place.

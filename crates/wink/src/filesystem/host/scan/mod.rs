@@ -12,6 +12,7 @@
 
 mod baseline;
 mod capture;
+mod guard;
 mod index;
 mod outside;
 mod process;
@@ -25,6 +26,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use self::guard::Guard;
 use self::index::Index;
 use self::restore::{Restored, restore};
 use self::trash::Trash;
@@ -91,6 +93,8 @@ pub(super) struct Scan {
     /// What the command was given.
     given: Option<Tree>,
     trash: Arc<TrashDir>,
+    /// What the command must have left alone.
+    guard: Guard,
     is_over: bool,
     _lock: WorkspaceLock,
 }
@@ -231,6 +235,7 @@ impl Scan {
             before,
             given: None,
             trash,
+            guard: Guard::default(),
             is_over: false,
             _lock: lock,
         };
@@ -240,7 +245,9 @@ impl Scan {
             scan.given = Some(walk(&base.disk)?);
             reach("scan.fork-shown");
         }
-        scanner.let_time_pass().map_err(failed(Path::new(""), "prepared for a command"))?;
+        let prepared = failed(Path::new(""), "prepared for a command");
+        scanner.let_time_pass().map_err(&prepared)?;
+        scan.guard = Guard::look(&base.root).map_err(prepared)?;
         Ok(scan)
     }
 
@@ -290,7 +297,11 @@ impl Scan {
     /// Restores the workspace. What the command did is the fork's then, as the layer that this gives back.
     pub(super) fn finish(mut self) -> FsResult<Layer> {
         reach("scan.command-over");
-        let restored = self.restore()?;
+        let spoilt = self.guard.check(&self.fork.base.root);
+        let restored = self.restore();
+        // That is why, if it could not be restored.
+        spoilt?;
+        let restored = restored?;
         let base = &self.fork.base;
         let before = self.given.as_ref().unwrap_or(&self.before.tree);
         let differences = capture::differences(before, &restored);

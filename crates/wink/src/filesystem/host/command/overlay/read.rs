@@ -168,13 +168,22 @@ impl Reading<'_> {
                 (Err(_), None) => return Err(failed(io::Error::other("it leads to an unknown directory"))),
             };
             let found = self.command.fork.base.disk.look(&source).map_err(failed)?;
-            if let Some(found) = found.filter(|found| found.kind == EntryKind::Directory) {
-                if below.as_ref() != Some(&source) {
-                    self.replaced(below, there);
+            match found.filter(|found| found.kind == EntryKind::Directory) {
+                Some(found) => {
+                    // What is there now may be another one, and says so: being made or moved changes its time. It also
+                    // changes when somebody adds or removes an entry; then it is rather a conflict too many.
+                    if found.changed >= self.command.began {
+                        self.conflicts.insert(source.clone());
+                    }
+                    if below.as_ref() != Some(&source) {
+                        self.replaced(below, there);
+                    }
+                    self.layer.record(&source, Expected::movable(&found));
+                    let dir = self.over(at, &source, &entry, &found)?;
+                    return Ok(Some(Node::Dir(Arc::new(dir))));
                 }
-                self.layer.record(&source, Expected::movable(&found));
-                let dir = self.over(at, &source, &entry, &found)?;
-                return Ok(Some(Node::Dir(Arc::new(dir))));
+                // Somebody else has moved or removed it.
+                None => _ = self.conflicts.insert(source),
             }
         }
         let is_opaque = xattrs.get(&path, Mark::Opaque).map_err(failed)?.as_deref() == Some(b"y");
@@ -222,9 +231,14 @@ impl Reading<'_> {
         Ok(())
     }
 
+    /// There is nothing where the workspace had something. If it has nothing there any more, somebody else removed or
+    /// moved it as well.
     fn gone_at(&mut self, below: Option<PathBuf>, there: Option<&Entry>) -> Option<Node> {
-        there?;
-        self.gone.push(below?);
+        let place = below?;
+        match there {
+            Some(_) => self.gone.push(place),
+            None => _ = self.conflicts.insert(place),
+        }
         Some(Node::Gone)
     }
 
