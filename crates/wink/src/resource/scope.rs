@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use super::binding::{AnyBinding, Erased};
 use super::core::{self, Core, Found};
 use super::error::ResourceError;
-use super::merge::{CallEnd, MergeUndo};
+use super::merge::{CallEnd, MergeUndo, merge_all};
 use super::resolve::{Access, View};
 use super::slot::{Closing, Flight, Instance, Made, Ready, Serial, Slot, in_order};
 use super::snapshot::{ErasedFork, ErasedSnapshot};
@@ -103,34 +103,16 @@ impl CallScope {
     /// When one cannot be merged. Those before it are put back; [`ResourceError::is_restore_failure`] when even
     /// that failed.
     pub fn merge(&self) -> Result<MergeUndo, ResourceError> {
-        let mut merged = MergeUndo { steps: Vec::new() };
-        let mut failed = None;
         let only_looks = self.inner.only_looks();
         let forks = self.inner.seal();
-        for fork in &forks {
-            let came = match only_looks {
-                true => fork.copy.unchanged().map(|()| None),
-                false => fork.copy.merge(),
-            };
-            match came {
-                Ok(Some(undo)) => merged.steps.push(undo),
-                Ok(None) => {}
-                Err(cause) => {
-                    failed = Some(cause);
-                    break;
-                }
-            }
-        }
+        let merged = merge_all(forks.iter().map(|fork| match only_looks {
+            true => fork.copy.unchanged().map(|()| None),
+            false => fork.copy.merge(),
+        }));
         if !forks.is_empty() {
             drop_contained(forks);
         }
-        match failed {
-            None => Ok(merged),
-            Some(cause) => Err(match merged.undo() {
-                Ok(()) => cause,
-                Err(failures) => ResourceError::NotPutBack { cause: Box::new(cause), failures },
-            }),
-        }
+        merged
     }
 
     /// Ends the call, and then closes its instances in reverse order of construction. Singletons that were built

@@ -253,6 +253,13 @@ impl Writing {
         })
     }
 
+    /// As [`Writing::lock`]; what somebody who died left is settled.
+    pub(super) fn settled(&self, disk: &HostDisk) -> FsResult<WorkspaceLock> {
+        let lock = self.lock(disk)?;
+        self.recover()?;
+        Ok(lock)
+    }
+
     /// Settles what somebody who died left. Whoever holds the lock may do so.
     pub(super) fn recover(&self) -> FsResult<Recovered> {
         let verdict = self.verdict.as_deref().map(|verdict| verdict as _);

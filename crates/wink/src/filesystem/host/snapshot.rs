@@ -63,6 +63,13 @@ impl Shared {
             Mark::Workspace(_, None) => return Ok(()),
             _ => {}
         }
+        // What is left undecided is not the way to the mark, and would be in the way of whoever merges this.
+        let _lock = match (&self.fork, mark) {
+            (Some(_), Mark::Workspace(..) | Mark::Tree(_)) => {
+                Some(self.base.writing()?.settled(&self.base.disk)?)
+            }
+            (Some(_), Mark::Fork(..)) | (None, _) => None,
+        };
         self.change(|base, layer| {
             *layer = base.layer_of(mark)?;
             Ok(())
