@@ -17,7 +17,7 @@ use wink::store::{LedgerState, Rows, Store};
 use wink::testing::{FaultyStore, StoreOp, steps};
 use wink::transaction::{create_snapshot, restore_snapshot, transaction};
 use wink_sandbox::tool::{HostLayers, WorkspaceLayers, capture_of};
-use wink_sandbox::{Launch, Workspace as View};
+use wink_sandbox::{Launch, WorkspaceView};
 use wink_store::{Workspace, WorkspaceOptions};
 
 use crate::Work;
@@ -100,8 +100,8 @@ async fn command(
     let layer = HostLayers.layer(&files).await?;
     let script: Vec<String> = lines.iter().map(Line::shell).collect();
     let launch = match layer.workspace() {
-        View::Overlay(dirs) => Launch::shell(script.join("\n"), &dirs.lower).overlay(dirs.clone()),
-        View::Direct { root, .. } => Launch::shell(script.join("\n"), root),
+        WorkspaceView::Overlay(dirs) => Launch::shell(script.join("\n"), &dirs.lower).overlay(dirs.clone()),
+        WorkspaceView::Direct { root, .. } => Launch::shell(script.join("\n"), root),
     };
     launch.run(cx.clock()).await?;
     if fail {

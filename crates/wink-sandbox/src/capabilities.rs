@@ -12,7 +12,7 @@ use crate::error::LaunchError;
 use crate::launch::{Command, Control, Prepared, Streams, own_ids, proc_at, supervise, text};
 use wink::filesystem::host::OverlayDirs;
 
-use crate::overlay::{OverlayKind, Workspace};
+use crate::overlay::{OverlayKind, WorkspaceView};
 
 /// What this machine can do for commands of this program.
 #[derive(Debug, Clone)]
@@ -164,7 +164,7 @@ fn find_out() -> Capabilities {
 pub fn probe_overlay(dirs: &OverlayDirs) -> Result<OverlayKind, LaunchError> {
     let attempt = |kind: OverlayKind| {
         // What a user namespace cannot do with these, it cannot do.
-        let workspace = Workspace::Overlay(dirs.clone());
+        let workspace = WorkspaceView::Overlay(dirs.clone());
         let mut steps = vec![Step::Private];
         steps.extend(workspace.open()?);
         steps.extend(workspace.mount(&text(&dirs.lower)?)?);

@@ -78,7 +78,7 @@ pub use error::{LaunchError, SandboxError};
 pub use launch::{Command, Ended, Finished, Launch, Output, Tree};
 pub use limits::Limits;
 pub use namespace::NamespaceSandbox;
-pub use overlay::{OverlayKind, Workspace};
+pub use overlay::{OverlayKind, WorkspaceView};
 pub use podman::PodmanSandbox;
 pub use sandbox::{Job, Sandbox, WORKSPACE};
 pub use tool::{Executed, PodmanSandboxSection, SandboxSection, ShellExecute, capture_of};

@@ -22,7 +22,7 @@ use crate::cgroup::{Controller, Version};
 use crate::error::{LaunchError, SandboxError};
 use crate::launch::{Command, Ended, Finished, Launch, Tree};
 use crate::limits::Limits;
-use crate::overlay::Workspace;
+use crate::overlay::WorkspaceView;
 use crate::sandbox::{Job, Sandbox, WORKSPACE};
 
 const INSTALL: &str =
@@ -135,7 +135,7 @@ impl PodmanSandbox {
         let look = "cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max 2>/dev/null; \
                     echo ; cat /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max 2>/dev/null";
         let root = scratch.path().to_owned();
-        let job = Job::new(Command::Shell(look.to_owned()), Workspace::Direct { root, state_name: None });
+        let job = Job::new(Command::Shell(look.to_owned()), WorkspaceView::Direct { root, state_name: None });
         let finished = self.run(job, clock).await.map_err(|error| missing(error.to_string()))?;
         let (said, _) = finished.stdout.text(1000);
         let (memory, processes) = said.split_once("\n\n").or(said.split_once('\n')).unwrap_or_default();
@@ -274,12 +274,12 @@ fn check_cgroups(limits: &Limits) -> Result<(), SandboxError> {
     Ok(())
 }
 
-fn mounts(workspace: &Workspace) -> Result<Vec<String>, SandboxError> {
+fn mounts(workspace: &WorkspaceView) -> Result<Vec<String>, SandboxError> {
     let (volume, state_name) = match workspace {
-        Workspace::Direct { root, state_name } => {
+        WorkspaceView::Direct { root, state_name } => {
             (format!("{}:{WORKSPACE}:rw", volume_path(root)?), state_name.as_deref())
         }
-        Workspace::Overlay(dirs) => {
+        WorkspaceView::Overlay(dirs) => {
             // It marks things its own way.
             if dirs.user_xattr == rustix::process::geteuid().is_root() {
                 let reason =

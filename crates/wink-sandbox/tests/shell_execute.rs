@@ -14,7 +14,9 @@ use wink::prelude::*;
 use wink::resource::Binding;
 use wink::serde_json::{Value, json};
 use wink_sandbox::tool::{HostLayers, LayerError, WorkspaceLayer, WorkspaceLayers, shell_execute};
-use wink_sandbox::{Command, Ended, Finished, Job, Limits, Output, Report, Sandbox, SandboxError, Workspace};
+use wink_sandbox::{
+    Command, Ended, Finished, Job, Limits, Output, Report, Sandbox, SandboxError, WorkspaceView,
+};
 
 /// Keeps what it was asked to run, and says that it ended as it was told to.
 struct Fake {
@@ -64,8 +66,8 @@ impl WorkspaceLayers for OneFile {
 }
 
 impl WorkspaceLayer for Layer {
-    fn workspace(&self) -> Workspace {
-        Workspace::Direct { root: "/nowhere".into(), state_name: None }
+    fn workspace(&self) -> WorkspaceView {
+        WorkspaceView::Direct { root: "/nowhere".into(), state_name: None }
     }
 
     fn finish(self: Box<Self>) -> BoxFuture<'static, Result<(), LayerError>> {

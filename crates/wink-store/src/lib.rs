@@ -46,6 +46,6 @@ mod workspace;
 mod writer;
 
 pub use maintain::{CheckReport, Pruned};
-pub use options::{Retention, StoreOptions};
+pub use options::{StoreOptions, StoreRetention};
 pub use store::{SqliteStore, Verdict};
 pub use workspace::{Workspace, WorkspaceError, WorkspaceOptions};

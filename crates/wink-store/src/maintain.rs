@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use wink::store::{CallMark, LedgerRow, Rows, StoreError};
 
 use crate::ledger::{self, moment};
-use crate::options::Retention;
+use crate::options::StoreRetention;
 use crate::owners::Owners;
 use crate::schema::failed;
 
@@ -75,7 +75,7 @@ pub(crate) fn pages(conn: &Connection, pragma: &str) -> rusqlite::Result<Vec<Str
 pub(crate) fn prune(
     conn: &Connection,
     owners: &Owners,
-    keep: Retention,
+    keep: StoreRetention,
     now: Timestamp,
 ) -> Result<Pruned, StoreError> {
     let before = |age| {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 use wink::BoxFuture;
+use wink::limits::Clock;
 use wink::session::SessionId;
 use wink::store::{
     Batch, CallMark, Claimed, Durability, History, HistoryQuery, JournalId, LedgerChange, LedgerRow, Record,
@@ -155,7 +156,7 @@ impl SqliteStore {
         reader.ask("check", maintain::check).await
     }
 
-    /// Removes what the [retention](crate::Retention) of this store does not keep.
+    /// Removes what the [retention](crate::StoreRetention) of this store does not keep.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -201,6 +202,10 @@ impl SqliteStore {
     fn dead(&self) -> Result<Vec<String>, StoreError> {
         let failed = |error: std::io::Error| StoreError::failed("look for marks of calls", error.to_string());
         self.marks.dead(&self.owners).map_err(failed)
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.options.clock
     }
 
     /// What the moment is called in the database.

@@ -19,7 +19,7 @@ use wink::session::{
 };
 use wink::store::{Batch, JournalId, LedgerRow, LedgerState, Record, Rows, Store, StoreErrorKind};
 use wink::testing::FakeClock;
-use wink_store::{Pruned, Retention, SqliteStore, StoreOptions};
+use wink_store::{Pruned, SqliteStore, StoreOptions, StoreRetention};
 
 fn open(place: &Path) -> Arc<SqliteStore> {
     Arc::new(SqliteStore::open(place, StoreOptions::default()).unwrap())
@@ -201,7 +201,7 @@ fn effect(key: &str, expires_at: Option<jiff::Timestamp>) -> LedgerRow {
 async fn journals_are_remembered_for_as_long_as_they_are_to_be() {
     let place = tempfile::tempdir().unwrap();
     let clock = FakeClock::new("2026-01-01T00:00:00Z".parse().unwrap());
-    let retention = Retention { journals: Duration::from_secs(60), expired: Duration::from_secs(10) };
+    let retention = StoreRetention { journals: Duration::from_secs(60), expired: Duration::from_secs(10) };
     let options = || StoreOptions::default().clock(Arc::new(clock.clone())).retention(retention);
     let store = SqliteStore::open(place.path(), options()).unwrap();
     let verdict = store.verdict().unwrap();

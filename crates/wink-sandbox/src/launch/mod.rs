@@ -29,7 +29,7 @@ use crate::child::{Confine, IdMaps, Namespaces, Step};
 use crate::error::LaunchError;
 use wink::filesystem::host::OverlayDirs;
 
-use crate::overlay::{OverlayKind, Workspace, c_path, c_text};
+use crate::overlay::{OverlayKind, WorkspaceView, c_path, c_text};
 
 /// Where programs are looked for unless an environment says otherwise.
 pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -119,7 +119,7 @@ pub enum Tree {
 #[must_use = "nothing runs until it is run"]
 pub struct Launch {
     command: Command,
-    workspace: Workspace,
+    workspace: WorkspaceView,
     cwd: String,
     environment: BTreeMap<OsString, OsString>,
     stdin: Option<Vec<u8>>,
@@ -136,7 +136,7 @@ impl Launch {
             [("PATH", PATH), ("LANG", "C.UTF-8")].map(|(name, value)| (name.into(), value.into()));
         Self {
             command,
-            workspace: Workspace::Direct { root: workspace.into(), state_name: None },
+            workspace: WorkspaceView::Direct { root: workspace.into(), state_name: None },
             cwd: String::new(),
             environment: environment.into(),
             stdin: None,
@@ -164,12 +164,12 @@ impl Launch {
 
     /// Runs it on an overlay, mounted where the workspace is for its eyes only.
     pub fn overlay(mut self, dirs: OverlayDirs) -> Self {
-        self.workspace = Workspace::Overlay(dirs);
+        self.workspace = WorkspaceView::Overlay(dirs);
         self
     }
 
     /// Runs it on a workspace as a layer has it.
-    pub fn workspace(mut self, workspace: Workspace) -> Self {
+    pub fn workspace(mut self, workspace: WorkspaceView) -> Self {
         self.workspace = workspace;
         self
     }
@@ -248,13 +248,13 @@ impl Launch {
     fn prepare(self) -> Result<Prepared, LaunchError> {
         let able = Capabilities::detect();
         let kind = match &self.workspace {
-            Workspace::Direct { .. } => None,
-            Workspace::Overlay(dirs) => Some(able.can_mount(dirs)?),
+            WorkspaceView::Direct { .. } => None,
+            WorkspaceView::Overlay(dirs) => Some(able.can_mount(dirs)?),
         };
         // Where mounts can be made for its eyes only, it does not see the state directory.
         let hidden = match &self.workspace {
-            Workspace::Direct { state_name, .. } => state_name.is_some(),
-            Workspace::Overlay(_) => false,
+            WorkspaceView::Direct { state_name, .. } => state_name.is_some(),
+            WorkspaceView::Overlay(_) => false,
         };
         let masks = hidden && (able.pid_namespaces || able.user_namespaces);
         let user = kind == Some(OverlayKind::User) || (masks && !able.pid_namespaces);

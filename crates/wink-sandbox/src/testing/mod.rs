@@ -25,7 +25,7 @@ use crate::launch::{Command, Ended, Finished};
 use crate::limits::Limits;
 use wink::filesystem::host::OverlayDirs;
 
-use crate::overlay::{OverlayKind, Workspace};
+use crate::overlay::{OverlayKind, WorkspaceView};
 use crate::sandbox::{Job, Sandbox};
 
 /// Runs the whole contract on sandboxes that `make` makes, escape attempts included: each has to be stopped, or the
@@ -121,11 +121,11 @@ impl World {
         self.scratch.path().join("elsewhere")
     }
 
-    fn workspace(&self) -> Workspace {
+    fn workspace(&self) -> WorkspaceView {
         if self.overlaid {
-            return Workspace::Overlay(self.dirs.clone());
+            return WorkspaceView::Overlay(self.dirs.clone());
         }
-        Workspace::Direct { root: self.dirs.lower.clone(), state_name: Some(".wink".to_owned()) }
+        WorkspaceView::Direct { root: self.dirs.lower.clone(), state_name: Some(".wink".to_owned()) }
     }
 
     /// Where a change of the command is now.

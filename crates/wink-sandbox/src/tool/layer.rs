@@ -10,7 +10,7 @@ use wink::filesystem::host::{Capture, CommandLayer, HostFilesystem, OverlayDirs}
 use wink::filesystem::{Filesystem, FsError};
 
 use crate::capabilities::{Capabilities, Finding, probe_overlay};
-use crate::overlay::Workspace;
+use crate::overlay::WorkspaceView;
 
 /// There is no layer to be had, or what it holds could not be taken over.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +41,7 @@ pub trait WorkspaceLayers: Send + Sync + 'static {
 /// A layer over the workspace of a call. Dropping it forgets what the command did.
 pub trait WorkspaceLayer: Send + Sync {
     /// What is mounted for the command.
-    fn workspace(&self) -> Workspace;
+    fn workspace(&self) -> WorkspaceView;
 
     /// Takes what the command did into the call's copy, after every process of it is gone.
     fn finish(self: Box<Self>) -> BoxFuture<'static, Result<(), LayerError>>;
@@ -71,10 +71,10 @@ impl WorkspaceLayers for HostLayers {
 struct HostLayer(CommandLayer);
 
 impl WorkspaceLayer for HostLayer {
-    fn workspace(&self) -> Workspace {
+    fn workspace(&self) -> WorkspaceView {
         match self.0.overlay() {
-            Some(dirs) => Workspace::Overlay(dirs),
-            None => Workspace::Direct {
+            Some(dirs) => WorkspaceView::Overlay(dirs),
+            None => WorkspaceView::Direct {
                 root: self.0.root().to_owned(),
                 state_name: Some(self.0.state_name().to_owned()),
             },

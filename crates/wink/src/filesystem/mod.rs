@@ -126,7 +126,8 @@ pub trait Filesystem: Send + Sync + 'static {
     fn merge(&self, fork: &dyn Filesystem) -> FsResult<MergeReceipt>;
 
     /// Puts everything back as it was before a merge. An error, and no change, if this filesystem was changed
-    /// after the merge.
+    /// after the merge. What was changed around it, where that is possible, is left as it is and named
+    /// ([`FsError::LeftAlone`]); everything else is put back.
     fn unmerge(&self, receipt: MergeReceipt) -> FsResult<()>;
 
     /// Says that a merge stands: whatever it depended on went through. Nothing can take it back any more.

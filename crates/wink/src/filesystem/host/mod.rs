@@ -22,6 +22,7 @@ mod operations;
 mod owner;
 mod past;
 pub mod plan;
+mod report;
 mod resolve;
 mod scan;
 mod search;
@@ -39,6 +40,7 @@ use std::time::Duration;
 use self::disk::Disk;
 use self::journal::{Journal, JournalOptions, Recovered, Retention, SettledBy};
 use self::layer::Layer;
+use self::report::Report;
 use self::scan::Scanner;
 use self::staged::Stage;
 use super::{Filesystem, FsError, FsLimits, FsPath, FsResult};
@@ -158,6 +160,8 @@ struct Writing {
     clock: Arc<dyn Clock>,
     /// What was found when the workspace was opened.
     recovered: Recovered,
+    /// What was found since.
+    report: Report,
     /// Held while the workspace itself, not a fork, is changed: so such changes never meet.
     turn: Mutex<()>,
 }
@@ -215,6 +219,26 @@ impl HostFilesystem {
         self.shared.base.writing.as_ref().map(|writing| &writing.recovered)
     }
 
+    /// What happened here since this was opened, or since somebody last asked, beside what was asked for: what became of
+    /// changes that another process had left undecided when it died; what was left as somebody else had changed it when a
+    /// change was taken back, and where that is which had been there; and where that is which was found after a command of
+    /// a dead process. Whoever asks takes it; of what nobody asks for, the last thousand of each kind are kept.
+    ///
+    /// A call of which something was left so says so itself, too ([`FsError::LeftAlone`]).
+    ///
+    /// ```
+    /// # use wink::filesystem::host::{HostFilesystem, HostOptions};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let files = HostFilesystem::open(dir.path(), HostOptions::default())?;
+    /// for left in files.take_report().aside {
+    ///     println!("{} was left as somebody changed it; before: {:?}", left.path.display(), left.aside);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn take_report(&self) -> Recovered {
+        self.shared.base.writing.as_ref().map_or_else(Recovered::default, |writing| writing.report.take())
+    }
+
     /// The directory that is the workspace.
     pub fn root(&self) -> &Path {
         &self.shared.base.root
@@ -247,10 +271,12 @@ impl Writing {
             lock_timeout: options.lock_timeout,
             clock: Arc::clone(&options.clock),
             recovered: Recovered::default(),
+            report: Report::default(),
             turn: Mutex::new(()),
         };
         let _lock = writing.lock(disk)?;
-        writing.recovered = writing.recover()?;
+        writing.recover()?;
+        writing.recovered = writing.report.take();
         Ok(writing)
     }
 }

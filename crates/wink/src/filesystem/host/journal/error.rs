@@ -101,7 +101,18 @@ pub struct KeptAside {
     pub aside: Option<PathBuf>,
 }
 
-fn told(aside: &[KeptAside]) -> String {
+impl JournalError {
+    /// What somebody else changed, so that it was left as it is when the plan was taken back.
+    pub fn aside(&self) -> &[KeptAside] {
+        match self {
+            Self::Conflict { aside, .. } | Self::NotApplied { aside, .. } => aside,
+            _ => &[],
+        }
+    }
+}
+
+/// What was kept aside, to be added to a sentence.
+pub(in super::super) fn told(aside: &[KeptAside]) -> String {
     aside.iter().fold(String::new(), |text, KeptAside { path, aside }| match aside {
         Some(aside) => {
             format!(

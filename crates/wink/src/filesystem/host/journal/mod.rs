@@ -36,6 +36,7 @@ use crate::support::lock::lock;
 use crate::support::steps::reach;
 
 pub use apply::Placed;
+pub(super) use error::told;
 pub use error::{JournalError, KeptAside};
 pub use intent::Stamp;
 pub(super) use intent::{bytes, number};
