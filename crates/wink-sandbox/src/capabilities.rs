@@ -10,6 +10,7 @@ use crate::cgroup::{Cgroups, Controller, Version};
 use crate::child::{Confine, Namespaces, Step, landlock_abi};
 use crate::error::LaunchError;
 use crate::launch::{Command, Control, Prepared, Streams, own_ids, proc_at, supervise, text};
+use wink::filesystem::STATE;
 use wink::filesystem::host::OverlayDirs;
 
 use crate::overlay::{OverlayKind, WorkspaceView};
@@ -189,7 +190,7 @@ fn overlay_in(parent: &Path) -> Result<OverlayKind, LaunchError> {
         lower: lower.clone(),
         upper: upper.clone(),
         work: work.clone(),
-        state_name: ".wink",
+        state_name: STATE,
         user_xattr,
     };
     probe_overlay(&dirs(false)).or_else(|_| probe_overlay(&dirs(true)))

@@ -16,12 +16,11 @@ pub struct StoreOptions {
     pub(crate) retention: StoreRetention,
 }
 
-/// How much of what nobody needs is kept. [`SqliteStore::prune`](crate::SqliteStore::prune) removes the rest.
+/// How much of what nobody needs is kept. [`Workspace::prune`](crate::Workspace::prune) removes the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct StoreRetention {
-    /// For how long it is remembered of a journal that it was committed. Journals that were not settled are older only where
-    /// a workspace was left alone for longer than this. Calls that are older cannot be undone.
+    /// For how long it is remembered of a journal that it was committed. Calls that are older cannot be undone.
     pub journals: Duration,
     /// For how long recorded effects are kept beyond the time at which they stop counting.
     pub expired: Duration,

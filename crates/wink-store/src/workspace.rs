@@ -3,20 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use wink::filesystem::FsError;
+use tokio::sync::oneshot;
 use wink::filesystem::host::disk::Disk;
 use wink::filesystem::host::journal::Recovered;
 use wink::filesystem::host::{Capture, HostDisk, HostFilesystem, HostOptions};
+use wink::filesystem::{EntryKind, FsError, STATE};
 use wink::ledger::{EffectLedger, InDoubt};
 use wink::resource::{Binding, ResourceRegistry};
 use wink::session::{Session, SessionBuilder, SessionId};
 use wink::store::StoreError;
 use wink::transaction::{AccessError, UndoError, UndoRequest, Undone, undo};
 
-use crate::{SqliteStore, StoreOptions};
-
-/// The directory of the runtime's own, in the workspace. Tools never see it.
-const STATE: &str = ".wink";
+use crate::maintain::JournalMarks;
+use crate::{Pruned, SqliteStore, StoreOptions};
 
 /// A directory whose files, sessions and ledger change together or not at all, whatever happens to the process.
 ///
@@ -179,6 +178,35 @@ impl Workspace {
         undo(session, &resources, request).await
     }
 
+    /// Removes from the store what its [retention](crate::StoreRetention) does not keep. It is never done by itself.
+    ///
+    /// That a change was committed is forgotten only while nothing in the workspace is undecided: what somebody who died
+    /// left is settled first, and nobody changes the workspace meanwhile.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let dir = tempfile::tempdir()?;
+    /// let workspace = wink_store::Workspace::open(dir.path())?;
+    /// let pruned = workspace.prune().await?;
+    /// println!("{} effects, {} journals", pruned.effects, pruned.journals);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// When the workspace cannot be settled, or the store not be written.
+    pub async fn prune(&self) -> Result<Pruned, WorkspaceError> {
+        let (files, (send, settled)) = (Arc::clone(&self.files), oneshot::channel());
+        // It may have to be waited for, and that is not for this thread.
+        std::thread::Builder::new()
+            .name("wink-prune".into())
+            .spawn(move || drop(send.send(files.settle())))
+            .map_err(|source| WorkspaceError::Directory { path: self.files.root().to_owned(), source })?;
+        let ended = |_| StoreError::failed("prune", "the thread that waits for the workspace has ended");
+        let settled = settled.await.map_err(ended)??;
+        Ok(self.store.prune_with(JournalMarks::Go(settled)).await?)
+    }
+
     /// How what commands do is found out, if that was asked for when the workspace was opened. If not, it is by an overlay
     /// where one can be mounted and by a scan elsewhere; `wink_sandbox::tool::capture_of` tries that and says which.
     ///
@@ -239,7 +267,7 @@ fn make_state(root: &Path) -> Result<PathBuf, WorkspaceError> {
         made => made.map_err(unusable)?,
     }
     match disk.look(state).map_err(unusable)? {
-        Some(entry) if entry.kind == wink::filesystem::EntryKind::Directory => Ok(root.join(STATE)),
+        Some(entry) if entry.kind == EntryKind::Directory => Ok(root.join(STATE)),
         Some(_) | None => Err(WorkspaceError::StateTaken { path: root.join(STATE) }),
     }
 }

@@ -23,6 +23,7 @@ use crate::capabilities::{Capabilities, Scratch};
 use crate::error::SandboxError;
 use crate::launch::{Command, Ended, Finished};
 use crate::limits::Limits;
+use wink::filesystem::STATE;
 use wink::filesystem::host::OverlayDirs;
 
 use crate::overlay::{OverlayKind, WorkspaceView};
@@ -105,7 +106,7 @@ impl World {
             lower: at("workspace"),
             upper: at("workspace/.wink/layers/1/upper"),
             work: at("workspace/.wink/layers/1/work"),
-            state_name: ".wink",
+            state_name: STATE,
             user_xattr: Capabilities::detect().overlay == Some(OverlayKind::User),
         };
         fs::write(dirs.lower.join("file"), "old\n").unwrap();
@@ -125,7 +126,7 @@ impl World {
         if self.overlaid {
             return WorkspaceView::Overlay(self.dirs.clone());
         }
-        WorkspaceView::Direct { root: self.dirs.lower.clone(), state_name: Some(".wink".to_owned()) }
+        WorkspaceView::Direct { root: self.dirs.lower.clone(), state_name: Some(STATE.to_owned()) }
     }
 
     /// Where a change of the command is now.

@@ -30,6 +30,9 @@ use serde_json::Value;
 use crate::BoxFuture;
 use crate::store::JournalId;
 
+/// The name of the runtime's own directory, at the root of a workspace on disk. Tools never see it.
+pub const STATE: &str = ".wink";
+
 pub(crate) use error::shown;
 pub use error::{FsError, FsErrorKind};
 pub use ext::FilesystemExt;

@@ -319,12 +319,16 @@ impl Base {
     fn keep(&self, held: Held) -> FsResult<()> {
         let Held { applied, mut lock } = held;
         let writing = self.writing()?;
-        writing.journal.keep(applied.id).map_err(|error| journal_error(&error))?;
-        reach("host.kept");
         // The workspace itself was changed, or a session of another store has it: the one that is asked when the power
         // is lost would say no. Without any, the journal has made it durable.
-        let is_known = writing.verdict.as_ref().is_none_or(|knows| knows(&applied.id).unwrap_or(false));
-        if !is_known {
+        let is_known = writing.verdict.as_ref().map(|knows| knows(&applied.id).unwrap_or(false));
+        let kept = match is_known {
+            Some(true) => writing.journal.keep_stored(applied.id),
+            Some(false) | None => writing.journal.keep(applied.id),
+        };
+        kept.map_err(|error| journal_error(&error))?;
+        reach("host.kept");
+        if is_known == Some(false) {
             let shelf = Path::new(STATE).join("journal");
             self.disk.sync_dir(&shelf).map_err(|error| io_error(&FsPath::root(), "synced", &error))?;
             reach("host.kept-synced");

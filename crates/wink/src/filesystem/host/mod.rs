@@ -26,6 +26,7 @@ mod report;
 mod resolve;
 mod scan;
 mod search;
+mod settled;
 mod snapshot;
 mod staged;
 mod view;
@@ -43,7 +44,7 @@ use self::layer::Layer;
 use self::report::Report;
 use self::scan::Scanner;
 use self::staged::Stage;
-use super::{Filesystem, FsError, FsLimits, FsPath, FsResult};
+use super::{Filesystem, FsError, FsLimits, FsPath, FsResult, STATE};
 use crate::limits::{Clock, SystemClock};
 use crate::store::{JournalId, StoreError};
 use crate::support::lock::lock;
@@ -51,9 +52,8 @@ use crate::support::lock::lock;
 pub use command::{Capture, CommandLayer, OverlayDirs};
 pub use host_disk::HostDisk;
 pub use lock::{LockHolder, WorkspaceLock};
-
-/// The state directory, at the root of the workspace.
-pub(crate) const STATE: &str = ".wink";
+pub use owner::{Owner, Owners};
+pub use settled::AllSettled;
 
 /// A directory of the machine as a workspace, or a fork of one.
 ///
@@ -254,14 +254,15 @@ impl Writing {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             result => result.map_err(failed)?,
         }
+        let stage = Stage::open(disk).map_err(failed)?;
         let journal = JournalOptions {
             retention: options.retention,
             settled_by: if options.verdict.is_some() { SettledBy::Store } else { SettledBy::Journal },
             clock: Arc::clone(&options.clock),
+            pins: Some(Arc::clone(&stage) as _),
         };
         let shared: Arc<dyn Disk> = Arc::clone(disk) as _;
         let journal = Journal::new(shared, state, journal).map_err(|error| fork::journal_error(&error))?;
-        let stage = Stage::open(disk).map_err(failed)?;
         let scanner = Scanner::open(disk, &stage, options.trash).map_err(failed)?;
         let mut writing = Self {
             stage,
@@ -275,6 +276,9 @@ impl Writing {
             turn: Mutex::new(()),
         };
         let _lock = writing.lock(disk)?;
+        if let Some(verdict) = &options.verdict {
+            writing.journal.check_store(&**verdict).map_err(|error| fork::journal_error(&error))?;
+        }
         writing.recover()?;
         writing.recovered = writing.report.take();
         Ok(writing)

@@ -46,8 +46,8 @@ impl Shared {
             (Some(fork), _) => Mark::Fork(base, lock(&fork.state).layer.clone()),
             (None, None) => Mark::Workspace(base, None),
             (None, Some(writing)) => {
-                let sequence = writing.journal.sequence().map_err(|error| journal_error(&error))?;
-                Mark::Workspace(base, Some(writing.journal.pin(sequence)))
+                let pin = writing.journal.pin_now().map_err(|error| journal_error(&error))?;
+                Mark::Workspace(base, Some(pin))
             }
         }))
     }
