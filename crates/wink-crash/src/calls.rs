@@ -30,6 +30,17 @@ pub(crate) enum Call {
     Note { text: String },
     /// A transaction by hand with two inside it: the first is kept, the second rolled back.
     Nested { path: String, kept: String, dropped: String },
+    /// Takes a snapshot. The first of a turn that ends with going back to it.
+    Mark,
+    /// Goes back to the snapshot that this turn took.
+    GoBack,
+}
+
+impl Call {
+    /// Whether it is a call of a tool, which has an event, and may be part of a batch.
+    pub(crate) fn is_call(&self) -> bool {
+        !matches!(self, Self::Nested { .. } | Self::Mark | Self::GoBack)
+    }
 }
 
 /// A line of a script.
@@ -122,16 +133,24 @@ impl Generator {
     pub(crate) fn turn(&mut self, world: &World) -> Turn {
         let mut calls = Vec::new();
         let mut world = world.clone();
-        let several = self.dice.below(8) == 0;
+        let (several, goes_back) = match self.dice.below(16) {
+            0 | 1 => (true, false),
+            2 => (true, true),
+            _ => (false, false),
+        };
+        if goes_back {
+            self.add(Call::Mark, &mut world, &mut calls);
+        }
         for _ in 0..if several { 3 } else { 1 } {
             let call = self.call(&world);
             // Transactions by hand are not calls, and so not part of a batch.
-            if several && matches!(call, Call::Nested { .. }) {
+            if several && !call.is_call() {
                 continue;
             }
-            self.next += 1;
-            world.apply(&call);
-            calls.push((format!("c{}", self.next), call));
+            self.add(call, &mut world, &mut calls);
+        }
+        if goes_back {
+            self.add(Call::GoBack, &mut world, &mut calls);
         }
         match calls.is_empty() {
             true => self.turn(&world),
@@ -145,6 +164,12 @@ impl Generator {
         let lines = (0..1 + self.dice.below(6)).map(|_| self.line(world)).collect();
         let first = (self.dice.below(3) == 0).then(|| self.path());
         Turn { calls: vec![(format!("c{}", self.next), Call::Command { first, lines, fail: false })] }
+    }
+
+    fn add(&mut self, call: Call, world: &mut World, calls: &mut Vec<(String, Call)>) {
+        self.next += 1;
+        world.apply(&call);
+        calls.push((format!("c{}", self.next), call));
     }
 
     fn call(&mut self, world: &World) -> Call {

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use crate::calls::{Call, Turn};
+use crate::calls::Turn;
 use crate::drive::{Counts, charges, expected, same_calls};
 use crate::look;
 use crate::model::World;
@@ -40,7 +40,7 @@ impl Known {
             }
         }
         // Transactions by hand are no calls, and have no event.
-        let is_call_of = |id: &str| turn.calls.iter().any(|(call, what)| call == id && is_call(what));
+        let is_call_of = |id: &str| turn.calls.iter().any(|(call, what)| call == id && what.is_call());
         self.answers.extend(
             answers
                 .iter()
@@ -114,8 +114,7 @@ pub(crate) fn compare(
                 ),
             );
             // Go on from what is there, so that one finding is not told again and again.
-            known.world =
-                World { tree, notes: dump.notes.clone(), charged: recorded.into_iter().cloned().collect() };
+            known.world = World::found(tree, dump.notes.clone(), recorded.into_iter().cloned().collect());
         }
     }
     log(known, &turn, &events, report);
@@ -157,7 +156,7 @@ impl<'a> Events<'a> {
             let changes = worlds.get(at) != worlds.get(at + 1);
             match (self.of_call(id), at < done) {
                 // Transactions by hand have no event.
-                _ if !is_call(call) => true,
+                _ if !call.is_call() => true,
                 ([true], true) => true,
                 ([true], false) | ([false] | [], true) => !changes,
                 ([false] | [], false) => true,
@@ -165,11 +164,6 @@ impl<'a> Events<'a> {
             }
         })
     }
-}
-
-/// Whether it is a call of a tool, which has an event.
-fn is_call(call: &Call) -> bool {
-    !matches!(call, Call::Nested { .. })
 }
 
 /// Every answered call has its one event, which says the same. So has every call that had begun; of those in flight
@@ -193,7 +187,9 @@ fn log(known: &mut Known, turn: &Turn, events: &Events<'_>, report: &mut Report)
             several => report.find("log", format!("{id} has {} events", several.len())),
         }
     }
-    if std::mem::take(&mut known.had_begun) && logged == 0 && turn.calls.iter().all(|(_, call)| is_call(call))
+    if std::mem::take(&mut known.had_begun)
+        && logged == 0
+        && turn.calls.iter().all(|(_, call)| call.is_call())
     {
         report.find("log", format!("a call of {turn:?} had begun, and none has an event"));
     }

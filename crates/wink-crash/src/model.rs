@@ -24,9 +24,16 @@ pub(crate) struct World {
     pub(crate) notes: Vec<String>,
     /// Keys whose effect is known to have happened and is recorded.
     pub(crate) charged: Vec<String>,
+    /// What a snapshot was taken of.
+    mark: Option<Box<World>>,
 }
 
 impl World {
+    /// A world that is found.
+    pub(crate) fn found(tree: BTreeMap<String, Node>, notes: Vec<String>, charged: Vec<String>) -> Self {
+        Self { tree, notes, charged, mark: None }
+    }
+
     /// Does what the call does, if it succeeds; says whether it does.
     pub(crate) fn apply(&mut self, call: &Call) -> bool {
         let mut next = self.clone();
@@ -100,6 +107,19 @@ impl World {
                 self.note("nested");
                 self.write(path, kept)
             }
+            Call::Mark => {
+                self.mark = None;
+                self.mark = Some(Box::new(self.clone()));
+                true
+            }
+            Call::GoBack => match self.mark.take() {
+                // What happened outside is not taken back.
+                Some(mark) => {
+                    (self.tree, self.notes) = (mark.tree, mark.notes);
+                    true
+                }
+                None => false,
+            },
         }
     }
 

@@ -15,7 +15,7 @@ use wink::resource::{Binding, ResourceRegistry};
 use wink::session::ToolInvoked;
 use wink::store::{LedgerState, Rows, Store};
 use wink::testing::{FaultyStore, StoreOp, steps};
-use wink::transaction::transaction;
+use wink::transaction::{create_snapshot, restore_snapshot, transaction};
 use wink_sandbox::Launch;
 use wink_sandbox::tool::{HostLayers, WorkspaceLayers, capture_of};
 use wink_store::{Workspace, WorkspaceOptions};
@@ -257,12 +257,12 @@ async fn run(executor: &Executor, turn: Turn) -> Result<Vec<Answer>, Error> {
         let success = nested(executor, path, kept, dropped).await;
         return Ok(vec![Answer { id: id.clone(), success: success.is_ok(), text: format!("{success:?}") }]);
     }
+    if let [(_, Call::Mark), ..] = calls.as_slice() {
+        return marked(executor, calls, answer).await;
+    }
     let mut asked = Vec::new();
     for (id, call) in calls.drain(..) {
-        let mut call = serde_json::to_value(&call)?;
-        let tool = call.get("tool").and_then(|tool| tool.as_str()).unwrap_or_default().to_owned();
-        let arguments = call.get_mut("arguments").map(serde_json::Value::take).unwrap_or_default();
-        asked.push(ToolCall::new(id, tool, arguments.to_string()));
+        asked.push(tool_call(id, &call)?);
     }
     match asked.len() {
         1 => {
@@ -274,6 +274,35 @@ async fn run(executor: &Executor, turn: Turn) -> Result<Vec<Answer>, Error> {
         }
         _ => Ok(executor.batch(asked).await.into_iter().map(answer).collect()),
     }
+}
+
+fn tool_call(id: String, call: &Call) -> Result<ToolCall, Error> {
+    let mut call = serde_json::to_value(call)?;
+    let tool = call.get("tool").and_then(|tool| tool.as_str()).unwrap_or_default().to_owned();
+    let arguments = call.get_mut("arguments").map(serde_json::Value::take).unwrap_or_default();
+    Ok(ToolCall::new(id, tool, arguments.to_string()))
+}
+
+/// Takes a snapshot, calls tools one by one, and goes back to it.
+async fn marked(
+    executor: &Executor,
+    calls: Vec<(String, Call)>,
+    answer: impl Fn(wink::executor::Outcome) -> Answer,
+) -> Result<Vec<Answer>, Error> {
+    let (session, resources) = (executor.session(), executor.resources());
+    let mark = create_snapshot(session, resources, "mark").await?;
+    let mut answers = Vec::new();
+    for (id, call) in calls {
+        answers.push(match call {
+            Call::Mark => Answer { id, success: true, text: "marked".to_owned() },
+            Call::GoBack => {
+                let back = restore_snapshot(session, resources, &mark).await;
+                Answer { id, success: back.is_ok(), text: format!("{back:?}") }
+            }
+            call => answer(executor.call(tool_call(id, &call)?).await),
+        });
+    }
+    Ok(answers)
 }
 
 /// Two transactions inside one: the first is kept, the second rolled back.

@@ -10,9 +10,10 @@ use crate::cgroup::{Cgroups, Controller, Version};
 use crate::child::{Confine, Namespaces, Rights, Step, landlock_abi};
 use crate::error::LaunchError;
 use crate::launch::{Command, Control, Prepared, Streams, own_ids, proc_at, supervise, text};
+use wink::filesystem::STATE;
 use wink::filesystem::host::OverlayDirs;
 
-use crate::overlay::{OverlayKind, Workspace};
+use crate::overlay::{OverlayKind, WorkspaceView};
 
 /// What this machine can do for commands of this program.
 #[derive(Debug, Clone)]
@@ -187,7 +188,7 @@ fn find_out() -> Capabilities {
 pub fn probe_overlay(dirs: &OverlayDirs) -> Result<OverlayKind, LaunchError> {
     let attempt = |kind: OverlayKind| {
         // What a user namespace cannot do with these, it cannot do.
-        let workspace = Workspace::Overlay(dirs.clone());
+        let workspace = WorkspaceView::Overlay(dirs.clone());
         let mut steps = vec![Step::Private];
         steps.extend(workspace.open()?);
         steps.extend(workspace.mount(&text(&dirs.lower)?)?);
@@ -212,7 +213,7 @@ fn overlay_in(parent: &Path) -> Result<OverlayKind, LaunchError> {
         lower: lower.clone(),
         upper: upper.clone(),
         work: work.clone(),
-        state_name: ".wink",
+        state_name: STATE,
         user_xattr,
     };
     probe_overlay(&dirs(false)).or_else(|_| probe_overlay(&dirs(true)))

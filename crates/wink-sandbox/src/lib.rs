@@ -84,7 +84,7 @@ pub use error::{LaunchError, SandboxError};
 pub use launch::{Command, Ended, Finished, Launch, Mounts, Output, Tree};
 pub use limits::Limits;
 pub use namespace::NamespaceSandbox;
-pub use overlay::{OverlayKind, Workspace};
+pub use overlay::{OverlayKind, WorkspaceView};
 pub use podman::PodmanSandbox;
 pub use sandbox::{Job, Sandbox, WORKSPACE};
 pub use seal::{Sealed, seal};

@@ -19,7 +19,7 @@ use crate::child::{Confine, HANDED_OVER, Landlock, Namespaces, Rights, SLOTS, St
 use crate::error::{LaunchError, SandboxError};
 use crate::launch::{Finished, PATH, Prepared, Streams, Until, own_ids, proc_at, run};
 use crate::limits::{Limits, at_most};
-use crate::overlay::{Workspace, c_path, c_text};
+use crate::overlay::{WorkspaceView, c_path, c_text};
 use crate::sandbox::{Job, Sandbox, WORKSPACE};
 
 /// The daemon-less sandbox.
@@ -110,7 +110,7 @@ impl NamespaceSandbox {
         let root = scratch.path().to_owned();
         let job = Job::new(
             crate::launch::Command::Shell(String::new()),
-            Workspace::Direct { root, state_name: None, record: None },
+            WorkspaceView::Direct { root, state_name: None, record: None },
         );
         let prepared = self.prepare(&job).map_err(|error| failed(error.to_string()))?;
         probe_prepared(prepared).map_err(|error| failed(error.to_string()))
@@ -140,8 +140,8 @@ impl NamespaceSandbox {
         })
     }
 
-    fn steps(&self, workspace: &Workspace) -> Result<Vec<Step>, SandboxError> {
-        if let Workspace::Overlay(dirs) = workspace {
+    fn steps(&self, workspace: &WorkspaceView) -> Result<Vec<Step>, SandboxError> {
+        if let WorkspaceView::Overlay(dirs) = workspace {
             Capabilities::detect().can_mount(dirs)?;
         }
         let mut view = View::default();
@@ -181,7 +181,7 @@ impl NamespaceSandbox {
         Ok(steps)
     }
 
-    fn confine(&self, workspace: &Workspace) -> Result<Confine, SandboxError> {
+    fn confine(&self, workspace: &WorkspaceView) -> Result<Confine, SandboxError> {
         let become_user = if self.user {
             None
         } else {

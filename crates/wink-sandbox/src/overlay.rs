@@ -21,7 +21,7 @@ pub enum OverlayKind {
 
 /// What is mounted where the workspace is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Workspace {
+pub enum WorkspaceView {
     /// The directory itself: what a command does to it is done.
     Direct {
         /// The directory.
@@ -35,7 +35,7 @@ pub enum Workspace {
     Overlay(OverlayDirs),
 }
 
-impl Workspace {
+impl WorkspaceView {
     /// The directory.
     pub fn root(&self) -> &Path {
         match self {

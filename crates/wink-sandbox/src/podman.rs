@@ -23,7 +23,7 @@ use crate::cgroup::{Controller, Version};
 use crate::error::{LaunchError, SandboxError};
 use crate::launch::{Command, Ended, Finished, Launch, Tree};
 use crate::limits::{Limits, at_most};
-use crate::overlay::Workspace;
+use crate::overlay::WorkspaceView;
 use crate::sandbox::{Job, Sandbox, WORKSPACE};
 
 const INSTALL: &str =
@@ -138,7 +138,7 @@ impl PodmanSandbox {
         let root = scratch.path().to_owned();
         let job = Job::new(
             Command::Shell(look.to_owned()),
-            Workspace::Direct { root, state_name: None, record: None },
+            WorkspaceView::Direct { root, state_name: None, record: None },
         );
         let finished = self.run(job, clock).await.map_err(|error| missing(error.to_string()))?;
         let (said, _) = finished.stdout.text(1000);
@@ -278,12 +278,12 @@ fn check_cgroups(limits: &Limits) -> Result<(), SandboxError> {
     Ok(())
 }
 
-fn mounts(workspace: &Workspace) -> Result<Vec<String>, SandboxError> {
+fn mounts(workspace: &WorkspaceView) -> Result<Vec<String>, SandboxError> {
     let (volume, state_name) = match workspace {
-        Workspace::Direct { root, state_name, .. } => {
+        WorkspaceView::Direct { root, state_name, .. } => {
             (format!("{}:{WORKSPACE}:rw", volume_path(root)?), state_name.as_deref())
         }
-        Workspace::Overlay(dirs) => {
+        WorkspaceView::Overlay(dirs) => {
             // It marks things its own way.
             if dirs.user_xattr == rustix::process::geteuid().is_root() {
                 let reason =

@@ -11,7 +11,7 @@ use crate::capabilities::Report;
 use crate::error::SandboxError;
 use crate::launch::{Command, Finished};
 use crate::limits::Limits;
-use crate::overlay::Workspace;
+use crate::overlay::WorkspaceView;
 
 /// Where a sandbox shows the workspace.
 pub const WORKSPACE: &str = "/workspace";
@@ -22,7 +22,7 @@ pub struct Job {
     /// What is run.
     pub command: Command,
     /// What it works in, at `/workspace`.
-    pub workspace: Workspace,
+    pub workspace: WorkspaceView,
     /// The directory below the workspace that it begins in.
     pub cwd: String,
     /// Its environment, beside `PATH`, `HOME` and `LANG`.
@@ -37,7 +37,7 @@ pub struct Job {
 
 impl Job {
     /// A command in a workspace, without anything else.
-    pub fn new(command: Command, workspace: Workspace) -> Self {
+    pub fn new(command: Command, workspace: WorkspaceView) -> Self {
         Self {
             command,
             workspace,

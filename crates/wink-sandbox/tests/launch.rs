@@ -10,7 +10,7 @@ use std::time::Duration;
 use wink::limits::{CancelToken, Clock, SystemClock};
 use wink::testing::{FakeClock, leave_out};
 use wink_sandbox::{
-    Capabilities, Ended, Finished, Launch, LaunchError, Mounts, OverlayDirs, OverlayKind, Tree, Workspace,
+    Capabilities, Ended, Finished, Launch, LaunchError, Mounts, OverlayDirs, OverlayKind, Tree, WorkspaceView,
 };
 
 fn clock() -> Arc<dyn Clock> {
@@ -380,9 +380,13 @@ async fn what_hides_the_state_directory_cannot_be_unmounted() {
             std::fs::create_dir_all(root.join(".wink/layers/1")).unwrap();
             std::fs::write(root.join(".wink/secret"), "state").unwrap();
             let workspace = if overlaid {
-                Workspace::Overlay(layers(&root.join(".wink/layers/1"), &root))
+                WorkspaceView::Overlay(layers(&root.join(".wink/layers/1"), &root))
             } else {
-                Workspace::Direct { root: root.clone(), state_name: Some(".wink".to_owned()), record: None }
+                WorkspaceView::Direct {
+                    root: root.clone(),
+                    state_name: Some(".wink".to_owned()),
+                    record: None,
+                }
             };
             // Also from a place that was mounted anew, and in namespaces of its own.
             let tries = "umount .wink; umount -l .wink; cat .wink/secret; echo x > .wink/y; \
@@ -422,8 +426,11 @@ async fn the_right_to_mount_can_be_given() {
     }
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join(".wink")).unwrap();
-    let workspace =
-        Workspace::Direct { root: dir.path().to_owned(), state_name: Some(".wink".to_owned()), record: None };
+    let workspace = WorkspaceView::Direct {
+        root: dir.path().to_owned(),
+        state_name: Some(".wink".to_owned()),
+        record: None,
+    };
     let mounts = |mounts| {
         let text = "mkdir -p m; mount -t tmpfs tmpfs m 2>/dev/null && echo mounted";
         run(Launch::shell(text, dir.path()).workspace(workspace.clone()).mounts(mounts))

@@ -560,7 +560,7 @@ async fn an_overlay_is_used_wherever_it_works() {
     assert_eq!(capture, expected, "{}", finding.found);
     let fork = world.files.fork().unwrap();
     let layer = HostLayers.layer(&fork).await.unwrap();
-    let is_overlay = matches!(layer.workspace(), wink_sandbox::Workspace::Overlay(_));
+    let is_overlay = matches!(layer.workspace(), wink_sandbox::WorkspaceView::Overlay(_));
     assert_eq!(is_overlay, expected == Capture::Overlay);
 }
 
@@ -589,7 +589,7 @@ async fn a_death_at_any_step_of_a_scan_is_undone() {
             }
         });
         let layer = HostFilesystem::of(&*fork).unwrap().command_layer_by(Capture::Scan).unwrap();
-        let workspace = wink_sandbox::Workspace::Direct {
+        let workspace = wink_sandbox::WorkspaceView::Direct {
             root: world.root(),
             state_name: Some(layer.state_name().to_owned()),
             record: layer.record(),

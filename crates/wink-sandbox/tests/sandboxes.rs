@@ -14,7 +14,7 @@ use wink::serde_json::{Value, json};
 use wink_sandbox::testing::sandbox_contract;
 use wink_sandbox::{
     Capabilities, Command, Executed, Job, Limits, NamespaceSandbox, OverlayKind, PodmanSandbox,
-    PodmanSandboxSection, Sandbox, SandboxSection, Workspace,
+    PodmanSandboxSection, Sandbox, SandboxSection, WorkspaceView,
 };
 
 fn clock() -> Arc<dyn Clock> {
@@ -71,8 +71,11 @@ async fn a_directory_without_an_overlay_is_shown_as_it_is() {
     std::fs::create_dir(dir.path().join(".wink")).unwrap();
     std::fs::write(dir.path().join("a.txt"), "one").unwrap();
     let sandbox = NamespaceSandbox::new(Limits { memory: None, cpu: None, ..Limits::default() }).unwrap();
-    let workspace =
-        Workspace::Direct { root: dir.path().to_owned(), state_name: Some(".wink".to_owned()), record: None };
+    let workspace = WorkspaceView::Direct {
+        root: dir.path().to_owned(),
+        state_name: Some(".wink".to_owned()),
+        record: None,
+    };
     let script = "pwd; ls -A; ls -A .wink; cat a.txt; echo two > b.txt";
     let job = Job::new(Command::Shell(script.to_owned()), workspace);
     let finished = sandbox.run(job, &clock()).await.unwrap();

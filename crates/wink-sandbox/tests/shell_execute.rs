@@ -15,7 +15,9 @@ use wink::prelude::*;
 use wink::resource::Binding;
 use wink::serde_json::{Value, json};
 use wink_sandbox::tool::{HostLayers, LayerError, WorkspaceLayer, WorkspaceLayers, shell_execute};
-use wink_sandbox::{Command, Ended, Finished, Job, Limits, Output, Report, Sandbox, SandboxError, Workspace};
+use wink_sandbox::{
+    Command, Ended, Finished, Job, Limits, Output, Report, Sandbox, SandboxError, WorkspaceView,
+};
 
 /// Keeps what it was asked to run, and says that it ended as it was told to.
 struct Fake {
@@ -65,8 +67,8 @@ impl WorkspaceLayers for OneFile {
 }
 
 impl WorkspaceLayer for Layer {
-    fn workspace(&self) -> Workspace {
-        Workspace::Direct { root: "/nowhere".into(), state_name: None, record: None }
+    fn workspace(&self) -> WorkspaceView {
+        WorkspaceView::Direct { root: "/nowhere".into(), state_name: None, record: None }
     }
 
     fn finish(self: Box<Self>) -> BoxFuture<'static, Result<(), LayerError>> {

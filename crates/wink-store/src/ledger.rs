@@ -2,9 +2,9 @@
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
+use wink::filesystem::host::Owners;
 use wink::store::{Claimed, LedgerChange, LedgerRow, LedgerState, Rows, StoreError};
 
-use crate::owners::Owners;
 use crate::schema::failed;
 
 /// A moment as a number to search by: nanoseconds, as far as they go.

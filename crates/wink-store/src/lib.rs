@@ -20,7 +20,8 @@
 //! What a call leaves is one SQLite transaction, on disk before anybody is told (WAL, `synchronous=FULL`). One thread
 //! writes; what is asked of it at the same time shares a commit. Beside the database are `stores/`, with a locked file
 //! for each store that is open, by which it is known whether whoever made a claim still lives, and `sessions/`, with
-//! the locks by which processes take turns on a session. Locks die with their process, so nothing there has to be cleaned up
+//! the locks by which processes take turns on a session. `wink.db-id` says which database belongs there: one
+//! that is gone, emptied or another is an error, and not a new one. Locks die with their process, so nothing there has to be cleaned up
 //! by hand, and nothing there may be.
 
 // The examples of the front page, and those of the guide that need a store, run like all others.
@@ -32,11 +33,11 @@ mod readme {}
 mod guide {}
 
 mod ground;
+mod identity;
 mod ledger;
 mod maintain;
 mod marks;
 mod options;
-mod owners;
 mod read;
 mod records;
 mod schema;
@@ -46,6 +47,6 @@ mod workspace;
 mod writer;
 
 pub use maintain::{CheckReport, Pruned};
-pub use options::{Retention, StoreOptions};
+pub use options::{StoreOptions, StoreRetention};
 pub use store::{SqliteStore, Verdict};
 pub use workspace::{Workspace, WorkspaceError, WorkspaceOptions};

@@ -1,12 +1,12 @@
 //! Looking after the database: whether it is sound, and what need not be kept.
 
 use jiff::{SignedDuration, Timestamp};
-use rusqlite::Connection;
-use wink::store::{CallMark, LedgerRow, Rows, StoreError};
+use rusqlite::{Connection, params};
+use wink::filesystem::host::{AllSettled, Owners};
+use wink::store::{CallMark, JournalId, LedgerRow, Rows, StoreError};
 
 use crate::ledger::{self, moment};
-use crate::options::Retention;
-use crate::owners::Owners;
+use crate::options::StoreRetention;
 use crate::schema::failed;
 
 /// What a look through the database found.
@@ -26,7 +26,7 @@ impl CheckReport {
 /// What was removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pruned {
-    /// Marks of journals.
+    /// JournalMarks of journals.
     pub journals: usize,
     /// Recorded effects that no longer count.
     pub effects: usize,
@@ -72,10 +72,19 @@ pub(crate) fn pages(conn: &Connection, pragma: &str) -> rusqlite::Result<Vec<Str
     Ok(found.into_iter().filter(|line| line != "ok").collect())
 }
 
+/// What becomes of the marks of journals.
+pub(crate) enum JournalMarks {
+    /// Somebody may still need them to decide about a journal.
+    Stay,
+    /// Nobody does, as long as this is held: old ones go.
+    Go(AllSettled),
+}
+
 pub(crate) fn prune(
     conn: &Connection,
     owners: &Owners,
-    keep: Retention,
+    keep: StoreRetention,
+    marks: &JournalMarks,
     now: Timestamp,
 ) -> Result<Pruned, StoreError> {
     let before = |age| {
@@ -83,15 +92,19 @@ pub(crate) fn prune(
         now.checked_sub(age).unwrap_or(Timestamp::MIN)
     };
     let old = moment(before(keep.journals));
-    let forget = || {
+    let forget = |but: Option<JournalId>| {
+        let but = but.map_or_else(String::new, |but| but.to_string());
         conn.execute(
             "UPDATE sessions SET forgotten = max(forgotten, coalesce(
-                 (SELECT max(sequence) FROM journals WHERE session = sessions.id AND at < ?1), 0))",
-            [old],
+                 (SELECT max(sequence) FROM journals WHERE session = sessions.id AND at < ?1 AND id != ?2), 0))",
+            params![old, but],
         )?;
-        conn.execute("DELETE FROM journals WHERE at < ?1", [old])
+        conn.execute("DELETE FROM journals WHERE at < ?1 AND id != ?2", params![old, but])
     };
-    let journals = forget().map_err(failed("prune"))?;
+    let journals = match marks {
+        JournalMarks::Stay => 0,
+        JournalMarks::Go(settled) => forget(settled.last_stored()).map_err(failed("prune"))?,
+    };
     let effects = ledger::remove(conn, owners, &Rows::ExpiredAt(before(keep.expired)))?.len();
     Ok(Pruned { journals, effects })
 }

@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use rusqlite::{Connection, params};
+use wink::filesystem::host::Owners;
 use wink::session::{InvocationId, SessionId};
 use wink::store::{CallMark, StoreError};
 
-use crate::owners::Owners;
 use crate::records::{call_bytes, find_or_make};
 use crate::schema::failed;
 

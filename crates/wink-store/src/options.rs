@@ -13,21 +13,20 @@ pub struct StoreOptions {
     pub(crate) busy: Duration,
     pub(crate) most_pages: Option<u64>,
     pub(crate) check: bool,
-    pub(crate) retention: Retention,
+    pub(crate) retention: StoreRetention,
 }
 
-/// How much of what nobody needs is kept. [`SqliteStore::prune`](crate::SqliteStore::prune) removes the rest.
+/// How much of what nobody needs is kept. [`Workspace::prune`](crate::Workspace::prune) removes the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub struct Retention {
-    /// For how long it is remembered of a journal that it was committed. Journals that were not settled are older only where
-    /// a workspace was left alone for longer than this. Calls that are older cannot be undone.
+pub struct StoreRetention {
+    /// For how long it is remembered of a journal that it was committed. Calls that are older cannot be undone.
     pub journals: Duration,
     /// For how long recorded effects are kept beyond the time at which they stop counting.
     pub expired: Duration,
 }
 
-impl Default for Retention {
+impl Default for StoreRetention {
     fn default() -> Self {
         Self { journals: Duration::from_hours(24 * 90), expired: Duration::ZERO }
     }
@@ -40,7 +39,7 @@ impl Default for StoreOptions {
             busy: Duration::from_secs(30),
             most_pages: None,
             check: false,
-            retention: Retention::default(),
+            retention: StoreRetention::default(),
         }
     }
 }
@@ -71,7 +70,7 @@ impl StoreOptions {
     }
 
     /// What is kept.
-    pub fn retention(mut self, retention: Retention) -> Self {
+    pub fn retention(mut self, retention: StoreRetention) -> Self {
         self.retention = retention;
         self
     }

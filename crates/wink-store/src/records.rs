@@ -1,11 +1,11 @@
 //! Sessions as they are written: batches, marks of calls, and what replaces old records.
 
 use rusqlite::{Connection, OptionalExtension, params};
+use wink::filesystem::host::Owners;
 use wink::session::{InvocationId, SessionId};
 use wink::store::{Batch, Record, StoreError};
 
 use crate::ledger;
-use crate::owners::Owners;
 use crate::schema::failed;
 
 /// How many bits of a row's number are the record's own.

@@ -4,6 +4,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use std::path::Path;
 use wink::store::{StoreError, StoreErrorKind};
 
+use crate::identity::Noted;
 use crate::options::StoreOptions;
 
 /// Marks a database as a store ("wink").
@@ -11,7 +12,8 @@ const APPLICATION: i32 = 0x7769_6e6b;
 
 /// What makes each version of the tables from the one before; the first is made from nothing. Never change one that
 /// was released: add another.
-const MIGRATIONS: &[fn(&Connection) -> rusqlite::Result<()>] = &[tables, journals, journals_by_session];
+const MIGRATIONS: &[fn(&Connection) -> rusqlite::Result<()>] =
+    &[tables, journals, journals_by_session, identity];
 
 /// Records of one session are numbered from 1, and the number is the lower part of the row's own: a session's records stand
 /// together and in order, without an index.
@@ -73,14 +75,22 @@ fn journals_by_session(conn: &Connection) -> rusqlite::Result<()> {
     )
 }
 
+/// By what a database is known.
+fn identity(conn: &Connection) -> rusqlite::Result<()> {
+    conn.execute_batch(crate::identity::TABLE)
+}
+
 /// Opens the database for writing, with the tables of this version.
 pub(crate) fn open(path: &Path, options: &StoreOptions) -> Result<Connection, StoreError> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let noted = Noted::beside(path)?;
     let mut conn = connect(path, flags, options)?;
     // A database that is not ours, or not yet, is not touched.
     recognised(&conn, path)?;
+    noted.check(&conn, path)?;
     prepare(&mut conn, options).map_err(failed("open"))??;
+    noted.note(&conn)?;
     Ok(conn)
 }
 

@@ -8,6 +8,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 use wink::BoxFuture;
+use wink::filesystem::host::{HostDisk, Owner, Owners};
+use wink::limits::Clock;
 use wink::session::SessionId;
 use wink::store::{
     Batch, CallMark, Claimed, Durability, History, HistoryQuery, JournalId, LedgerChange, LedgerRow, Record,
@@ -17,15 +19,17 @@ use wink::testing::steps::reach;
 
 use crate::ground;
 use crate::ledger::{self, moment};
-use crate::maintain::{self, CheckReport, Pruned};
+use crate::maintain::{self, CheckReport, JournalMarks, Pruned};
 use crate::marks::{self, Marks};
 use crate::options::StoreOptions;
-use crate::owners::{Owner, Owners};
 use crate::read::{self, Reader};
 use crate::records;
 use crate::schema::{self, failed};
 use crate::turns::Turns;
 use crate::writer::{Kind, Writer};
+
+/// Where it is known who has the store open.
+const STORES: &str = "stores";
 
 /// Says at once whether a journal's changes became true.
 pub type Verdict = Arc<dyn Fn(&JournalId) -> Result<bool, StoreError> + Send + Sync>;
@@ -62,7 +66,7 @@ impl SqliteStore {
             Some(dir) if !dir.as_os_str().is_empty() => dir,
             Some(_) | None => Path::new("."),
         };
-        let owners_dir = dir.join("stores");
+        let owners_dir = dir.join(STORES);
         std::fs::create_dir_all(&owners_dir).map_err(failed_to_open)?;
         // One at a time: tables are made, and dead owners buried, once.
         let opening = File::options()
@@ -80,8 +84,9 @@ impl SqliteStore {
                 return Err(StoreError::failed("open", format!("it is damaged: {}", problems.join("; "))));
             }
         }
-        let owner = Owner::new(&owners_dir).map_err(failed_to_open)?;
-        let owners = owner.owners();
+        let disk = Arc::new(HostDisk::open(dir).map_err(failed_to_open)?);
+        let owner = Owner::new(&disk, STORES).map_err(failed_to_open)?;
+        let owners = owner.owners().clone();
         let burying =
             Transaction::new_unchecked(&conn, TransactionBehavior::Immediate).map_err(failed("open"))?;
         ledger::bury(&burying, &owners)?;
@@ -90,7 +95,7 @@ impl SqliteStore {
         dead.iter().try_for_each(|owner| marks::bury(&burying, owner, &marks.of(owner)))?;
         burying.commit().map_err(failed("open"))?;
         dead.iter().for_each(|owner| marks::forget(&marks.of(owner)));
-        owners.clear().map_err(failed_to_open)?;
+        owners.for_each_dead(|_| Ok(())).map_err(failed_to_open)?;
 
         let reader = Reader::start(schema::open_to_read(&path, &options)?).map_err(failed_to_open)?;
         let glance = schema::open_to_read(&path, &options)?;
@@ -155,13 +160,18 @@ impl SqliteStore {
         reader.ask("check", maintain::check).await
     }
 
-    /// Removes what the [retention](crate::Retention) of this store does not keep.
+    /// Removes the effects that the [retention](crate::StoreRetention) of this store does not keep. What is known of journals
+    /// stays: only [`Workspace::prune`](crate::Workspace::prune) can be sure that nobody needs it.
     ///
     /// # Errors
     /// When it cannot be written.
     pub async fn prune(&self) -> Result<Pruned, StoreError> {
+        self.prune_with(JournalMarks::Stay).await
+    }
+
+    pub(crate) async fn prune_with(&self, marks: JournalMarks) -> Result<Pruned, StoreError> {
         let (owners, keep, now) = (self.owners.clone(), self.options.retention, self.options.clock.now());
-        self.writer.ask(Kind::Other, move |conn| maintain::prune(conn, &owners, keep, now)).await
+        self.writer.ask(Kind::Other, move |conn| maintain::prune(conn, &owners, keep, &marks, now)).await
     }
 
     /// The sessions that there are, by name.
@@ -201,6 +211,10 @@ impl SqliteStore {
     fn dead(&self) -> Result<Vec<String>, StoreError> {
         let failed = |error: std::io::Error| StoreError::failed("look for marks of calls", error.to_string());
         self.marks.dead(&self.owners).map_err(failed)
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.options.clock
     }
 
     /// What the moment is called in the database.

@@ -3,18 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use wink::filesystem::FsError;
+use tokio::sync::oneshot;
 use wink::filesystem::host::disk::Disk;
 use wink::filesystem::host::journal::Recovered;
-use wink::filesystem::host::{HostDisk, HostFilesystem, HostOptions};
+use wink::filesystem::host::{Capture, HostDisk, HostFilesystem, HostOptions};
+use wink::filesystem::{EntryKind, FsError, STATE};
+use wink::ledger::{EffectLedger, InDoubt};
 use wink::resource::{Binding, ResourceRegistry};
 use wink::session::{Session, SessionBuilder, SessionId};
 use wink::store::StoreError;
+use wink::transaction::{AccessError, UndoError, UndoRequest, Undone, undo};
 
-use crate::{SqliteStore, StoreOptions};
-
-/// The directory of the runtime's own, in the workspace. Tools never see it.
-const STATE: &str = ".wink";
+use crate::maintain::JournalMarks;
+use crate::{Pruned, SqliteStore, StoreOptions};
 
 /// A directory whose files, sessions and ledger change together or not at all, whatever happens to the process.
 ///
@@ -117,9 +118,136 @@ impl Workspace {
         ResourceRegistry::of([Binding::filesystem(Arc::clone(&self.files) as _)]).unwrap_or_default()
     }
 
-    /// What became of changes that a process that died had left undecided.
+    /// The ledger of all its sessions: what happened outside, and what may have.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// use wink::ledger::Settlement;
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// let workspace = wink_store::Workspace::open(dir.path())?;
+    /// for doubt in workspace.in_doubt().await? {
+    ///     // Look into the books of the other side, then say so.
+    ///     workspace.ledger().settle(&doubt.key, Settlement::DidNotHappen).await?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn ledger(&self) -> EffectLedger {
+        EffectLedger::new(Arc::clone(&self.store) as _, Arc::clone(self.store.clock()))
+    }
+
+    /// The entries of the ledger of which nobody knows whether their effect happened, those of processes that died among
+    /// them. They stay so until somebody [settles](EffectLedger::settle) them.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn in_doubt(&self) -> Result<Vec<InDoubt>, StoreError> {
+        self.ledger().in_doubt().await
+    }
+
+    /// Takes back what a past call of a session changed in files and slices, or everything to before it; see
+    /// [`wink::transaction::undo`]. The session is one of this workspace.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// use wink::prelude::*;
+    /// use wink::suites::VfsToolsSection;
+    /// use wink::transaction::{UndoForce, UndoReach, UndoRequest};
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// let workspace = wink_store::Workspace::open(dir.path())?;
+    /// let session = workspace.session("main").open().await?;
+    /// # let section = VfsToolsSection::new().over(workspace.files().clone()).section();
+    /// # let prompt = PromptTemplate::builder("examples", "undo").section(section).build()?.prompt();
+    /// # let executor = Executor::open(&prompt, &session).await?;
+    /// let write = ToolCall::new("1", "write_file", r#"{"path": "a.txt", "content": "one"}"#);
+    /// let call = executor.call(write).await.event.id;
+    /// let request = UndoRequest { call, reach: UndoReach::Call, force: UndoForce::Refuse };
+    /// let undone = workspace.undo(&session, request).await?;
+    /// assert_eq!(undone.files[0].to_string(), "a.txt");
+    /// assert!(!dir.path().join("a.txt").exists());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// Whatever is the reason, everything is as it was before.
+    pub async fn undo(&self, session: &Session, request: UndoRequest) -> Result<Undone, UndoError> {
+        let resources = self.resources().open().await.map_err(AccessError::from)?;
+        undo(session, &resources, request).await
+    }
+
+    /// Removes from the store what its [retention](crate::StoreRetention) does not keep. It is never done by itself.
+    ///
+    /// That a change was committed is forgotten only while nothing in the workspace is undecided: what somebody who died
+    /// left is settled first, and nobody changes the workspace meanwhile.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let dir = tempfile::tempdir()?;
+    /// let workspace = wink_store::Workspace::open(dir.path())?;
+    /// let pruned = workspace.prune().await?;
+    /// println!("{} effects, {} journals", pruned.effects, pruned.journals);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// When the workspace cannot be settled, or the store not be written.
+    pub async fn prune(&self) -> Result<Pruned, WorkspaceError> {
+        let (files, (send, settled)) = (Arc::clone(&self.files), oneshot::channel());
+        // It may have to be waited for, and that is not for this thread.
+        std::thread::Builder::new()
+            .name("wink-prune".into())
+            .spawn(move || drop(send.send(files.settle())))
+            .map_err(|source| WorkspaceError::Directory { path: self.files.root().to_owned(), source })?;
+        let ended = |_| StoreError::failed("prune", "the thread that waits for the workspace has ended");
+        let settled = settled.await.map_err(ended)??;
+        Ok(self.store.prune_with(JournalMarks::Go(settled)).await?)
+    }
+
+    /// How what commands do is found out, if that was asked for when the workspace was opened. If not, it is by an overlay
+    /// where one can be mounted and by a scan elsewhere; `wink_sandbox::tool::capture_of` tries that and says which.
+    ///
+    /// ```
+    /// use wink::filesystem::host::{Capture, HostOptions};
+    /// use wink_store::{Workspace, WorkspaceOptions};
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// let files = HostOptions { capture: Some(Capture::Scan), ..HostOptions::default() };
+    /// let workspace = Workspace::open_with(dir.path(), WorkspaceOptions { files, ..Default::default() })?;
+    /// assert_eq!(workspace.capture(), Some(Capture::Scan));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn capture(&self) -> Option<Capture> {
+        self.files.capture()
+    }
+
+    /// What became of changes that a process that died had left undecided when this was opened.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let workspace = wink_store::Workspace::open(dir.path())?;
+    /// assert_eq!(workspace.recovered(), Some(&Default::default()), "nobody had died here");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn recovered(&self) -> Option<&Recovered> {
         self.files.recovered()
+    }
+
+    /// What happened here since, beside what was asked for, as [`HostFilesystem::take_report`] tells it. Whoever asks takes it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let workspace = wink_store::Workspace::open(dir.path())?;
+    /// let report = workspace.report();
+    /// println!("{} changes of others who died were taken back", report.rolled_back.len());
+    /// # assert_eq!(report, Default::default());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn report(&self) -> Recovered {
+        self.files.take_report()
     }
 }
 
@@ -139,7 +267,7 @@ fn make_state(root: &Path) -> Result<PathBuf, WorkspaceError> {
         made => made.map_err(unusable)?,
     }
     match disk.look(state).map_err(unusable)? {
-        Some(entry) if entry.kind == wink::filesystem::EntryKind::Directory => Ok(root.join(STATE)),
+        Some(entry) if entry.kind == EntryKind::Directory => Ok(root.join(STATE)),
         Some(_) | None => Err(WorkspaceError::StateTaken { path: root.join(STATE) }),
     }
 }

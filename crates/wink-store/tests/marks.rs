@@ -102,7 +102,7 @@ async fn the_dead_are_noticed_by_those_who_live() {
     dying.begin(&session, lost.clone()).await.unwrap();
     assert_eq!(living.load_since(&session, 0).await.unwrap().unfinished, []);
     drop(dying);
-    assert_eq!(living.load_since(&session, 0).await.unwrap().unfinished, [lost.clone()]);
+    assert_eq!(living.load_since(&session, 0).await.unwrap().unfinished, std::slice::from_ref(&lost));
     living.commit(&session, ends(&lost, Vec::new())).await.unwrap();
     assert_eq!(living.load_since(&session, 0).await.unwrap().unfinished, []);
 }

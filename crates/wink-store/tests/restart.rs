@@ -19,7 +19,7 @@ use wink::session::{
 };
 use wink::store::{Batch, JournalId, LedgerRow, LedgerState, Record, Rows, Store, StoreErrorKind};
 use wink::testing::FakeClock;
-use wink_store::{Pruned, Retention, SqliteStore, StoreOptions};
+use wink_store::{Pruned, SqliteStore, StoreOptions, StoreRetention, Workspace, WorkspaceOptions};
 
 fn open(place: &Path) -> Arc<SqliteStore> {
     Arc::new(SqliteStore::open(place, StoreOptions::default()).unwrap())
@@ -201,9 +201,14 @@ fn effect(key: &str, expires_at: Option<jiff::Timestamp>) -> LedgerRow {
 async fn journals_are_remembered_for_as_long_as_they_are_to_be() {
     let place = tempfile::tempdir().unwrap();
     let clock = FakeClock::new("2026-01-01T00:00:00Z".parse().unwrap());
-    let retention = Retention { journals: Duration::from_secs(60), expired: Duration::from_secs(10) };
+    let retention = StoreRetention { journals: Duration::from_secs(60), expired: Duration::from_secs(10) };
     let options = || StoreOptions::default().clock(Arc::new(clock.clone())).retention(retention);
-    let store = SqliteStore::open(place.path(), options()).unwrap();
+    let open = || {
+        let options = WorkspaceOptions { store: options(), ..WorkspaceOptions::default() };
+        Workspace::open_with(place.path(), options).unwrap()
+    };
+    let workspace = open();
+    let store = workspace.store();
     let verdict = store.verdict().unwrap();
     let (old, new, never) = (JournalId::fresh(), JournalId::fresh(), JournalId::fresh());
     let session = SessionId::from("s");
@@ -222,13 +227,16 @@ async fn journals_are_remembered_for_as_long_as_they_are_to_be() {
     for (key, at) in [("a", second(0)), ("b", second(5)), ("c", None)] {
         store.claim(effect(key, at), "2020-01-01T00:00:00Z".parse().unwrap()).await.unwrap();
     }
-    drop(store);
-    let store = SqliteStore::open(place.path(), options()).unwrap();
-    assert_eq!(store.prune().await.unwrap(), Pruned::default());
+    drop(workspace);
+    let workspace = open();
+    let store = workspace.store();
+    assert_eq!(workspace.prune().await.unwrap(), Pruned::default());
     clock.advance(Duration::from_secs(15));
-    assert_eq!(store.prune().await.unwrap(), Pruned { journals: 0, effects: 2 });
+    assert_eq!(workspace.prune().await.unwrap(), Pruned { journals: 0, effects: 2 });
     clock.advance(Duration::from_secs(1));
-    assert_eq!(store.prune().await.unwrap(), Pruned { journals: 1, effects: 0 });
+    // The store alone does not know whether anybody needs to know.
+    assert_eq!(store.prune().await.unwrap(), Pruned::default());
+    assert_eq!(workspace.prune().await.unwrap(), Pruned { journals: 1, effects: 0 });
     assert_eq!([verdict(&old), verdict(&new)], [Ok(false), Ok(true)]);
     assert_eq!(store.rows(Rows::All).await.unwrap(), [effect("c", None)]);
     assert_eq!(store.sessions().await.unwrap(), [session]);

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tempfile::TempDir;
+use wink::filesystem::host::journal::Retention;
 use wink::filesystem::host::{HostFilesystem, HostOptions};
 use wink::filesystem::{
     DeleteMode, Filesystem, FilesystemExt, FsError, FsLimits, FsPath, GrepQuery, WriteMode,
@@ -86,6 +87,50 @@ async fn what_a_store_committed_is_not_undone_by_opening_without_it() {
     assert_eq!(files.recovered().unwrap().kept.len(), 1);
     assert_eq!(fs::read_to_string(dir.path().join("f")).unwrap(), "committed");
     HostFilesystem::open(dir.path(), HostOptions::default()).unwrap();
+}
+
+#[tokio::test]
+async fn the_way_back_to_a_snapshot_is_kept_by_whoever_has_the_workspace_open() {
+    let dir = TempDir::new().unwrap();
+    // As another process would: only the directory is shared.
+    let open = || {
+        let options = HostOptions { retention: Retention::Last(1), ..HostOptions::default() };
+        HostFilesystem::open(dir.path(), options).unwrap()
+    };
+    let journals = || fs::read_dir(dir.path().join(".wink/journal")).unwrap().count();
+    let (one, two) = (open(), open());
+    two.write_text("f", "at the mark").await.unwrap();
+    let (mark, later) = (one.snapshot().unwrap(), two.snapshot().unwrap());
+    for turn in 0..4 {
+        two.write_text("f", &turn.to_string()).await.unwrap();
+    }
+    drop(later);
+    two.write_text("f", "after").await.unwrap();
+    assert_eq!(journals(), 5);
+    one.restore(&mark).unwrap();
+    assert_eq!(fs::read_to_string(dir.path().join("f")).unwrap(), "at the mark");
+
+    // It is not needed any more.
+    drop(mark);
+    two.write_text("f", "last").await.unwrap();
+    assert_eq!(journals(), 1);
+    // Neither is that of somebody who is gone.
+    let mark = one.snapshot().unwrap();
+    std::mem::forget(mark);
+    two.write_text("f", "again").await.unwrap();
+    two.write_text("f", "and again").await.unwrap();
+    assert_eq!(journals(), 2);
+    for entry in fs::read_dir(dir.path().join(".wink/owners")).unwrap() {
+        let path = entry.unwrap().path();
+        if fs::metadata(&path).unwrap().len() > 0 {
+            // A file without a lock is what a process that was killed leaves.
+            let note = fs::read(&path).unwrap();
+            fs::remove_file(&path).unwrap();
+            fs::write(&path, note).unwrap();
+        }
+    }
+    two.write_text("f", "for ever").await.unwrap();
+    assert_eq!(journals(), 1);
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use wink::executor::{Executor, ToolCall};
+use wink::filesystem::STATE;
 use wink::ledger::EffectLedger;
 use wink::prelude::*;
 use wink::serde_json::Value;
@@ -226,7 +227,7 @@ fn walk(dir: &Path, below: &str, tree: &mut Tree) -> std::io::Result<()> {
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
         let path = format!("{below}{}", entry.file_name().to_string_lossy());
-        if path == ".wink" {
+        if path == STATE {
             continue;
         }
         if entry.file_type()?.is_dir() {

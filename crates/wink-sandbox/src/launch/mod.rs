@@ -5,22 +5,20 @@
 
 mod descendants;
 mod output;
+mod run;
 mod supervise;
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
-use std::future::{Future, poll_fn};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
-use std::sync::{Arc, mpsc};
-use std::task::Poll;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
 use wink::limits::{CancelToken, Clock};
 
 pub use output::Output;
+pub(crate) use run::{Until, run};
 pub(crate) use supervise::{Control, Stop, Streams, Watched, aside, supervise};
 
 use crate::capabilities::Capabilities;
@@ -29,7 +27,7 @@ use crate::child::{IdMaps, Namespaces, Rights, Step};
 use crate::error::LaunchError;
 use wink::filesystem::host::{CommandRecord, OverlayDirs};
 
-use crate::overlay::{OverlayKind, Workspace, c_path, c_text};
+use crate::overlay::{OverlayKind, WorkspaceView, c_path, c_text};
 
 /// Where programs are looked for unless an environment says otherwise.
 pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -129,7 +127,7 @@ pub enum Mounts {
 #[must_use = "nothing runs until it is run"]
 pub struct Launch {
     command: Command,
-    workspace: Workspace,
+    workspace: WorkspaceView,
     cwd: String,
     environment: BTreeMap<OsString, OsString>,
     stdin: Option<Vec<u8>>,
@@ -149,7 +147,7 @@ impl Launch {
             [("PATH", PATH), ("LANG", "C.UTF-8")].map(|(name, value)| (name.into(), value.into()));
         Self {
             command,
-            workspace: Workspace::Direct { root: workspace.into(), state_name: None, record: None },
+            workspace: WorkspaceView::Direct { root: workspace.into(), state_name: None, record: None },
             cwd: String::new(),
             environment: environment.into(),
             stdin: None,
@@ -179,12 +177,12 @@ impl Launch {
 
     /// Runs it on an overlay, mounted where the workspace is for its eyes only.
     pub fn overlay(mut self, dirs: OverlayDirs) -> Self {
-        self.workspace = Workspace::Overlay(dirs);
+        self.workspace = WorkspaceView::Overlay(dirs);
         self
     }
 
     /// Runs it on a workspace as a layer has it.
-    pub fn workspace(mut self, workspace: Workspace) -> Self {
+    pub fn workspace(mut self, workspace: WorkspaceView) -> Self {
         self.workspace = workspace;
         self
     }
@@ -275,13 +273,13 @@ impl Launch {
     fn prepare(self) -> Result<Prepared, LaunchError> {
         let able = Capabilities::detect();
         let kind = match &self.workspace {
-            Workspace::Direct { .. } => None,
-            Workspace::Overlay(dirs) => Some(able.can_mount(dirs)?),
+            WorkspaceView::Direct { .. } => None,
+            WorkspaceView::Overlay(dirs) => Some(able.can_mount(dirs)?),
         };
         // Where mounts can be made for its eyes only, it does not see the state directory.
         let hidden = match &self.workspace {
-            Workspace::Direct { state_name, .. } => state_name.is_some(),
-            Workspace::Overlay(_) => false,
+            WorkspaceView::Direct { state_name, .. } => state_name.is_some(),
+            WorkspaceView::Overlay(_) => false,
         };
         let masks = hidden && able.hides_state();
         let user = kind == Some(OverlayKind::User) || (masks && !able.pid_namespaces);
@@ -409,95 +407,4 @@ fn candidates(program: &OsStr, path: &OsStr) -> Result<Vec<CString>, LaunchError
     parts
         .map(|part| c_os("the program", Path::new(OsStr::from_bytes(part)).join(program).as_os_str()))
         .collect()
-}
-
-/// When a command is ended, if it does not end by itself.
-#[derive(Debug, Default)]
-pub(crate) struct Until {
-    pub(crate) time: Option<Duration>,
-    pub(crate) cancel: Option<CancelToken>,
-}
-
-/// A command that runs on its thread. Going before it is over ends it.
-struct Running {
-    control: Arc<Control>,
-    /// Ends when the thread does.
-    alive: mpsc::Receiver<()>,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.control.stop(Stop::Cancelled);
-        // Whoever lets go relies on the processes being gone. They are killed, which takes milliseconds, so that this
-        // waits also on a thread that should not; one that the kernel cannot kill is left to the watching thread.
-        let _ = self.alive.recv_timeout(Duration::from_secs(5));
-    }
-}
-
-pub(crate) async fn run(
-    prepared: Prepared,
-    streams: Streams,
-    until: Until,
-    clock: &Arc<dyn Clock>,
-) -> Result<Finished, LaunchError> {
-    let thread = |source| LaunchError::Surroundings { what: "making the thread that watches it", source };
-    let began = clock.monotonic();
-    let control = Control::new().map_err(thread)?;
-    let (ended, watched) = oneshot::channel();
-    let (living, alive) = mpsc::channel();
-    let watching = Arc::clone(&control);
-    std::thread::Builder::new()
-        .name("wink-command".to_owned())
-        .spawn(move || {
-            let _living: mpsc::Sender<()> = living;
-            let watched = supervise(prepared, streams, &watching);
-            wink::testing::steps::reach("sandbox.command-over");
-            let _ = ended.send(watched);
-        })
-        .map_err(thread)?;
-    let running = Running { control: Arc::clone(&control), alive };
-
-    let mut watched = pin!(watched);
-    let mut timer = until.time.map(|limit| clock.sleep_until(began.saturating_add(limit)));
-    let mut cancelled = until.cancel.map(|token| Box::pin(async move { token.cancelled().await }));
-    let watched = poll_fn(|cx| {
-        if let Poll::Ready(watched) = watched.as_mut().poll(cx) {
-            return Poll::Ready(watched);
-        }
-        if timer.as_mut().is_some_and(|timer| timer.as_mut().poll(cx).is_ready()) {
-            timer = None;
-            control.stop(Stop::TimedOut);
-        }
-        // A second reason changes nothing.
-        if cancelled.as_mut().is_some_and(|cancelled| cancelled.as_mut().poll(cx).is_ready()) {
-            cancelled = None;
-            control.stop(Stop::Cancelled);
-        }
-        watched.as_mut().poll(cx)
-    })
-    .await
-    .map_err(|_| LaunchError::Lost("the thread that watched it is gone".to_owned()))??;
-    drop(running);
-    finished(watched, clock.monotonic().saturating_sub(began))
-}
-
-fn finished(watched: Watched, duration: Duration) -> Result<Finished, LaunchError> {
-    let ended = match (watched.status, watched.stopped) {
-        (Some(status), _) => ended(status),
-        (None, Some(Stop::TimedOut)) => Ended::TimedOut,
-        (None, Some(Stop::Cancelled)) => Ended::Cancelled,
-        (None, None) => {
-            return Err(LaunchError::Lost("somebody else killed the process that kept it".to_owned()));
-        }
-    };
-    let Watched { stdout, stderr, memory_exhausted, .. } = watched;
-    Ok(Finished { ended, stdout, stderr, duration, memory_exhausted })
-}
-
-/// What `wait` said, in words.
-fn ended(status: i32) -> Ended {
-    match status & 0x7f {
-        0 => Ended::Exited((status >> 8) & 0xff),
-        signal => Ended::Signalled(signal),
-    }
 }

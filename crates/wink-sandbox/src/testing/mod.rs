@@ -23,9 +23,10 @@ use crate::capabilities::{Capabilities, Scratch};
 use crate::error::SandboxError;
 use crate::launch::{Command, Ended, Finished};
 use crate::limits::Limits;
+use wink::filesystem::STATE;
 use wink::filesystem::host::OverlayDirs;
 
-use crate::overlay::{OverlayKind, Workspace};
+use crate::overlay::{OverlayKind, WorkspaceView};
 use crate::sandbox::{Job, Sandbox};
 
 /// Runs the whole contract on sandboxes that `make` makes, escape attempts included: each has to be stopped, or the
@@ -126,7 +127,7 @@ impl World {
             lower: at("workspace"),
             upper: at("workspace/.wink/layers/1/upper"),
             work: at("workspace/.wink/layers/1/work"),
-            state_name: ".wink",
+            state_name: STATE,
             user_xattr: Capabilities::detect().overlay == Some(OverlayKind::User),
         };
         fs::write(dirs.lower.join("file"), "old\n").unwrap();
@@ -142,10 +143,10 @@ impl World {
         self.scratch.path().join("elsewhere")
     }
 
-    fn workspace(&self) -> Workspace {
+    fn workspace(&self) -> WorkspaceView {
         match self.view {
-            View::Overlay => Workspace::Overlay(self.dirs.clone()),
-            View::Direct => Workspace::Direct {
+            View::Overlay => WorkspaceView::Overlay(self.dirs.clone()),
+            View::Direct => WorkspaceView::Direct {
                 root: self.dirs.lower.clone(),
                 state_name: Some(".wink".to_owned()),
                 record: None,

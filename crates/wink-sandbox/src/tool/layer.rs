@@ -11,7 +11,7 @@ use wink::filesystem::{Filesystem, FsError};
 use wink::limits::CancelToken;
 
 use crate::capabilities::{Capabilities, Finding, probe_overlay};
-use crate::overlay::Workspace;
+use crate::overlay::WorkspaceView;
 
 /// There is no layer to be had, or what it holds could not be taken over.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +42,7 @@ pub trait WorkspaceLayers: Send + Sync + 'static {
 /// A layer over the workspace of a call. Dropping it forgets what the command did.
 pub trait WorkspaceLayer: Send + Sync {
     /// What is mounted for the command.
-    fn workspace(&self) -> Workspace;
+    fn workspace(&self) -> WorkspaceView;
 
     /// Takes what the command did into the call's copy, after every process of it is gone.
     fn finish(self: Box<Self>) -> BoxFuture<'static, Result<(), LayerError>>;
@@ -92,10 +92,10 @@ impl Drop for Waiting {
 struct HostLayer(CommandLayer);
 
 impl WorkspaceLayer for HostLayer {
-    fn workspace(&self) -> Workspace {
+    fn workspace(&self) -> WorkspaceView {
         match self.0.overlay() {
-            Some(dirs) => Workspace::Overlay(dirs),
-            None => Workspace::Direct {
+            Some(dirs) => WorkspaceView::Overlay(dirs),
+            None => WorkspaceView::Direct {
                 root: self.0.root().to_owned(),
                 state_name: Some(self.0.state_name().to_owned()),
                 record: self.0.record(),

@@ -11,5 +11,6 @@
 mod crashes;
 mod later;
 mod model;
+mod restores;
 mod single;
 mod world;

@@ -1,8 +1,9 @@
 //! What can go wrong, in words that say what to do next.
 
 use super::path::FsPath;
+use super::revert::LeftAlone;
 
-/// Why a filesystem operation was refused. Nothing was changed when one is returned.
+/// Why a filesystem operation was refused. Nothing was changed when one is returned, unless it says so.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FsError {
@@ -151,6 +152,12 @@ pub enum FsError {
     /// The filesystem was changed after the merge that was to be undone.
     #[error("the filesystem was changed after this merge, so the merge can no longer be taken back")]
     Moved,
+    /// A merge was taken back, but for what somebody else had changed after it.
+    #[error("taken back, but for {}", left_alone(.left))]
+    LeftAlone {
+        /// What was left as it is, and why.
+        left: Vec<LeftAlone>,
+    },
     /// A fork, receipt or snapshot of another filesystem.
     #[error("this {what} comes from another filesystem")]
     Foreign {
@@ -215,6 +222,7 @@ pub enum FsErrorKind {
     IntoItself,
     Conflict,
     Moved,
+    LeftAlone,
     Foreign,
     SnapshotVersion,
     SnapshotMalformed,
@@ -247,6 +255,7 @@ impl FsError {
             Self::IntoItself { .. } => FsErrorKind::IntoItself,
             Self::Conflict { .. } => FsErrorKind::Conflict,
             Self::Moved => FsErrorKind::Moved,
+            Self::LeftAlone { .. } => FsErrorKind::LeftAlone,
             Self::Foreign { .. } => FsErrorKind::Foreign,
             Self::SnapshotVersion { .. } => FsErrorKind::SnapshotVersion,
             Self::SnapshotMalformed { .. } => FsErrorKind::SnapshotMalformed,
@@ -263,6 +272,16 @@ pub(crate) fn shown(text: &str) -> String {
         None => text.to_owned(),
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
     }
+}
+
+fn left_alone(left: &[LeftAlone]) -> String {
+    const MAX: usize = 10;
+    let named = left.iter().take(MAX).map(|LeftAlone { what, why }| format!("{what} ({why})"));
+    let mut text = named.collect::<Vec<_>>().join(", ");
+    if left.len() > MAX {
+        text.push_str(&format!(" and {} more", left.len() - MAX));
+    }
+    text
 }
 
 fn listed(paths: &[FsPath]) -> String {

@@ -30,6 +30,9 @@ use serde_json::Value;
 use crate::BoxFuture;
 use crate::store::JournalId;
 
+/// The name of the runtime's own directory, at the root of a workspace on disk. Tools never see it.
+pub const STATE: &str = ".wink";
+
 pub(crate) use error::shown;
 pub use error::{FsError, FsErrorKind};
 pub use ext::FilesystemExt;
@@ -126,7 +129,8 @@ pub trait Filesystem: Send + Sync + 'static {
     fn merge(&self, fork: &dyn Filesystem) -> FsResult<MergeReceipt>;
 
     /// Puts everything back as it was before a merge. An error, and no change, if this filesystem was changed
-    /// after the merge.
+    /// after the merge. What was changed around it, where that is possible, is left as it is and named
+    /// ([`FsError::LeftAlone`]); everything else is put back.
     fn unmerge(&self, receipt: MergeReceipt) -> FsResult<()>;
 
     /// Says that a merge stands: whatever it depended on went through. Nothing can take it back any more.

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::binding::{AnyBinding, Erased, Source};
 use super::core::Core;
 use super::error::{ResourceError, ResourceErrors};
+use super::merge::Restoring;
 use super::registry::ResourceRegistry;
 use super::resolve::{Access, View};
 use super::scope::CallScope;
@@ -174,6 +175,23 @@ impl ResourceContext {
             report.restored.push(name.clone());
         }
         Ok(report)
+    }
+
+    /// Gets ready to go back to snapshots, and names those that belong to no resource here. Nothing is changed yet.
+    pub(crate) fn restoring(
+        &self,
+        snapshots: &[(String, ResourceSnapshot)],
+    ) -> Result<(Restoring, Vec<String>), ResourceError> {
+        let (mut steps, mut missing) = (Vec::new(), Vec::new());
+        for (name, snapshot) in snapshots {
+            match self.snapshotable(name) {
+                Some((binding, operations, original)) => {
+                    steps.push(operations.restoring(binding.name(), &original, snapshot)?);
+                }
+                None => missing.push(name.clone()),
+            }
+        }
+        Ok((Restoring { steps }, missing))
     }
 
     /// A snapshot of the named resource from its JSON form; nothing when there is no such resource.

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::binding::{Binding, Erased};
 use super::error::{ResourceError, SnapshotStep};
+use super::merge::RestoringOne;
 use super::name::ResourceName;
 use super::snapshot::{ErasedFork, ErasedSnapshot, Fate, Merged, ResourceSnapshot, step, typed};
 use crate::filesystem::{Filesystem, FsSnapshot, Looking};
@@ -46,10 +47,7 @@ impl Serialize for Kept {
 
 impl ErasedSnapshot for Files {
     fn fork(&self, name: &ResourceName, original: &Erased) -> Result<Box<dyn ErasedFork>, ResourceError> {
-        let original = typed::<dyn Filesystem>(name, original)?;
-        let fork = step(name, SnapshotStep::Fork, || Ok(original.fork()?))?;
-        let value: Erased = Arc::new(Arc::clone(&fork));
-        Ok(Box::new(FilesFork { name: name.clone(), original, fork, value }))
+        Ok(Box::new(self.copy(name, original)?))
     }
 
     fn snapshot(&self, name: &ResourceName, original: &Erased) -> Result<ResourceSnapshot, ResourceError> {
@@ -70,6 +68,21 @@ impl ErasedSnapshot for Files {
         })
     }
 
+    fn restoring(
+        &self,
+        name: &ResourceName,
+        original: &Erased,
+        snapshot: &ResourceSnapshot,
+    ) -> Result<RestoringOne, ResourceError> {
+        let copy = self.copy(name, original)?;
+        step(name, SnapshotStep::Restore, || {
+            let kept = snapshot.state::<Kept>().ok_or("the snapshot is not a filesystem's")?;
+            Ok(copy.fork.restore(&kept.0)?)
+        })?;
+        let blocks = copy.blocks();
+        Ok(RestoringOne { merge: Box::new(move || copy.merge()), blocks })
+    }
+
     fn decode(
         &self,
         name: &ResourceName,
@@ -78,6 +91,15 @@ impl ErasedSnapshot for Files {
     ) -> Result<ResourceSnapshot, ResourceError> {
         let original = typed::<dyn Filesystem>(name, original)?;
         step(name, SnapshotStep::Decode, || Ok(kept(original.decode_snapshot(json)?)))
+    }
+}
+
+impl Files {
+    fn copy(&self, name: &ResourceName, original: &Erased) -> Result<FilesFork, ResourceError> {
+        let original = typed::<dyn Filesystem>(name, original)?;
+        let fork = step(name, SnapshotStep::Fork, || Ok(original.fork()?))?;
+        let value: Erased = Arc::new(Arc::clone(&fork));
+        Ok(FilesFork { name: name.clone(), original, fork, value })
     }
 }
 

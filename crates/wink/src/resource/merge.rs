@@ -16,6 +16,49 @@ pub enum CallEnd {
     RolledBack,
 }
 
+/// Resources that are to become what snapshots say, all of them or none. Until they are merged nothing has changed.
+pub(crate) struct Restoring {
+    pub(super) steps: Vec<RestoringOne>,
+}
+
+/// One of them.
+pub(crate) struct RestoringOne {
+    pub(super) merge: Box<dyn FnOnce() -> Result<Option<Merged>, ResourceError> + Send>,
+    /// Whether that waits for a disk.
+    pub(super) blocks: bool,
+}
+
+impl Restoring {
+    /// Whether merging waits for a disk.
+    pub(crate) fn blocks(&self) -> bool {
+        self.steps.iter().any(|step| step.blocks)
+    }
+
+    /// Brings them all there.
+    pub(crate) fn merge(self) -> Result<MergeUndo, ResourceError> {
+        merge_all(self.steps.into_iter().map(|step| (step.merge)()))
+    }
+}
+
+/// Merges one after the other; when one fails, those before it are put back.
+pub(super) fn merge_all(
+    merging: impl Iterator<Item = Result<Option<Merged>, ResourceError>>,
+) -> Result<MergeUndo, ResourceError> {
+    let mut merged = MergeUndo { steps: Vec::new() };
+    for one in merging {
+        match one {
+            Ok(step) => merged.steps.extend(step),
+            Err(cause) => {
+                return Err(match merged.undo() {
+                    Ok(()) => cause,
+                    Err(failures) => ResourceError::NotPutBack { cause: Box::new(cause), failures },
+                });
+            }
+        }
+    }
+    Ok(merged)
+}
+
 /// What [`CallScope::merge`](super::CallScope::merge) did, until it is settled: given to
 /// [`CallScope::finish`](super::CallScope::finish) it stays, otherwise it is undone, at the latest when this is
 /// dropped.
@@ -55,7 +98,7 @@ impl MergeUndo {
     }
 
     /// It stands.
-    pub(super) fn keep(mut self) {
+    pub(crate) fn keep(mut self) {
         for Merged { settle, ground } in std::mem::take(&mut self.steps) {
             if ground.is_some()
                 && let Err(error) = settle(Fate::Stands)

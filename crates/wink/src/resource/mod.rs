@@ -18,6 +18,7 @@ mod name;
 mod registry;
 mod resolve;
 mod scope;
+mod scope_inner;
 mod shared;
 mod slot;
 mod snapshot;

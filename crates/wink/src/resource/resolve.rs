@@ -8,7 +8,7 @@ use super::binding::{AnyBinding, Erased, Scope, Source};
 use super::core::{Build, Core, Found, Waiting};
 use super::error::{BoxError, Panicked, ResourceError};
 use super::name::ResourceName;
-use super::scope::ScopeInner;
+use super::scope_inner::ScopeInner;
 use super::slot::{Closing, Flight, Instance, Made, Ready, Tenure, in_order, run_hook};
 use super::snapshot::typed;
 use crate::BoxFuture;

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::binding::Erased;
 use super::error::{BoxError, Panicked, ResourceError, ResourceErrors, SnapshotStep};
+use super::merge::RestoringOne;
 use super::name::ResourceName;
 use crate::filesystem::Ground;
 use crate::support::future::catch;
@@ -169,6 +170,13 @@ pub(crate) trait ErasedSnapshot: Send + Sync {
         original: &Erased,
         snapshot: &ResourceSnapshot,
     ) -> Result<(), ResourceError>;
+    /// Gets ready to make `original` what it was, without changing it yet.
+    fn restoring(
+        &self,
+        name: &ResourceName,
+        original: &Erased,
+        snapshot: &ResourceSnapshot,
+    ) -> Result<RestoringOne, ResourceError>;
     fn decode(
         &self,
         name: &ResourceName,
@@ -258,6 +266,32 @@ impl<T: Snapshotable> ErasedSnapshot for SnapshotOf<T> {
         step(name, SnapshotStep::Restore, || original.restore(snapshot))
     }
 
+    fn restoring(
+        &self,
+        name: &ResourceName,
+        original: &Erased,
+        snapshot: &ResourceSnapshot,
+    ) -> Result<RestoringOne, ResourceError> {
+        let (name, snapshot) = (name.clone(), snapshot.clone());
+        let original = typed::<T>(&name, original)?;
+        let merge = Box::new(move || {
+            let before = step(&name, SnapshotStep::Snapshot, || original.snapshot())?;
+            if let Err(cause) = step(&name, SnapshotStep::Restore, || original.restore(&snapshot)) {
+                // It may be restored half.
+                return Err(match step(&name, SnapshotStep::Restore, || original.restore(&before)) {
+                    Ok(()) => cause,
+                    Err(failure) => not_put_back(cause, failure),
+                });
+            }
+            let settle = Box::new(move |fate| match fate {
+                Fate::Stands => Ok(()),
+                Fate::IsUndone => step(&name, SnapshotStep::Restore, || original.restore(&before)),
+            });
+            Ok(Some(Merged { settle, ground: None }))
+        });
+        Ok(RestoringOne { merge, blocks: false })
+    }
+
     fn decode(
         &self,
         name: &ResourceName,
@@ -333,10 +367,11 @@ impl<T: Snapshotable> ForkOf<T> {
         }
         match step(&self.name, SnapshotStep::Restore, || self.original.restore(before)) {
             Ok(()) => Err(cause),
-            Err(failure) => Err(ResourceError::NotPutBack {
-                cause: Box::new(cause),
-                failures: ResourceErrors(vec![failure]),
-            }),
+            Err(failure) => Err(not_put_back(cause, failure)),
         }
     }
+}
+
+fn not_put_back(cause: ResourceError, failure: ResourceError) -> ResourceError {
+    ResourceError::NotPutBack { cause: Box::new(cause), failures: ResourceErrors(vec![failure]) }
 }

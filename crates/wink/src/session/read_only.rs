@@ -8,8 +8,10 @@ use super::{CallStat, Session, SessionId, SliceType, SliceView};
 /// wink::session::Session::new().read_only().reset();
 /// ```
 /// ```compile_fail,E0599
-/// # let rendered: wink::session::PromptRendered = unimplemented!();
-/// wink::session::Session::new().read_only().dispatch(rendered);
+/// # #[derive(serde::Serialize, serde::Deserialize)]
+/// # struct Note(String);
+/// # impl wink::session::SliceType for Note { const NAME: &'static str = "note"; }
+/// wink::session::Session::new().read_only().dispatch(Note("no".into()));
 /// ```
 /// ```compile_fail,E0599
 /// wink::session::Session::new().read_only().clear::<wink::session::PromptRendered>();

@@ -244,7 +244,7 @@ pub enum StoreErrorKind {
     Moved,
     /// The store has no such operation.
     Unsupported,
-    /// A newer version wrote what is there, or something else did. It was left as it is.
+    /// A newer version wrote what is there, or something else did, or it is not what belongs there. It was left as it is.
     Incompatible,
 }
 

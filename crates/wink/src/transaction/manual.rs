@@ -1,15 +1,14 @@
-//! Transactions by hand: the scoped form, and snapshots that are taken and restored explicitly.
+//! Transactions by hand, in their scoped form.
 
 use std::fmt;
 use std::ops::Deref;
 use std::pin::pin;
 use std::sync::Arc;
 
-use super::snapshot::{CompositeSnapshot, ResourcePart};
 use super::views::Views;
-use super::{Nested, RestoreFailedError, Transaction, TransactionError};
-use crate::resource::{ResourceContext, ResourceError, ResourceSnapshot, RestoreReport};
-use crate::session::{Session, SessionSnapshot};
+use super::{Nested, Transaction, TransactionError};
+use crate::resource::ResourceContext;
+use crate::session::Session;
 use crate::support::holding::Inside;
 
 /// Runs `body` in a transaction: what it did is kept if it returns `Ok`, and taken back if it returns an error,
@@ -126,110 +125,4 @@ impl Deref for ScopedTransaction {
     fn deref(&self) -> &Views {
         &self.views
     }
-}
-
-/// What [`restore_snapshot`] did.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct RestoreOutcome {
-    /// The resources of the snapshot that are not there any more.
-    pub skipped: Vec<String>,
-}
-
-/// Marks the present state of the session and of every snapshotable resource that exists.
-///
-/// # Errors
-/// When a resource cannot be snapshotted.
-pub async fn create_snapshot(
-    session: &Session,
-    resources: &ResourceContext,
-    tag: impl Into<String>,
-) -> Result<CompositeSnapshot, ResourceError> {
-    // Not between the two halves of somebody's commit, of this session or of another with the same resources.
-    let _one_at_a_time = (session.committing().await, resources.merging().await);
-    let parts = resources.snapshot_all()?;
-    Ok(CompositeSnapshot::new(session.snapshot(), parts, session.clock().now(), tag.into()))
-}
-
-/// Goes back to `snapshot`: STATE slices and every resource that it has, or nothing at all. LOG stays, and so do
-/// resources that are not snapshotable. A resource that is missing here is skipped, and reported.
-///
-/// # Errors
-/// When something cannot be restored, or the store does not take it. What was restored before is put back; if that
-/// fails as well, the error says so.
-pub async fn restore_snapshot(
-    session: &Session,
-    resources: &ResourceContext,
-    snapshot: &CompositeSnapshot,
-) -> Result<RestoreOutcome, RestoreFailedError> {
-    let one_at_a_time = (session.committing().await, resources.merging().await);
-    let (parts, mut skipped) = readable_parts(resources, snapshot)?;
-    let before = Before { session: session.snapshot(), resources: resources.snapshot_all().map_err(failed)? };
-    let RestoreReport { missing, .. } = resources.restore_all(&parts).map_err(failed)?;
-    skipped.extend(missing);
-    if let Err(error) = session.restore(&snapshot.session) {
-        return Err(before.put_resources_back(resources, error));
-    }
-    drop(one_at_a_time);
-    if let Err(error) = session.flush().await {
-        let _one_at_a_time = (session.committing().await, resources.merging().await);
-        return Err(before.put_back(session, resources, error));
-    }
-    Ok(RestoreOutcome { skipped })
-}
-
-/// Snapshots by the names of their resources.
-type Resources = Vec<(String, ResourceSnapshot)>;
-
-/// The parts in the types of the resources here, and the names of those that are not here.
-fn readable_parts(
-    resources: &ResourceContext,
-    snapshot: &CompositeSnapshot,
-) -> Result<(Resources, Vec<String>), RestoreFailedError> {
-    let (mut parts, mut missing) = (Vec::new(), Vec::new());
-    for (name, part) in &snapshot.resources {
-        let part = match part {
-            ResourcePart::Ready(part) => Some(part.clone()),
-            ResourcePart::Unread(json) => resources.decode_snapshot(name, json).map_err(failed)?,
-        };
-        match part {
-            Some(part) => parts.push((name.clone(), part)),
-            None => missing.push(name.clone()),
-        }
-    }
-    Ok((parts, missing))
-}
-
-/// The state that a restore started from.
-struct Before {
-    session: SessionSnapshot,
-    resources: Resources,
-}
-
-impl Before {
-    fn put_back(
-        self,
-        session: &Session,
-        resources: &ResourceContext,
-        cause: impl fmt::Display,
-    ) -> RestoreFailedError {
-        match session.restore(&self.session) {
-            Ok(()) => self.put_resources_back(resources, cause),
-            Err(error) => {
-                let cause = format!("{cause}; putting the session back failed as well: {error}");
-                self.put_resources_back(resources, cause)
-            }
-        }
-    }
-
-    fn put_resources_back(self, resources: &ResourceContext, cause: impl fmt::Display) -> RestoreFailedError {
-        let reason = match resources.restore_all(&self.resources) {
-            Ok(_) => cause.to_string(),
-            Err(error) => format!("{cause}; putting the resources back failed as well: {error}"),
-        };
-        RestoreFailedError { reason }
-    }
-}
-
-fn failed(error: ResourceError) -> RestoreFailedError {
-    RestoreFailedError { reason: error.to_string() }
 }

@@ -6,8 +6,10 @@
 //! is not snapshotable.
 
 mod aborted;
+mod error;
 mod manual;
 mod nested;
+mod restore;
 mod snapshot;
 mod tracker;
 mod turn;
@@ -32,8 +34,10 @@ use crate::tool::footprint::Footprint;
 
 pub use crate::filesystem::{LeftAlone, UndoForce};
 pub use crate::session::{KeptEffect, UndoReach, Undone};
-pub use manual::{RestoreOutcome, ScopedTransaction, create_snapshot, restore_snapshot, transaction};
+pub use error::{RestoreFailedError, TransactionError};
+pub use manual::{ScopedTransaction, transaction};
 pub use nested::Nested;
+pub use restore::{RestoreOutcome, create_snapshot, restore_snapshot};
 pub use snapshot::{CompositeError, CompositeSnapshot, ResourcePart, SnapshotId, SnapshotPhase};
 pub use tracker::{PendingCall, PendingToolTracker, ToolEnd, TrackerError};
 pub use turn::InsideCall;
@@ -45,48 +49,6 @@ pub(crate) use aborted::Aborted;
 use nested::Levels;
 pub(crate) use turn::{NoTurn, Turn, take_turn, take_turn_of_call, try_turn_of_call};
 pub(crate) use work::Work;
-
-/// A transaction did not go through. Nothing of it remains, unless it says so.
-#[derive(Debug, Clone, thiserror::Error)]
-#[non_exhaustive]
-pub enum TransactionError {
-    /// The session or the store refused.
-    #[error(transparent)]
-    Commit(#[from] CommitError),
-    /// A resource could not be merged.
-    #[error(transparent)]
-    Resource(#[from] ResourceError),
-    /// An operation of the transaction was still going on, or panicked half-way, so that there was no whole to keep.
-    #[error(
-        "an operation of the transaction had not finished when it was to be kept; it was rolled back: end every operation first"
-    )]
-    Unfinished,
-    /// Something panicked on the way: a value that was dropped, or code between.
-    #[error("committing panicked: {0}")]
-    Panicked(String),
-    /// It was begun from inside a call of the same session.
-    #[error(transparent)]
-    Inside(#[from] InsideCall),
-    /// Taking back what was merged failed.
-    #[error(transparent)]
-    Restore(#[from] RestoreFailedError),
-    /// The transaction was rolled back, and the store did not take its LOG events.
-    #[error("rolled back ({cause}), but its log could not be stored: {error}")]
-    NotRecorded {
-        /// Why it was rolled back.
-        cause: String,
-        /// What the store said.
-        error: CommitError,
-    },
-}
-
-/// Something could not be put back as it was. Never swallowed: what is on the ground is not what the log says.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("restoring the earlier state failed: {reason}")]
-pub struct RestoreFailedError {
-    /// What failed, and why.
-    pub reason: String,
-}
 
 /// A transaction in progress. Dropping it rolls it back: nothing it does arrives any more, what it built is closed
 /// in the background, and the next transaction of the session waits for that.

@@ -111,7 +111,7 @@ fn journals_are_counted_and_found_since_a_mark() {
 }
 
 fn with(disk: &Arc<ModelDisk>, retention: Retention, clock: Arc<FakeClock>) -> Arc<Journal> {
-    let options = JournalOptions { retention, settled_by: SettledBy::Store, clock };
+    let options = JournalOptions { retention, settled_by: SettledBy::Store, clock, pins: None };
     Arc::new(Journal::new(disk.clone(), STATE, options).unwrap())
 }
 

@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex};
 
 use super::disk::Disk;
 use super::host_disk::HostDisk;
-use super::journal::{Applied, JournalError, KeptAside, Recovered};
+use super::journal::{Applied, JournalError, KeptAside, Recovered, told};
 use super::layer::{Layer, Prepared, differences, plan, rebase};
 use super::lock::WorkspaceLock;
 use super::name::to_shown;
 use super::staged::Staged;
 use super::view::is_in_state;
 use super::{Base, Fork, ForkState, STATE, Shared, Writing, io_error};
-use crate::filesystem::{FileVersion, FsError, FsPath, FsResult, MergeReceipt};
+use crate::filesystem::{FileVersion, FsError, FsPath, FsResult, LeftAlone, MergeReceipt};
 use crate::store::JournalId;
 use crate::support::lock::lock;
 use crate::support::steps::reach;
@@ -93,8 +93,12 @@ impl Shared {
                         // What could not be said to stand does not.
                         let _lock = writing.lock(&self.base.disk)?;
                         return Err(match writing.journal.roll_back(id) {
+                            Ok(aside) => {
+                                writing.report.aside(aside);
+                                error
+                            }
                             // It is kept, and nobody knows for how long.
-                            Ok(_) | Err(JournalError::Unknown { .. }) => error,
+                            Err(JournalError::Unknown { .. }) => error,
                             Err(error) => journal_error(&error),
                         });
                     }
@@ -169,10 +173,13 @@ impl Shared {
             }
             Merged::OnDisk(merged) => {
                 let OnDisk { held, settled, fork, mut layer, .. } = *merged;
-                self.base.roll_back(held, &settled)?;
+                let aside = self.base.roll_back(held, &settled)?;
                 layer.renew(|place| self.base.disk.look(place).ok().flatten());
                 fork.came_back(ForkState { layer, start: Layer::default() });
-                Ok(())
+                match aside.is_empty() {
+                    true => Ok(()),
+                    false => Err(FsError::LeftAlone { left: aside.iter().map(left_alone).collect() }),
+                }
             }
         }
     }
@@ -253,13 +260,21 @@ impl Writing {
         })
     }
 
-    /// Settles what somebody who died left. Whoever holds the lock may do so.
-    pub(super) fn recover(&self) -> FsResult<Recovered> {
+    /// As [`Writing::lock`]; what somebody who died left is settled.
+    pub(super) fn settled(&self, disk: &HostDisk) -> FsResult<WorkspaceLock> {
+        let lock = self.lock(disk)?;
+        self.recover()?;
+        Ok(lock)
+    }
+
+    /// Settles what somebody who died left, and reports it. Whoever holds the lock may do so.
+    pub(super) fn recover(&self) -> FsResult<()> {
         let verdict = self.verdict.as_deref().map(|verdict| verdict as _);
-        let mut recovered = self.journal.recover(verdict).map_err(|error| journal_error(&error))?;
-        report(&recovered.aside);
-        recovered.trash.extend(self.scanner.recover()?);
-        Ok(recovered)
+        self.report.add(self.journal.recover(verdict).map_err(|error| journal_error(&error))?);
+        if let Some(found) = self.scanner.recover()? {
+            self.report.add(Recovered { trash: vec![found], ..Recovered::default() });
+        }
+        Ok(())
     }
 }
 
@@ -279,8 +294,10 @@ impl Base {
         reach("host.planned");
         let id = JournalId::fresh();
         lock.note(Some(id));
-        let applied = writing.journal.apply(id, &planned.plan, &planned.expected);
-        let applied = applied.map_err(|error| journal_error(&error))?;
+        let applied = writing.journal.apply(id, &planned.plan, &planned.expected).map_err(|error| {
+            writing.report.aside(error.aside().to_vec());
+            journal_error(&error)
+        })?;
         // Nothing may fail from here on.
         let placed: HashMap<&Path, FileVersion> =
             applied.placed.iter().map(|placed| (placed.path.as_path(), placed.version)).collect();
@@ -302,12 +319,16 @@ impl Base {
     fn keep(&self, held: Held) -> FsResult<()> {
         let Held { applied, mut lock } = held;
         let writing = self.writing()?;
-        writing.journal.keep(applied.id).map_err(|error| journal_error(&error))?;
-        reach("host.kept");
         // The workspace itself was changed, or a session of another store has it: the one that is asked when the power
         // is lost would say no. Without any, the journal has made it durable.
-        let is_known = writing.verdict.as_ref().is_none_or(|knows| knows(&applied.id).unwrap_or(false));
-        if !is_known {
+        let is_known = writing.verdict.as_ref().map(|knows| knows(&applied.id).unwrap_or(false));
+        let kept = match is_known {
+            Some(true) => writing.journal.keep_stored(applied.id),
+            Some(false) | None => writing.journal.keep(applied.id),
+        };
+        kept.map_err(|error| journal_error(&error))?;
+        reach("host.kept");
+        if is_known == Some(false) {
             let shelf = Path::new(STATE).join("journal");
             self.disk.sync_dir(&shelf).map_err(|error| io_error(&FsPath::root(), "synced", &error))?;
             reach("host.kept-synced");
@@ -316,27 +337,28 @@ impl Base {
         Ok(())
     }
 
-    /// What was applied is taken back; what was staged is staged again.
-    fn roll_back(&self, held: Held, settled: &Settled) -> FsResult<()> {
+    /// What was applied is taken back; what was staged is staged again. What somebody else had changed is reported.
+    fn roll_back(&self, held: Held, settled: &Settled) -> FsResult<Vec<KeptAside>> {
         let Held { applied, mut lock } = held;
+        let writing = self.writing()?;
         // Rolling back removes what was put.
         settled.staged.iter().for_each(|staged| staged.unmerge());
-        let aside = self.writing()?.journal.roll_back(applied.id).map_err(|error| journal_error(&error))?;
-        report(&aside);
+        let aside = writing.journal.roll_back(applied.id).map_err(|error| journal_error(&error))?;
+        writing.report.aside(aside.clone());
         lock.note(None);
-        Ok(())
+        Ok(aside)
     }
 }
 
-/// Says what was left as somebody else changed it.
-fn report(aside: &[KeptAside]) {
-    for KeptAside { path, aside } in aside {
-        tracing::warn!(
-            path = %path.display(),
-            before = aside.as_ref().map(|aside| tracing::field::display(aside.display())),
-            "changed by somebody else meanwhile, and left so"
-        );
-    }
+/// What was left as somebody else changed it, in the words of filesystems.
+fn left_alone(KeptAside { path, aside }: &KeptAside) -> LeftAlone {
+    let why = match aside {
+        Some(aside) => {
+            format!("somebody else changed it meanwhile; what was there before is in '{}'", aside.display())
+        }
+        None => "somebody else changed it meanwhile".to_owned(),
+    };
+    LeftAlone { what: format!("'{}'", to_shown(path)), why }
 }
 
 /// What the journal says, in the words of filesystems.
@@ -346,11 +368,19 @@ pub(super) fn journal_error(error: &JournalError) -> FsError {
         error => error,
     };
     match (error, cause) {
-        (JournalError::Conflict { path, .. }, _) => FsError::Conflict { paths: vec![to_shown(path)] },
+        // What else somebody changed meanwhile is in conflict as well.
+        (JournalError::Conflict { path, aside }, _) => {
+            let mut paths = sorted(aside.iter().map(|kept| kept.path.clone()).chain([path.clone()]));
+            paths.dedup();
+            FsError::Conflict { paths }
+        }
         (_, JournalError::Io { doing, path, source }) if !is_in_state(path) => FsError::Io {
             path: to_shown(path),
             kind: source.kind(),
-            message: format!("cannot {doing} it: {source}; everything is as it was before"),
+            message: format!(
+                "cannot {doing} it: {source}; everything is as it was before{}",
+                told(error.aside())
+            ),
         },
         (_, JournalError::Io { source, .. }) => {
             FsError::Io { path: FsPath::root(), kind: source.kind(), message: error.to_string() }

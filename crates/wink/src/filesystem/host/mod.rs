@@ -22,9 +22,11 @@ mod operations;
 mod owner;
 mod past;
 pub mod plan;
+mod report;
 mod resolve;
 mod scan;
 mod search;
+mod settled;
 mod snapshot;
 mod staged;
 mod view;
@@ -39,9 +41,10 @@ use std::time::Duration;
 use self::disk::Disk;
 use self::journal::{Journal, JournalOptions, Recovered, Retention, SettledBy};
 use self::layer::Layer;
+use self::report::Report;
 use self::scan::Scanner;
 use self::staged::Stage;
-use super::{Filesystem, FsError, FsLimits, FsPath, FsResult};
+use super::{Filesystem, FsError, FsLimits, FsPath, FsResult, STATE};
 use crate::limits::{Clock, SystemClock};
 use crate::store::{JournalId, StoreError};
 use crate::support::lock::lock;
@@ -49,10 +52,9 @@ use crate::support::lock::lock;
 pub use command::{Capture, CommandLayer, OverlayDirs};
 pub use host_disk::HostDisk;
 pub use lock::{LockHolder, WorkspaceLock};
+pub use owner::{Owner, Owners};
 pub use scan::{CommandRecord, ProcessTree, Undone};
-
-/// The state directory, at the root of the workspace.
-pub(crate) const STATE: &str = ".wink";
+pub use settled::AllSettled;
 
 /// A directory of the machine as a workspace, or a fork of one.
 ///
@@ -159,6 +161,8 @@ struct Writing {
     clock: Arc<dyn Clock>,
     /// What was found when the workspace was opened.
     recovered: Recovered,
+    /// What was found since.
+    report: Report,
     /// Held while the workspace itself, not a fork, is changed: so such changes never meet.
     turn: Mutex<()>,
 }
@@ -216,6 +220,26 @@ impl HostFilesystem {
         self.shared.base.writing.as_ref().map(|writing| &writing.recovered)
     }
 
+    /// What happened here since this was opened, or since somebody last asked, beside what was asked for: what became of
+    /// changes that another process had left undecided when it died; what was left as somebody else had changed it when a
+    /// change was taken back, and where that is which had been there; and where that is which was found after a command of
+    /// a dead process. Whoever asks takes it; of what nobody asks for, the last thousand of each kind are kept.
+    ///
+    /// A call of which something was left so says so itself, too ([`FsError::LeftAlone`]).
+    ///
+    /// ```
+    /// # use wink::filesystem::host::{HostFilesystem, HostOptions};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let files = HostFilesystem::open(dir.path(), HostOptions::default())?;
+    /// for left in files.take_report().aside {
+    ///     println!("{} was left as somebody changed it; before: {:?}", left.path.display(), left.aside);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn take_report(&self) -> Recovered {
+        self.shared.base.writing.as_ref().map_or_else(Recovered::default, |writing| writing.report.take())
+    }
+
     /// The directory that is the workspace.
     pub fn root(&self) -> &Path {
         &self.shared.base.root
@@ -231,14 +255,15 @@ impl Writing {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             result => result.map_err(failed)?,
         }
+        let stage = Stage::open(disk).map_err(failed)?;
         let journal = JournalOptions {
             retention: options.retention,
             settled_by: if options.verdict.is_some() { SettledBy::Store } else { SettledBy::Journal },
             clock: Arc::clone(&options.clock),
+            pins: Some(Arc::clone(&stage) as _),
         };
         let shared: Arc<dyn Disk> = Arc::clone(disk) as _;
         let journal = Journal::new(shared, state, journal).map_err(|error| fork::journal_error(&error))?;
-        let stage = Stage::open(disk).map_err(failed)?;
         let scanner = Scanner::open(disk, &stage, options.trash).map_err(failed)?;
         let mut writing = Self {
             stage,
@@ -248,10 +273,15 @@ impl Writing {
             lock_timeout: options.lock_timeout,
             clock: Arc::clone(&options.clock),
             recovered: Recovered::default(),
+            report: Report::default(),
             turn: Mutex::new(()),
         };
         let _lock = writing.lock(disk)?;
-        writing.recovered = writing.recover()?;
+        if let Some(verdict) = &options.verdict {
+            writing.journal.check_store(&**verdict).map_err(|error| fork::journal_error(&error))?;
+        }
+        writing.recover()?;
+        writing.recovered = writing.report.take();
         Ok(writing)
     }
 }

@@ -46,8 +46,8 @@ impl Shared {
             (Some(fork), _) => Mark::Fork(base, lock(&fork.state).layer.clone()),
             (None, None) => Mark::Workspace(base, None),
             (None, Some(writing)) => {
-                let sequence = writing.journal.sequence().map_err(|error| journal_error(&error))?;
-                Mark::Workspace(base, Some(writing.journal.pin(sequence)))
+                let pin = writing.journal.pin_now().map_err(|error| journal_error(&error))?;
+                Mark::Workspace(base, Some(pin))
             }
         }))
     }
@@ -63,6 +63,13 @@ impl Shared {
             Mark::Workspace(_, None) => return Ok(()),
             _ => {}
         }
+        // What is left undecided is not the way to the mark, and would be in the way of whoever merges this.
+        let _lock = match (&self.fork, mark) {
+            (Some(_), Mark::Workspace(..) | Mark::Tree(_)) => {
+                Some(self.base.writing()?.settled(&self.base.disk)?)
+            }
+            (Some(_), Mark::Fork(..)) | (None, _) => None,
+        };
         self.change(|base, layer| {
             *layer = base.layer_of(mark)?;
             Ok(())

@@ -13,11 +13,24 @@ use super::clear::remove_tree;
 use super::disk::Replace;
 use super::disk::{Disk, Entry, Meta};
 use super::host_disk::{AtMost, HostDisk};
+use super::journal::Pins;
 use super::owner::Owner;
 use super::scan::TrashDir;
 use crate::filesystem::FileVersion;
 use crate::support::lock::lock;
 use crate::support::steps::reach;
+
+/// The lowest mark is noted with the owner, so that others leave the way back to it alone as long as this process lives.
+impl Pins for Stage {
+    fn publish(&self, lowest: Option<u64>) -> io::Result<()> {
+        // Always as long, so that nobody reads half of one and half of another.
+        self.owner.note(&lowest.map_or_else(String::new, |lowest| format!("{lowest:020}")))
+    }
+
+    fn of_others(&self) -> io::Result<Option<u64>> {
+        Ok(self.owner.owners().notes()?.iter().filter_map(|note| note.parse().ok()).min())
+    }
+}
 
 /// Where a process stages. Its directory goes with it, or, if it dies, when the workspace is next opened.
 pub(super) struct Stage {
@@ -35,12 +48,12 @@ impl Stage {
         for dir in [&stages, &layers] {
             make_dir(disk, dir)?;
         }
-        let owner = Owner::new(disk)?;
-        owner.for_each_dead(|dead| {
+        let owner = Owner::new(disk, Path::new(STATE).join("owners"))?;
+        owner.owners().for_each_dead(|dead| {
             remove_tree(&**disk, &stages.join(dead))?;
             for (name, _) in disk.read_dir(&layers)? {
                 let theirs = name.to_str().and_then(|name| name.rsplit_once('-'));
-                if theirs.is_some_and(|(owner, _)| OsStr::new(owner) == dead) {
+                if theirs.is_some_and(|(owner, _)| owner == dead) {
                     remove_tree(&**disk, &layers.join(&name))?;
                 }
             }
@@ -59,7 +72,7 @@ impl Stage {
     /// A directory for a command's layer, not made yet.
     #[cfg(target_os = "linux")]
     pub(super) fn fresh_layer(&self) -> PathBuf {
-        Path::new(STATE).join("layers").join(format!("{}-{}", self.owner.id().display(), self.number()))
+        Path::new(STATE).join("layers").join(format!("{}-{}", self.owner.id(), self.number()))
     }
 
     /// Stages contents.
@@ -120,7 +133,7 @@ impl Stage {
 
     /// Who stages.
     pub(super) fn owner(&self) -> &OsStr {
-        self.owner.id()
+        OsStr::new(self.owner.id())
     }
 
     fn staged(self: &Arc<Self>, path: PathBuf) -> io::Result<Arc<Staged>> {

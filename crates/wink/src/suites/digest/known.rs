@@ -1,7 +1,7 @@
 //! What names of files and directories tell: languages, key files, and what is too heavy to walk.
 
 use super::super::plain::plain;
-use crate::filesystem::DirEntry;
+use crate::filesystem::{DirEntry, STATE};
 
 /// Directories that hold what tools made or fetched, not what people wrote.
 const HEAVY: &[&str] = &[
@@ -9,7 +9,7 @@ const HEAVY: &[&str] = &[
     ".hg",
     ".jj",
     ".svn",
-    ".wink",
+    STATE,
     ".venv",
     ".tox",
     ".mypy_cache",

@@ -9,7 +9,7 @@ use crate::filesystem::host::journal::{Journal, JournalOptions};
 use crate::filesystem::host::plan::{Plan, PlanStep, Source};
 use crate::testing::ModelDisk;
 
-pub const STATE: &str = ".wink";
+pub use crate::filesystem::STATE;
 
 /// Everything that can be seen of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -58,6 +58,14 @@ pub enum JournalError {
         /// The journal.
         id: JournalId,
     },
+    /// The store does not know a journal that was committed to it.
+    #[error(
+        "change {id} was committed, and the store of this workspace does not know it: its database is older than the workspace, as one from a backup is, or one without the '-wal' file that belongs to it. Nothing was changed. Bring the right one back; or remove the directory 'journal' of the state directory, and all undo points with it, to go on with this one"
+    )]
+    OlderStore {
+        /// The journal.
+        id: JournalId,
+    },
     /// There is no such journal, or it is settled.
     #[error("there is no journal {id} to be settled")]
     Unknown {
@@ -101,7 +109,18 @@ pub struct KeptAside {
     pub aside: Option<PathBuf>,
 }
 
-fn told(aside: &[KeptAside]) -> String {
+impl JournalError {
+    /// What somebody else changed, so that it was left as it is when the plan was taken back.
+    pub fn aside(&self) -> &[KeptAside] {
+        match self {
+            Self::Conflict { aside, .. } | Self::NotApplied { aside, .. } => aside,
+            _ => &[],
+        }
+    }
+}
+
+/// What was kept aside, to be added to a sentence.
+pub(in super::super) fn told(aside: &[KeptAside]) -> String {
     aside.iter().fold(String::new(), |text, KeptAside { path, aside }| match aside {
         Some(aside) => {
             format!(

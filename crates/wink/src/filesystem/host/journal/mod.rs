@@ -36,6 +36,7 @@ use crate::support::lock::lock;
 use crate::support::steps::reach;
 
 pub use apply::Placed;
+pub(super) use error::told;
 pub use error::{JournalError, KeptAside};
 pub use intent::Stamp;
 pub(super) use intent::{bytes, number};
@@ -56,12 +57,24 @@ pub struct JournalOptions {
     pub settled_by: SettledBy,
     /// Which time it is.
     pub clock: Arc<dyn Clock>,
+    /// How others learn of marks, if there are others.
+    pub pins: Option<Arc<dyn Pins>>,
+}
+
+/// How processes that share a workspace tell each other to which marks they may want to go back.
+pub trait Pins: Send + Sync {
+    /// Says what this process's lowest mark is. It counts as long as this process lives.
+    fn publish(&self, lowest: Option<u64>) -> io::Result<()>;
+
+    /// The lowest mark of all others.
+    fn of_others(&self) -> io::Result<Option<u64>>;
 }
 
 impl Default for JournalOptions {
     /// The last hundred, settled by themselves.
     fn default() -> Self {
-        Self { retention: Retention::Last(100), settled_by: SettledBy::Journal, clock: Arc::new(SystemClock) }
+        let clock = Arc::new(SystemClock);
+        Self { retention: Retention::Last(100), settled_by: SettledBy::Journal, clock, pins: None }
     }
 }
 
@@ -125,7 +138,7 @@ pub struct Recovered {
     pub trash: Vec<PathBuf>,
 }
 
-/// A mark that can be gone back to as long as this lives, in this process.
+/// A mark that can be gone back to as long as this lives.
 pub struct Pin {
     journal: Arc<Journal>,
     sequence: u64,
@@ -182,7 +195,30 @@ impl Journal {
     /// What was applied stays; the journal becomes an undo point, and those that are too old go.
     pub fn keep(&self, id: JournalId) -> Result<(), JournalError> {
         let name = self.unsettled(id)?;
-        self.settle_kept(&name)
+        self.settle_kept(&name, State::Kept)
+    }
+
+    /// The same for one of which the store has said that it was committed: whoever has that store later can be told from
+    /// somebody who has an older one.
+    pub fn keep_stored(&self, id: JournalId) -> Result<(), JournalError> {
+        let name = self.unsettled(id)?;
+        self.settle_kept(&name, State::Stored)
+    }
+
+    /// The last journal that a store knew to be committed.
+    pub fn last_stored(&self) -> Result<Option<JournalId>, JournalError> {
+        let names = list(&*self.disk, &self.shelf)?;
+        Ok(names.iter().rev().find(|name| name.state == State::Stored).map(|name| name.id))
+    }
+
+    /// An error if the store does not know the last journal that it knew: then it is an older one, or another, and must not
+    /// be asked about any.
+    pub fn check_store(&self, verdict: Verdict<'_>) -> Result<(), JournalError> {
+        let Some(id) = self.last_stored()? else { return Ok(()) };
+        match verdict(&id).map_err(|source| JournalError::Verdict { id, source })? {
+            true => Ok(()),
+            false => Err(JournalError::OlderStore { id }),
+        }
     }
 
     /// What was applied is taken back. What somebody else changed meanwhile stays as it is, and is reported.
@@ -201,7 +237,7 @@ impl Journal {
         }
         for name in names.iter().rev() {
             match name.state {
-                State::Kept => {}
+                State::Kept | State::Stored => {}
                 State::Gone => {
                     let dir = Place::new(&self.shelf, name).dir;
                     remove_tree(&*self.disk, &dir).doing("remove", &dir)?;
@@ -209,7 +245,7 @@ impl Journal {
                 State::Unsettled => {
                     let asked = verdict.map_or(Ok(false), |verdict| verdict(&name.id));
                     if asked.map_err(|source| JournalError::Verdict { id: name.id, source })? {
-                        self.settle_kept(name)?;
+                        self.settle_kept(name, State::Stored)?;
                         recovered.kept.push(name.id);
                     } else {
                         recovered.aside.extend(self.take_back(name)?);
@@ -224,13 +260,50 @@ impl Journal {
     /// The number of the last journal that was kept; 0 before the first.
     pub fn sequence(&self) -> Result<u64, JournalError> {
         let names = list(&*self.disk, &self.shelf)?;
-        Ok(names.iter().rev().find(|name| name.state == State::Kept).map_or(0, |name| name.sequence))
+        Ok(names.iter().rev().find(|name| name.is_kept()).map_or(0, |name| name.sequence))
     }
 
     /// Keeps all journals after `sequence` from being pruned.
     pub fn pin(self: &Arc<Self>, sequence: u64) -> Pin {
-        *lock(&self.pins).entry(sequence).or_default() += 1;
+        let mut pins = lock(&self.pins);
+        *pins.entry(sequence).or_default() += 1;
+        self.publish(&pins, sequence);
         Pin { journal: Arc::clone(self), sequence }
+    }
+
+    /// The present as a mark, with all that comes after it kept.
+    pub fn pin_now(self: &Arc<Self>) -> Result<Pin, JournalError> {
+        let mut sequence = self.sequence()?;
+        loop {
+            let pin = self.pin(sequence);
+            // What others did before they could know of it may be pruned.
+            let now = self.sequence()?;
+            if now == sequence {
+                return Ok(pin);
+            }
+            sequence = now;
+        }
+    }
+
+    /// Tells others, if what changed is the lowest mark.
+    fn publish(&self, pins: &BTreeMap<u64, usize>, changed: u64) {
+        let lowest = pins.keys().next().copied();
+        if let Some(others) = &self.options.pins
+            && lowest.is_none_or(|lowest| lowest >= changed)
+            && let Err(error) = others.publish(lowest)
+        {
+            tracing::warn!(%error, "others cannot be told that the way back to a snapshot is needed");
+        }
+    }
+
+    /// The lowest mark of anybody.
+    fn pinned(&self) -> Result<u64, JournalError> {
+        let own = lock(&self.pins).keys().next().copied();
+        let others = match &self.options.pins {
+            Some(others) => others.of_others().doing("look for snapshots of others in", &self.state_dir)?,
+            None => None,
+        };
+        Ok(own.into_iter().chain(others).min().unwrap_or(u64::MAX))
     }
 
     /// Only the store knows whether they were committed: rolling one back could undo what was answered.
@@ -250,12 +323,12 @@ impl Journal {
         found.ok_or(JournalError::Unknown { id })
     }
 
-    fn settle_kept(&self, name: &Name) -> Result<(), JournalError> {
+    fn settle_kept(&self, name: &Name, state: State) -> Result<(), JournalError> {
         let place = Place::new(&self.shelf, name);
         if let Some(intent) = self.intent(&place)? {
             self.detach(&place, &intent);
         }
-        self.rename(name, State::Kept)?;
+        self.rename(name, state)?;
         if self.options.settled_by == SettledBy::Journal {
             self.disk.sync_dir(&self.shelf).doing("sync", &self.shelf)?;
         }
@@ -321,14 +394,21 @@ impl Journal {
     fn prune(&self) -> Result<(), JournalError> {
         let now = self.options.clock.now();
         let names = list(&*self.disk, &self.shelf)?;
-        let kept: Vec<&Name> = names.iter().filter(|name| name.state == State::Kept).collect();
-        let pinned = lock(&self.pins).keys().next().copied().unwrap_or(u64::MAX);
+        let kept: Vec<&Name> = names.iter().filter(|name| name.is_kept()).collect();
+        let mut pinned = None;
         for (newer, name) in kept.iter().rev().enumerate() {
             let is_wanted = match self.options.retention {
                 Retention::Last(count) => newer < count,
                 Retention::For(age) => !is_older(name.time, now, age),
             };
-            if newer > 0 && !is_wanted && name.sequence <= pinned {
+            if newer == 0 || is_wanted {
+                continue;
+            }
+            let pinned = match pinned {
+                Some(pinned) => pinned,
+                None => *pinned.insert(self.pinned()?),
+            };
+            if name.sequence <= pinned {
                 self.rename(name, State::Gone)?;
                 reach("journal.pruned");
                 self.remove(&name.with(State::Gone));
@@ -371,6 +451,7 @@ impl Drop for Pin {
             *count -= 1;
             if *count == 0 {
                 pins.remove(&self.sequence);
+                self.journal.publish(&pins, self.sequence);
             }
         }
     }

@@ -9,7 +9,7 @@ use super::super::disk::Meta;
 use super::Journal;
 use super::error::JournalError;
 use super::intent::{From, Intent, Record, Stamp};
-use super::shelf::{Name, Place, State, list};
+use super::shelf::{Name, Place, list};
 use super::touched::rebased;
 use crate::filesystem::EntryKind;
 use crate::store::JournalId;
@@ -68,7 +68,7 @@ impl Journal {
     /// What a kept journal remembers; nothing, if it was pruned or never was.
     pub fn past(&self, id: JournalId) -> Result<Option<Past>, JournalError> {
         let names = list(&*self.disk, &self.shelf)?;
-        let found = names.iter().find(|name| name.id == id && name.state == State::Kept);
+        let found = names.iter().find(|name| name.id == id && name.is_kept());
         found.map_or(Ok(None), |name| self.remembered(name))
     }
 
@@ -76,7 +76,7 @@ impl Journal {
     /// way back.
     pub fn since(&self, sequence: u64) -> Result<Option<Vec<Past>>, JournalError> {
         let names = list(&*self.disk, &self.shelf)?;
-        let kept = names.iter().filter(|name| name.state == State::Kept);
+        let kept = names.iter().filter(|name| name.is_kept());
         let later: Vec<&Name> = kept.filter(|name| name.sequence > sequence).collect();
         let last = later.last().map_or(sequence, |name| name.sequence);
         if later.len() as u64 != last - sequence {

@@ -1,7 +1,8 @@
 //! Where journals are: one directory for each, whose name says all that must be known without opening it.
 //!
-//! `SEQUENCE-MILLISECONDS-ID`, followed by nothing while it is not settled, by `.kept` when it is an undo point, and by
-//! `.gone` when it is only still to be removed. So one listing tells the last number, what is unsettled and what is old.
+//! `SEQUENCE-MILLISECONDS-ID`, followed by nothing while it is not settled, by `.kept` or `.stored` when it is an undo point,
+//! the latter if a store knows that it was committed, and by `.gone` when it is only still to be removed. So one listing tells
+//! the last number, what is unsettled and what is old.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -25,12 +26,18 @@ pub(super) struct Name {
 pub(super) enum State {
     Unsettled,
     Kept,
+    /// Kept, and known to the store.
+    Stored,
     Gone,
 }
 
 impl Name {
     pub(super) fn with(&self, state: State) -> Self {
         Self { state, ..self.clone() }
+    }
+
+    pub(super) fn is_kept(&self) -> bool {
+        matches!(self.state, State::Kept | State::Stored)
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -41,6 +48,7 @@ impl Name {
         let (id, state) = match rest.split_once('.') {
             None => (rest, State::Unsettled),
             Some((id, "kept")) => (id, State::Kept),
+            Some((id, "stored")) => (id, State::Stored),
             Some((id, "gone")) => (id, State::Gone),
             Some(_) => return None,
         };
@@ -56,6 +64,7 @@ impl fmt::Display for Name {
         f.write_str(match self.state {
             State::Unsettled => "",
             State::Kept => ".kept",
+            State::Stored => ".stored",
             State::Gone => ".gone",
         })
     }

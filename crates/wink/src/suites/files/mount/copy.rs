@@ -6,8 +6,9 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::{HostMount, MountError, MountReport, Mounted, SkipReason, Skipped, shown};
+use crate::filesystem::STATE;
+use crate::filesystem::host::HostDisk;
 use crate::filesystem::host::disk::Disk;
-use crate::filesystem::host::{HostDisk, STATE};
 use crate::filesystem::{EntryKind, FsError, FsLimits, FsPath, GlobPattern, MemoryFilesystem};
 use crate::suites::files::VfsConfig;
 

@@ -1,0 +1,95 @@
+//! Whether a database is the one that belongs where it is: it has an id, which is noted in a file beside it.
+//!
+//! A database that was removed, emptied or exchanged would else be taken for a new one, which knows no session, no effect that
+//! happened and no change that was committed.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OptionalExtension};
+use wink::store::{StoreError, StoreErrorKind};
+
+use crate::schema::failed;
+
+/// What makes an id, with the table that it is in.
+pub(crate) const TABLE: &str = "CREATE TABLE identity (id TEXT NOT NULL);
+     INSERT INTO identity VALUES (lower(hex(randomblob(16))));";
+
+/// The id that is noted beside a database.
+pub(crate) struct Noted {
+    file: PathBuf,
+    id: Option<String>,
+}
+
+impl Noted {
+    pub(crate) fn beside(database: &Path) -> Result<Self, StoreError> {
+        let mut name = OsString::from(database);
+        name.push("-id");
+        let file = PathBuf::from(name);
+        let id = match std::fs::read_to_string(&file) {
+            Ok(text) => Some(text.trim().to_owned()).filter(|id| !id.is_empty()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(cannot(&file, &error)),
+        };
+        let noted = Self { file, id };
+        match noted.id {
+            // It is not even made.
+            Some(_) if !database.exists() => Err(noted.lost(database, "is not there")),
+            _ => Ok(noted),
+        }
+    }
+
+    /// The database must be the one that was noted.
+    pub(crate) fn check(&self, conn: &Connection, database: &Path) -> Result<(), StoreError> {
+        let Some(noted) = &self.id else { return Ok(()) };
+        match of(conn).map_err(failed("open"))? {
+            Some(id) if id == *noted => Ok(()),
+            Some(_) => Err(self.lost(database, "is another one")),
+            None => Err(self.lost(database, "was emptied, or lost its '-wal' file")),
+        }
+    }
+
+    /// Notes the id of a database that has one.
+    pub(crate) fn note(self, conn: &Connection) -> Result<(), StoreError> {
+        let (None, Some(id)) = (&self.id, of(conn).map_err(failed("open"))?) else { return Ok(()) };
+        write(&self.file, &id).map_err(|error| cannot(&self.file, &error))
+    }
+
+    fn lost(&self, database: &Path, what: &str) -> StoreError {
+        let reason = format!(
+            "the database {} {what}: {} tells which one belongs here. Nothing was changed. Bring it back, with the '-wal' file \
+             if there was one; or remove {1} to begin with what is there, which does not know the sessions, the effects that \
+             happened and the changes that were committed",
+            database.display(),
+            self.file.display(),
+        );
+        StoreError { doing: "open", reason, kind: StoreErrorKind::Incompatible }
+    }
+}
+
+/// The id of a database; none, if its tables are older than that.
+fn of(conn: &Connection) -> rusqlite::Result<Option<String>> {
+    let has = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'identity'";
+    match conn.query_row(has, [], |_| Ok(())).optional()? {
+        Some(()) => conn.query_row("SELECT id FROM identity", [], |row| row.get(0)).optional(),
+        None => Ok(None),
+    }
+}
+
+/// All of it is there, or nothing.
+fn write(file: &Path, id: &str) -> io::Result<()> {
+    let mut new = OsString::from(file);
+    new.push("-new");
+    let new = PathBuf::from(new);
+    let mut writing = File::create(&new)?;
+    writing.write_all(format!("{id}\n").as_bytes())?;
+    writing.sync_all()?;
+    std::fs::rename(&new, file)?;
+    File::open(file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new(".")))?.sync_all()
+}
+
+fn cannot(file: &Path, error: &io::Error) -> StoreError {
+    StoreError::failed("open", format!("{}: {error}", file.display()))
+}
