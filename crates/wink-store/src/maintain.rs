@@ -26,7 +26,7 @@ impl CheckReport {
 /// What was removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pruned {
-    /// JournalMarks of journals.
+    /// Marks of journals.
     pub journals: usize,
     /// Recorded effects that no longer count.
     pub effects: usize,

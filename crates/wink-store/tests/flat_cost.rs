@@ -60,8 +60,8 @@ async fn a_durable_call_costs_the_same_however_much_there_is() {
         Executor::builder(&prompt, &session).resources(workspace.resources()).open().await.unwrap();
 
     // Until as many journals are kept as ever are.
-    run(&executor, 150).await;
-    let little = run(&executor, 200).await;
+    run(&executor, 120).await;
+    let little = run(&executor, 100).await;
 
     for number in 0..20_000 {
         assert!(session.dispatch(Entry { number }).is_ok());
@@ -80,8 +80,8 @@ async fn a_durable_call_costs_the_same_however_much_there_is() {
     other.flush().await.unwrap();
 
     // Until the log of the database is back to its usual size.
-    run(&executor, 300).await;
-    let much = run(&executor, 200).await;
+    run(&executor, 200).await;
+    let much = run(&executor, 100).await;
     for (what, little, much) in [("bytes", little[0], much[0]), ("system calls", little[1], much[1])] {
         // A little more for trees of pages that are one level higher.
         assert!(much < little * 1.5, "{what} per call: {little} with little there, {much} with much");

@@ -64,9 +64,11 @@
 //! - [`testing`]: a fake clock, scripted calls, injected faults, contract suites.
 //! - [`suites`]: planning, files, workspace digest.
 //!
-//! Everything runs in memory in this version: [`MemoryStore`](store::MemoryStore) and
-//! [`MemoryFilesystem`](filesystem::MemoryFilesystem) are the only implementations of their traits for use outside
-//! tests, and what they hold is gone with the process. There is no model adapter and no agent loop.
+//! By itself this crate keeps sessions in memory ([`MemoryStore`](store::MemoryStore)), and files in memory or in a
+//! directory ([`MemoryFilesystem`](filesystem::MemoryFilesystem), [`HostFilesystem`](filesystem::host::HostFilesystem)). The
+//! crate `wink-store` has the durable store, and a `Workspace` of directory and store that survives the death of the process
+//! ([durability](guide::durability)); `wink-sandbox` runs commands, and `wink-eval` Python. There is no model adapter and no
+//! agent loop yet.
 //!
 //! Feature `macros` (on by default) has `#[tool]`, `#[data]` and `#[derive(SliceType)]`. They are sugar: everything
 //! works without them.

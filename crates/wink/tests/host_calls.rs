@@ -13,7 +13,8 @@ use tempfile::TempDir;
 use wink::filesystem::host::{HostFilesystem, HostOptions};
 use wink::filesystem::{DeleteMode, Edit, Filesystem, MkdirOptions};
 use wink::prelude::*;
-use wink::resource::Binding;
+use wink::resource::{Binding, ResourceRegistry};
+use wink::transaction::{PendingToolTracker, ToolEnd};
 
 /// Changes files in every way there is, then does as it is told.
 #[tool]
@@ -165,4 +166,32 @@ async fn what_somebody_else_does_meanwhile_fails_the_call_and_is_kept() {
     assert!(outcome.text().contains("src/main.rs"), "{}", outcome.text());
     assert_eq!(fs::read_to_string(dir.path().join("src/main.rs")).unwrap(), "theirs");
     assert!(dir.path().join("docs/b/c").exists() && !dir.path().join("target").exists());
+}
+
+/// Tracked calls overlap on disk too: each has its own layer, commits take turns, and what both changed is a conflict.
+#[tokio::test]
+async fn tracked_calls_undo_only_their_own_files() {
+    let dir = workspace();
+    let files = Arc::new(HostFilesystem::open(dir.path(), HostOptions::default()).unwrap());
+    let resources =
+        ResourceRegistry::of((Binding::filesystem(files.clone()),)).unwrap().open().await.unwrap();
+    let tracker = PendingToolTracker::new(Session::new(), resources);
+    for id in ["kept", "aborted", "late"] {
+        tracker.begin(id, "tool").await.unwrap();
+        let pending = tracker.call(id).unwrap();
+        let own = pending.filesystem().await.unwrap();
+        own.write_text(&format!("own/{id}"), id).await.unwrap();
+        if id != "aborted" {
+            own.edit("data/a", &Edit::once("a", id)).await.unwrap();
+        }
+    }
+    assert!(!dir.path().join("own").exists());
+    assert!(tracker.abort("aborted").await.unwrap());
+    assert!(tracker.end("kept", ToolEnd::Succeeded).await.unwrap());
+    let error = tracker.end("late", ToolEnd::Succeeded).await.unwrap_err();
+    assert!(error.to_string().contains("data/a"), "{error}");
+    let names: Vec<_> =
+        fs::read_dir(dir.path().join("own")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["kept"]);
+    assert_eq!(fs::read_to_string(dir.path().join("data/a")).unwrap(), "kept");
 }

@@ -1,5 +1,5 @@
-//! The workspace: one object-safe asynchronous trait, the types it speaks in, and the in-memory
-//! implementation.
+//! The workspace: one object-safe asynchronous trait, the types it speaks in, and its implementations: in memory, and
+//! over a directory ([`host`]).
 //!
 //! A path is an [`FsPath`] and nothing else: it is normalised once, in [`FsPath::parse`], so no
 //! implementation ever sees `..`, and two spellings of one path are one value. A call works on a
