@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 mod arguments;
 #[path = "../../../fuzz/targets/composite.rs"]
 mod composite;
+#[path = "../../../fuzz/targets/journals.rs"]
+mod journals;
 #[path = "../../../fuzz/targets/names.rs"]
 mod names;
 #[path = "../../../fuzz/targets/snapshots.rs"]
@@ -27,9 +29,10 @@ mod templates;
 mod world;
 
 /// Each target: the name of its file and of its corpus, and what it does with an input.
-const TARGETS: [(&str, fn(&[u8])); 5] = [
+const TARGETS: [(&str, fn(&[u8])); 6] = [
     ("arguments", |input| arguments::run(valid_prefix(input))),
     ("composite", |input| composite::run(valid_prefix(input))),
+    ("journals", journals::run),
     ("names", |input| names::run(valid_prefix(input))),
     ("snapshots", snapshots::run),
     ("templates", |input| templates::run(valid_prefix(input))),
