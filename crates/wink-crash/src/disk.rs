@@ -10,7 +10,7 @@ use crate::report::Report;
 pub(crate) fn run(kills: u64, seed: u64, plant: Option<Plant>, report: &mut Report) {
     let syncs = if plant == Some(Plant::MissingSync) { Syncs::DoNothing } else { Syncs::Work };
     let mut dice = Dice::new(seed);
-    while report.disk_crashes < kills && report.findings.len() < 100 {
+    while report.disk_crashes < kills && report.findings < 100 {
         let choices: Vec<u8> = (0..dice.below(120)).map(|_| dice.any() as u8).collect();
         match crashes(&choices, dice.any(), syncs) {
             Ok(crashes) => report.disk_crashes += crashes,

@@ -1,35 +1,35 @@
 //! The parent: has a child do calls, kills it, opens everything again in another one, and compares.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::Plant;
 use crate::calls::{Call, Dice, Generator, Turn};
 use crate::effects;
 use crate::judge::{self, Known};
-use crate::protocol::{Answer, Ask, Dump, Say};
+use crate::protocol::{Answer, Ask, Say};
 use crate::report::Report;
+use crate::worker::{Counter, Death, Errand, Trouble, Worker};
 
 /// How many kills a workspace lives through before a new one is taken.
 const KILLS_A_WORKSPACE: u64 = 40;
 /// How many turns a child is given to reach the step at which it is to die.
 const TURNS_A_STEP: usize = 60;
-/// Nothing a child is asked takes longer, however busy the machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// How many workspaces may be lost before it is enough: each has cost a finding, and a child that hangs costs its patience.
+const MOST_LOST: u64 = 5;
 
-/// Where and how a child is to die.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Death {
-    /// At a named step, when it is reached for the n-th time inside a call.
-    At { step: &'static str, nth: usize },
-    /// Some time after a turn was sent.
-    After(Duration),
-    /// So long after a command of it has begun, which would go on without end; perhaps with another process that waits for
-    /// the workspace.
-    InCommand { after: Duration, waiting: bool },
+/// What every child of a run is started with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Setup {
+    /// How many children to kill.
+    pub(crate) kills: u64,
+    /// Where chance comes from.
+    pub(crate) seed: u64,
+    /// The bug to have.
+    pub(crate) plant: Option<Plant>,
+    /// Nothing a child is asked takes longer, however busy the machine.
+    pub(crate) patience: Duration,
 }
 
 /// How a round ended.
@@ -59,29 +59,25 @@ const RECOVERING: &[&str] = &[
 ];
 
 /// Runs until `kills` children were killed inside a call.
-pub(crate) fn run(
-    kills: u64,
-    seed: u64,
-    plant: Option<Plant>,
-    dir: &Path,
-    report: &mut Report,
-) -> std::io::Result<()> {
+pub(crate) fn run(setup: Setup, dir: &Path, report: &mut Report) -> std::io::Result<()> {
+    let Setup { kills, seed, .. } = setup;
     let mut dice = Dice::new(seed);
-    let counter = Counter::start(&dir.join("effects.sock"))?;
+    let counter = Counter::start(&dir.join("effects.sock"), setup.patience)?;
     let steps = wink::testing::steps::ALL;
     let mut next_step = [0, 0];
     let mut workspace: u64 = 0;
     let mut epoch: Option<Epoch> = None;
     // Of the turns that were given up, some steps may need a rare call; none may be missed for ever.
     let mut given_up = 0;
-    while report.kills < kills && given_up < kills + 100 && report.findings.len() < 1000 {
+    while report.kills < kills && given_up < kills + 100 && report.lost < MOST_LOST && report.findings < 1000
+    {
         let mut here = match epoch.take() {
             Some(epoch) if epoch.kills < KILLS_A_WORKSPACE => epoch,
             _ => {
                 workspace += 1;
                 // Every second one without an overlay.
                 let scan = workspace.is_multiple_of(2);
-                Epoch::new(dir.join(format!("w{workspace}")), seed.wrapping_add(workspace), scan)?
+                Epoch::new(dir.join(format!("w{workspace}")), seed.wrapping_add(workspace), scan, setup)?
             }
         };
         let death = match dice.below(6) {
@@ -100,7 +96,16 @@ pub(crate) fn run(
                 Death::At { step, nth: 1 + dice.below(3) }
             }
         };
-        match here.round(&death, plant, &counter, report)? {
+        let ended = match here.round(&death, &counter, report) {
+            // The next one is in a fresh workspace; this one is left for whoever wants to look.
+            Err(Trouble::Found { kind, what }) => {
+                report.lose(kind, what);
+                continue;
+            }
+            Err(Trouble::Kit(error)) => return Err(error),
+            Ok(ended) => ended,
+        };
+        match ended {
             Ended::InACall => {
                 here.kills += 1;
                 report.kills += 1;
@@ -118,9 +123,12 @@ pub(crate) fn run(
         }
         // What came of the last kill is looked at before the workspace is left.
         if here.kills >= KILLS_A_WORKSPACE || report.kills >= kills {
-            here.look(plant, &counter, report)?;
-            std::fs::remove_dir_all(&here.dir)?;
-        } else if report.findings.len() < 100 {
+            match here.look(&counter, report) {
+                Err(Trouble::Found { kind, what }) => report.lose(kind, what),
+                Err(Trouble::Kit(error)) => return Err(error),
+                Ok(()) => std::fs::remove_dir_all(&here.dir)?,
+            }
+        } else if report.findings < 100 {
             epoch = Some(here);
         }
     }
@@ -153,10 +161,11 @@ struct Epoch {
     dice: Dice,
     known: Known,
     kills: u64,
+    setup: Setup,
 }
 
 impl Epoch {
-    fn new(dir: PathBuf, seed: u64, scan: bool) -> std::io::Result<Self> {
+    fn new(dir: PathBuf, seed: u64, scan: bool, setup: Setup) -> std::io::Result<Self> {
         std::fs::create_dir_all(&dir)?;
         Ok(Self {
             dir,
@@ -165,18 +174,13 @@ impl Epoch {
             dice: Dice::new(seed),
             known: Known::default(),
             kills: 0,
+            setup,
         })
     }
 
     /// Opens everything, compares, and has a child work until it dies; says how it ended.
-    fn round(
-        &mut self,
-        death: &Death,
-        plant: Option<Plant>,
-        counter: &Counter,
-        report: &mut Report,
-    ) -> std::io::Result<Ended> {
-        let mut worker = self.open(Some(death), plant, counter, report)?;
+    fn round(&mut self, death: &Death, counter: &Counter, report: &mut Report) -> Result<Ended, Trouble> {
+        let mut worker = self.open(Some(death), counter, report)?;
         for _ in 0..TURNS_A_STEP {
             let turn = match death {
                 Death::InCommand { .. } => self.generator.command(&self.known.world),
@@ -190,7 +194,7 @@ impl Epoch {
                 (Ok(()), Death::After(delay)) => {
                     // Waiting is the point here: any moment will do, and no clock is tested.
                     std::thread::sleep(*delay);
-                    worker.child.kill()?;
+                    worker.signal()?;
                     worker.answer()?
                 }
                 (Ok(()), Death::InCommand { after, waiting }) => {
@@ -199,18 +203,15 @@ impl Epoch {
                         worker.answer()?
                     } else {
                         let waiter = match waiting {
-                            true => Some(Worker::start(self, &counter.socket, None, plant, false)?),
+                            true => Some(self.start(None, false, counter)?),
                             false => None,
                         };
                         std::thread::sleep(*after);
-                        worker.child.kill()?;
-                        worker.end()?;
+                        worker.kill()?;
                         self.known.in_flight = Some(turn);
                         self.known.had_begun = true;
                         if let Some(waiter) = waiter {
-                            let mut waiter = self.admit(waiter, counter, report)?;
-                            waiter.child.kill()?;
-                            waiter.end()?;
+                            self.admit(waiter, counter, report)?.kill()?;
                         }
                         return Ok(Ended::InACall);
                     }
@@ -220,33 +221,31 @@ impl Epoch {
                 Some(Say::Did(answers)) => self.known.answered(&turn, &answers, report),
                 Some(other) => report.find("protocol", format!("the child said {other:?}")),
                 None => {
-                    worker.end()?;
+                    worker.was_killed("death", "in a turn")?;
                     self.known.in_flight = Some(turn);
                     self.known.had_begun = matches!(death, Death::At { .. });
                     return Ok(Ended::InACall);
                 }
             }
             if matches!(death, Death::After(_)) {
-                worker.end()?;
+                worker.kill()?;
                 return Ok(Ended::Answered);
             }
         }
-        worker.child.kill()?;
-        worker.end()?;
+        worker.kill()?;
         Ok(Ended::NotReached)
     }
 
     /// Waits until the command of a child goes on without end. Not if the child has said something instead.
-    fn until_it_holds(&self, worker: &mut Worker) -> std::io::Result<bool> {
+    fn until_it_holds(&self, worker: &mut Worker) -> Result<bool, Trouble> {
         let (hold, since) = (self.hold(), Instant::now());
         while !hold.exists() {
-            if worker.has_said_something()? {
+            if worker.says_something_within(Duration::from_millis(1))? {
                 return Ok(false);
             }
-            if since.elapsed() > PATIENCE {
-                return Err(std::io::Error::other("a command did not begin"));
+            if since.elapsed() > self.setup.patience {
+                return Err(worker.hangs("a command did not begin"));
             }
-            std::thread::sleep(Duration::from_millis(1));
         }
         std::fs::remove_file(hold)?;
         Ok(true)
@@ -258,44 +257,52 @@ impl Epoch {
     }
 
     /// Has children die while they repair what the last one left, a few times.
-    fn die_recovering(
-        &mut self,
-        plant: Option<Plant>,
-        counter: &Counter,
-        report: &mut Report,
-    ) -> std::io::Result<()> {
+    fn die_recovering(&mut self, counter: &Counter, report: &mut Report) -> Result<(), Trouble> {
         for _ in 0..self.dice.below(3) {
             let step = self.dice.pick(RECOVERING).copied().unwrap_or_default();
             let death = Death::At { step, nth: 1 + self.dice.below(2) };
-            let mut worker = Worker::start(self, &counter.socket, Some(&death), plant, true)?;
-            if worker.answer()?.is_none() {
-                report.recoveries += 1;
-            } else {
-                worker.child.kill()?;
+            let mut worker = self.start(Some(&death), true, counter)?;
+            match worker.answer()? {
+                None => {
+                    worker.was_killed("open", "while it opened the workspace")?;
+                    report.recoveries += 1;
+                }
+                Some(_) => worker.kill()?,
             }
-            worker.end()?;
         }
         Ok(())
     }
 
     /// Opens everything once more, and compares.
-    fn look(&mut self, plant: Option<Plant>, counter: &Counter, report: &mut Report) -> std::io::Result<()> {
-        let mut worker = self.open(None, plant, counter, report)?;
-        worker.child.kill()?;
-        worker.end()
+    fn look(&mut self, counter: &Counter, report: &mut Report) -> Result<(), Trouble> {
+        self.open(None, counter, report)?.kill()
+    }
+
+    fn start(&self, death: Option<&Death>, opening: bool, counter: &Counter) -> std::io::Result<Worker> {
+        let Setup { plant, patience, .. } = self.setup;
+        let (dir, hold) = (&self.dir, self.hold());
+        Worker::start(&Errand {
+            dir,
+            socket: &counter.socket,
+            hold: &hold,
+            death,
+            plant,
+            opening,
+            scan: self.scan,
+            patience,
+        })
     }
 
     fn open(
         &mut self,
         death: Option<&Death>,
-        plant: Option<Plant>,
         counter: &Counter,
         report: &mut Report,
-    ) -> std::io::Result<Worker> {
+    ) -> Result<Worker, Trouble> {
         if self.known.in_flight.is_some() {
-            self.die_recovering(plant, counter, report)?;
+            self.die_recovering(counter, report)?;
         }
-        let worker = Worker::start(self, &counter.socket, death, plant, false)?;
+        let worker = self.start(death, false, counter)?;
         self.admit(worker, counter, report)
     }
 
@@ -305,11 +312,14 @@ impl Epoch {
         mut worker: Worker,
         counter: &Counter,
         report: &mut Report,
-    ) -> std::io::Result<Worker> {
+    ) -> Result<Worker, Trouble> {
         match worker.answer()? {
             Some(Say::Ready) => {}
+            // The gravest that there is: nobody gets at what is in there.
             other => {
-                return Err(std::io::Error::other(format!("a child did not open the workspace: {other:?}")));
+                let how = other.map(|said| format!("it said {said:?}"));
+                let turn = &self.known.in_flight;
+                return Err(worker.broke("open", &format!("could not be opened after {turn:?}"), how));
             }
         }
         let dump = worker.dump()?;
@@ -324,107 +334,6 @@ impl Epoch {
             }
         }
         Ok(worker)
-    }
-}
-
-/// The process that counts effects.
-struct Counter {
-    child: Child,
-    socket: PathBuf,
-}
-
-impl Counter {
-    fn start(socket: &Path) -> std::io::Result<Self> {
-        let child = Command::new(std::env::current_exe()?).arg("count").arg(socket).spawn()?;
-        let since = Instant::now();
-        while effects::counts(socket).is_err() {
-            if since.elapsed() > PATIENCE {
-                return Err(std::io::Error::other("the counter of effects did not start"));
-            }
-            std::thread::yield_now();
-        }
-        Ok(Self { child, socket: socket.to_owned() })
-    }
-}
-
-impl Drop for Counter {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A child that works.
-struct Worker {
-    child: Child,
-    to: ChildStdin,
-    from: BufReader<ChildStdout>,
-}
-
-impl Worker {
-    fn start(
-        epoch: &Epoch,
-        socket: &Path,
-        death: Option<&Death>,
-        plant: Option<Plant>,
-        opening: bool,
-    ) -> std::io::Result<Self> {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.arg("work").arg(&epoch.dir).arg(socket).stdin(Stdio::piped()).stdout(Stdio::piped());
-        if let Some(Death::At { step, nth }) = death {
-            command.arg("--die-at").arg(step).arg("--nth").arg(nth.to_string());
-        }
-        if let Some(Death::InCommand { .. }) = death {
-            command.arg("--hold").arg(epoch.hold());
-        }
-        if let Some(plant) = plant {
-            command.arg("--plant").arg(plant.name());
-        }
-        if epoch.scan {
-            command.arg("--scan");
-        }
-        if opening {
-            command.arg("--opening");
-        }
-        let mut child = command.spawn()?;
-        let missing = || std::io::Error::other("a child without its pipes");
-        let (to, from) = (child.stdin.take().ok_or_else(missing)?, child.stdout.take().ok_or_else(missing)?);
-        Ok(Self { child, to, from: BufReader::new(from) })
-    }
-
-    fn ask(&mut self, ask: &Ask) -> std::io::Result<()> {
-        writeln!(self.to, "{}", serde_json::to_string(ask)?)
-    }
-
-    /// What it says next; nothing when it is dead.
-    fn answer(&mut self) -> std::io::Result<Option<Say>> {
-        let mut line = String::new();
-        match self.from.read_line(&mut line)? {
-            0 => Ok(None),
-            // A line that was cut off was not said.
-            _ if !line.ends_with('\n') => Ok(None),
-            _ => Ok(Some(serde_json::from_str(&line)?)),
-        }
-    }
-
-    /// Whether there is something to read, or nobody who could write.
-    fn has_said_something(&mut self) -> std::io::Result<bool> {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let mut fds = [PollFd::new(self.from.get_ref(), PollFlags::IN)];
-        Ok(poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? > 0)
-    }
-
-    fn dump(&mut self) -> std::io::Result<Dump> {
-        self.ask(&Ask::Dump)?;
-        match self.answer()? {
-            Some(Say::There(dump)) => Ok(*dump),
-            other => Err(std::io::Error::other(format!("a child did not say what there is: {other:?}"))),
-        }
-    }
-
-    fn end(mut self) -> std::io::Result<()> {
-        drop(self.to);
-        self.child.wait().map(drop)
     }
 }
 

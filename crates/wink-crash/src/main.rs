@@ -24,11 +24,12 @@ mod model;
 mod plants;
 mod protocol;
 mod report;
+mod worker;
 mod world;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand, ValueEnum};
 
@@ -49,6 +50,9 @@ struct Options {
     /// A bug to plant. The kit has to find it.
     #[arg(long)]
     plant: Option<Plant>,
+    /// For how many seconds a child may say nothing before it is taken to hang.
+    #[arg(long, default_value_t = 120)]
+    patience: u64,
     /// Where workspaces are made; a temporary directory unless given.
     #[arg(long)]
     dir: Option<PathBuf>,
@@ -103,6 +107,10 @@ pub(crate) enum Plant {
     EarlyCommit,
     /// The claim on a key is not written before the handler runs.
     LostClaim,
+    /// A workspace that was open before cannot be opened.
+    Unopenable,
+    /// A call that only notes something never ends.
+    Deadlock,
 }
 
 impl Plant {
@@ -131,7 +139,7 @@ fn main() -> ExitCode {
         Ok(None) => ExitCode::SUCCESS,
         Ok(Some(report)) => {
             tell(&report, options.json);
-            if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) }
+            if report.findings == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) }
         }
         Err(error) => {
             eprintln!("wink-crash: {error}");
@@ -152,9 +160,12 @@ fn everything(options: &Options) -> std::io::Result<Report> {
     disk::run(options.kills, options.seed, options.plant, &mut report);
     // A disk that does not sync is not seen by killing a process: the system still has everything.
     if options.plant != Some(Plant::MissingSync) {
-        drive::run(options.kills, options.seed, options.plant, &dir, &mut report)?;
+        let Options { kills, seed, plant, .. } = *options;
+        let patience = Duration::from_secs(options.patience);
+        drive::run(drive::Setup { kills, seed, plant, patience }, &dir, &mut report)?;
     }
-    if own {
+    // A workspace that was lost is worth a look.
+    if own && (report.lost == 0 || options.plant.is_some()) {
         std::fs::remove_dir_all(&dir)?;
     }
     let missed = std::mem::take(&mut report.never_reached);
@@ -201,7 +212,7 @@ fn tell(report: &Report, json: bool) {
     if !report.never_reached.is_empty() {
         println!("never reached: {}", report.never_reached.join(", "));
     }
-    match report.findings.len() {
+    match report.findings {
         0 => println!("nothing found"),
         many => {
             println!("{many} findings:");

@@ -1,6 +1,7 @@
 //! Bugs that are built in on purpose: a kit that does not find them finds nothing.
 
 use std::any::Any;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
@@ -18,15 +19,26 @@ use wink::store::{
 use wink_store::Workspace;
 
 use crate::Plant;
+use crate::calls::{Call, Turn};
 
 /// The store and the files of a workspace, with the bug in them.
 pub(crate) fn planted(workspace: &Workspace, plant: Option<Plant>) -> (Arc<dyn Store>, Arc<dyn Filesystem>) {
     let (store, files) = (Arc::clone(workspace.store()), Arc::clone(workspace.files()));
     match plant {
-        None | Some(Plant::MissingSync) => (store, files),
+        None | Some(Plant::MissingSync | Plant::Unopenable | Plant::Deadlock) => (store, files),
         Some(Plant::EarlyCommit) => (store, Arc::new(EarlyCommit { files, forks: Mutex::default() })),
         Some(Plant::LostClaim) => (Arc::new(LostClaim { store, claims: MemoryStore::new() }), files),
     }
+}
+
+/// Whether a workspace is not to be opened.
+pub(crate) fn refuses(dir: &Path, plant: Option<Plant>) -> bool {
+    plant == Some(Plant::Unopenable) && dir.join(".wink").exists()
+}
+
+/// Whether a turn is never to end.
+pub(crate) fn hangs(turn: &Turn, plant: Option<Plant>) -> bool {
+    plant == Some(Plant::Deadlock) && turn.calls.iter().any(|(_, call)| matches!(call, Call::Note { .. }))
 }
 
 /// Merges only when it is told that the merge stands: the store has long committed by then.

@@ -10,9 +10,10 @@ pub(crate) struct Report {
     /// Children that were killed inside a call.
     pub(crate) kills: u64,
     /// How many things were found; none, if all is well.
-    #[serde(rename = "findings", serialize_with = "count")]
-    pub(crate) findings: Vec<Finding>,
-    /// What they are.
+    pub(crate) findings: u64,
+    /// How many of each kind.
+    pub(crate) kinds: BTreeMap<&'static str, u64>,
+    /// What they are: the first of them.
     pub(crate) found: Vec<String>,
     /// Calls that were sent.
     pub(crate) calls: u64,
@@ -28,6 +29,8 @@ pub(crate) struct Report {
     pub(crate) answered_before: u64,
     /// Children that died while they repaired what another had left.
     pub(crate) recoveries: u64,
+    /// Workspaces that could not be used any more.
+    pub(crate) lost: u64,
     /// Kills at each named step.
     pub(crate) steps: BTreeMap<&'static str, u64>,
     /// Steps at which no child could be killed.
@@ -42,23 +45,20 @@ pub(crate) struct Report {
     pub(crate) seed: u64,
 }
 
-/// One thing that must not be.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct Finding {
-    pub(crate) kind: &'static str,
-    pub(crate) what: String,
-}
-
-fn count<S: serde::Serializer>(findings: &[Finding], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_u64(findings.len() as u64)
-}
-
 impl Report {
     /// Takes note of something that must not be.
     pub(crate) fn find(&mut self, kind: &'static str, what: String) {
-        if self.found.len() < 20 {
+        // Some of each kind are told, so that many of one do not hide another.
+        if self.kinds.get(kind).is_none_or(|told| *told < 5) {
             self.found.push(format!("{kind}: {what}"));
         }
-        self.findings.push(Finding { kind, what });
+        *self.kinds.entry(kind).or_default() += 1;
+        self.findings += 1;
+    }
+
+    /// Takes note of something after which its workspace is left.
+    pub(crate) fn lose(&mut self, kind: &'static str, what: String) {
+        self.lost += 1;
+        self.find(kind, what);
     }
 }

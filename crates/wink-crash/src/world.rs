@@ -171,6 +171,9 @@ async fn serve(Work { dir, socket, die_at, nth, plant, scan, opening, hold }: &W
     // Few, so that there is often something to be removed.
     let (retention, trash) = (Retention::Last(5), Retention::Last(3));
     let files = HostOptions { capture, retention, trash, ..HostOptions::default() };
+    if plants::refuses(dir, *plant) {
+        return Err("the workspace cannot be opened, as planted".into());
+    }
     let workspace = Workspace::open_with(dir, WorkspaceOptions { files, ..WorkspaceOptions::default() })?;
     let (capture, _) = capture_of(workspace.files())?;
     let (store, files) = plants::planted(&workspace, *plant);
@@ -211,6 +214,9 @@ async fn serve(Work { dir, socket, die_at, nth, plant, scan, opening, hold }: &W
         match serde_json::from_str(&line?)? {
             Ask::Do(turn) => {
                 inside.store(true, Ordering::SeqCst);
+                if plants::hangs(&turn, *plant) {
+                    std::future::pending::<()>().await;
+                }
                 let answers = run(&executor, turn).await?;
                 inside.store(false, Ordering::SeqCst);
                 say(&Say::Did(answers))?;

@@ -1,0 +1,55 @@
+//! The kit finds each bug that is planted, as what it is, and goes on; a kit that does not finds nothing.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use std::process::Command;
+
+use serde_json::Value;
+
+/// What a run tells, with its exit code.
+fn run(arguments: &[&str]) -> (Option<i32>, Value) {
+    let done = Command::new(env!("CARGO_BIN_EXE_wink-crash")).arg("--json").args(arguments).output().unwrap();
+    let (text, errors) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert_eq!(text.lines().count(), 1, "not one line: {text} {errors}");
+    (done.status.code(), serde_json::from_str(&text).unwrap())
+}
+
+/// How many findings of a kind there are.
+fn count(report: &Value, kind: &str) -> u64 {
+    report["kinds"].get(kind).map_or(0, |count| count.as_u64().unwrap())
+}
+
+/// Runs with a bug, which must be found as what it is; the kit itself and its children work.
+fn finds(kind: &str, arguments: &[&str]) -> Value {
+    let (code, report) = run(arguments);
+    assert_eq!(code, Some(1), "{report:#}");
+    assert!(count(&report, kind) > 0, "no finding of kind {kind}: {report:#}");
+    let total: u64 = report["kinds"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum();
+    assert_eq!(report["findings"], total);
+    for other in ["kit", "protocol", "open", "death", "hang"] {
+        assert!(other == kind || count(&report, other) == 0, "{other}: {report:#}");
+    }
+    report
+}
+
+#[test]
+fn a_workspace_that_cannot_be_opened_is_found_and_the_run_goes_on() {
+    let report = finds("open", &["--kills", "3", "--plant", "unopenable"]);
+    assert!(report["lost"].as_u64() >= Some(2), "{report:#}");
+}
+
+#[test]
+fn a_process_that_hangs_is_found_and_the_run_goes_on() {
+    let report = finds("hang", &["--kills", "10", "--plant", "deadlock", "--patience", "4"]);
+    assert!(report["kills"].as_u64() >= Some(1), "{report:#}");
+}
+
+#[test]
+fn files_in_place_after_the_commit_are_found() {
+    finds("state", &["--kills", "40", "--plant", "early-commit"]);
+}
+
+#[test]
+fn a_claim_that_is_not_written_is_found() {
+    finds("effect", &["--kills", "100", "--plant", "lost-claim"]);
+}
