@@ -30,6 +30,8 @@ pub(crate) enum Call {
     Note { text: String },
     /// A transaction by hand with two inside it: the first is kept, the second rolled back.
     Nested { path: String, kept: String, dropped: String },
+    /// Writes a file of the workspace itself, outside of any transaction: no store knows of it.
+    ByHand { path: String, content: String },
     /// Takes a snapshot. The first of a turn that ends with going back to it.
     Mark,
     /// Goes back to the snapshot that this turn took.
@@ -39,7 +41,7 @@ pub(crate) enum Call {
 impl Call {
     /// Whether it is a call of a tool, which has an event, and may be part of a batch.
     pub(crate) fn is_call(&self) -> bool {
-        !matches!(self, Self::Nested { .. } | Self::Mark | Self::GoBack)
+        !matches!(self, Self::Nested { .. } | Self::ByHand { .. } | Self::Mark | Self::GoBack)
     }
 }
 
@@ -174,7 +176,7 @@ impl Generator {
 
     fn call(&mut self, world: &World) -> Call {
         let files = world.files();
-        match self.dice.below(15) {
+        match self.dice.below(16) {
             0 | 1 => Call::Write { path: self.path(), content: self.content() },
             2 => match self.dice.pick(&files).cloned() {
                 Some(path) => {
@@ -197,6 +199,7 @@ impl Generator {
             11 => Call::Fail { path: self.path(), other: self.any_path(world) },
             12 => Call::Note { text: self.content() },
             13 => Call::Refused { path: self.path(), other: self.any_path(world) },
+            14 => Call::ByHand { path: self.path(), content: self.content() },
             _ => Call::Nested { path: self.path(), kept: self.content(), dropped: self.content() },
         }
     }

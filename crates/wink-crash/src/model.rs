@@ -107,6 +107,7 @@ impl World {
                 self.note("nested");
                 self.write(path, kept)
             }
+            Call::ByHand { path, content } => self.write(path, content),
             Call::Mark => {
                 self.mark = None;
                 self.mark = Some(Box::new(self.clone()));

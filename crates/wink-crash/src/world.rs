@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use wink::filesystem::host::journal::Retention;
 use wink::filesystem::host::{Capture, HostOptions};
-use wink::filesystem::{DeleteMode, Edit, Filesystem, MkdirOptions};
+use wink::filesystem::{DeleteMode, Edit, Filesystem, FilesystemExt, MkdirOptions};
 use wink::ledger::{EffectLedger, IdempotencyConfig, LedgerScope, Settlement};
 use wink::prelude::*;
 use wink::resource::{Binding, ResourceRegistry};
@@ -179,6 +179,7 @@ async fn serve(Work { dir, socket, die_at, nth, plant, scan, opening, hold }: &W
     let (store, files) = plants::planted(&workspace, *plant);
     let store = Arc::new(FaultyStore::new(store));
     let session = Session::builder().store(Arc::clone(&store) as _).id("crash").open().await?;
+    let by_hand = Arc::clone(&files);
     let outside = Outside { socket: socket.to_owned(), dir: dir.to_owned(), hold: hold.clone() };
     let resources = ResourceRegistry::of((
         Binding::filesystem(files),
@@ -217,7 +218,7 @@ async fn serve(Work { dir, socket, die_at, nth, plant, scan, opening, hold }: &W
                 if plants::hangs(&turn, *plant) {
                     std::future::pending::<()>().await;
                 }
-                let answers = run(&executor, turn).await?;
+                let answers = run(&executor, &*by_hand, turn).await?;
                 inside.store(false, Ordering::SeqCst);
                 say(&Say::Did(answers))?;
             }
@@ -252,7 +253,7 @@ fn say(what: &Say) -> std::io::Result<()> {
     out.flush()
 }
 
-async fn run(executor: &Executor, turn: Turn) -> Result<Vec<Answer>, Error> {
+async fn run(executor: &Executor, by_hand: &dyn Filesystem, turn: Turn) -> Result<Vec<Answer>, Error> {
     let answer = |outcome: wink::executor::Outcome| Answer {
         id: outcome.answer.call_id.to_string(),
         success: outcome.answer.success,
@@ -261,6 +262,10 @@ async fn run(executor: &Executor, turn: Turn) -> Result<Vec<Answer>, Error> {
     let mut calls = turn.calls;
     if let [(id, Call::Nested { path, kept, dropped })] = calls.as_slice() {
         let success = nested(executor, path, kept, dropped).await;
+        return Ok(vec![Answer { id: id.clone(), success: success.is_ok(), text: format!("{success:?}") }]);
+    }
+    if let [(id, Call::ByHand { path, content })] = calls.as_slice() {
+        let success = by_hand.write_text(path, content).await;
         return Ok(vec![Answer { id: id.clone(), success: success.is_ok(), text: format!("{success:?}") }]);
     }
     if let [(_, Call::Mark), ..] = calls.as_slice() {

@@ -11,6 +11,7 @@ pub const ALL: &[&str] = &[
     "host.planned",
     "host.merged",
     "host.kept",
+    "host.kept-synced",
     "journal.pre-images-saved",
     "journal.pre-images-synced",
     "journal.intent-written",
