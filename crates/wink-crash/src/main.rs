@@ -101,7 +101,7 @@ pub(crate) struct Work {
 /// A bug that is built in on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Plant {
-    /// The disk is told to sync, and does not.
+    /// The disk does not do one kind of sync; the seed says which.
     MissingSync,
     /// The store commits before the files are in place.
     EarlyCommit,

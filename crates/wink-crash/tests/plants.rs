@@ -53,3 +53,12 @@ fn files_in_place_after_the_commit_are_found() {
 fn a_claim_that_is_not_written_is_found() {
     finds("effect", &["--kills", "100", "--plant", "lost-claim"]);
 }
+
+#[test]
+fn each_kind_of_sync_that_is_left_out_is_found() {
+    for (seed, kind) in ["0", "1", "2", "3"].iter().zip(["Files", "JournalFiles", "Dirs", "JournalDirs"]) {
+        let report = finds("disk", &["--kills", "100", "--plant", "missing-sync", "--seed", seed]);
+        let found = report["found"][0].as_str().unwrap();
+        assert!(found.starts_with(&format!("disk: with LeaveOut({kind}): ")), "{found}");
+    }
+}

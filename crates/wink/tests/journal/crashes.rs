@@ -14,7 +14,7 @@ use wink::store::JournalId;
 use wink::testing::{FaultyDisk, ModelDisk};
 
 use wink::testing::journal::world::{Choices, Planner, grow, journal, promised, tree};
-use wink::testing::journal::{Found, Syncs, World, crashes, expect, fine, recover, survives_crashes};
+use wink::testing::journal::{Found, SyncOf, Syncs, World, crashes, expect, fine, recover, survives_crashes};
 
 use crate::behaviour::{put, take};
 
@@ -162,4 +162,18 @@ fn a_disk_that_does_not_sync_is_found_out() {
     assert!(crashes(&choices, 1, Syncs::Work).is_ok());
     let found = (0..20).filter(|seed| crashes(&choices, *seed, Syncs::DoNothing).is_err()).count();
     assert_eq!(found, 20);
+}
+
+/// … and neither does it on one that leaves out a single kind of sync, whichever that is.
+#[test]
+fn a_disk_that_leaves_out_one_kind_of_sync_is_found_out() {
+    for left_out in SyncOf::ALL {
+        let found = (0..12_u32)
+            .filter(|seed| {
+                let choices: Vec<u8> = (0..100).map(|n| ((n + seed) * (37 + seed) % 251) as u8).collect();
+                crashes(&choices, u64::from(*seed), Syncs::LeaveOut(left_out)).is_err()
+            })
+            .count();
+        assert!(found > 0, "{left_out:?}: nothing of it was found");
+    }
 }

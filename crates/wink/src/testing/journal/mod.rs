@@ -13,6 +13,7 @@ pub mod world;
 use std::sync::Arc;
 
 use self::world::{Choices, Planner, STATE, Tree, grow, journal, promised, tree};
+pub use super::model_disk::{SyncOf, Syncs};
 use super::{FaultyDisk, ModelDisk};
 use crate::filesystem::host::disk::Disk;
 use crate::filesystem::host::journal::{Journal, JournalError, JournalOptions, Recovered};
@@ -26,20 +27,9 @@ use crate::store::JournalId;
 /// What was found to be neither, and where.
 pub fn crashes(choices: &[u8], seed: u64, syncs: Syncs) -> Result<u64, String> {
     let mut world = World::new(choices);
-    if syncs == Syncs::DoNothing {
-        world.disk = world.disk.with_syncs_that_do_nothing();
-    }
+    world.disk = world.disk.with_syncs(syncs);
     survives_crashes(&world, seed)
         .map_err(|found| format!("{found}\nplan: {:#?}\nbefore: {:#?}", world.plan, world.before))
-}
-
-/// Whether the disk does what it says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Syncs {
-    /// It does.
-    Work,
-    /// It says that it syncs, and does not.
-    DoNothing,
 }
 
 /// A tree, a plan for it, and what the plan is to make of it.

@@ -16,8 +16,8 @@ use std::sync::Mutex;
 
 use rustix::io::Errno;
 
-use crate::filesystem::EntryKind;
 use crate::filesystem::host::disk::{Disk, Entry, Meta, Replace};
+use crate::filesystem::{EntryKind, STATE};
 use crate::support::lock::lock;
 use entries::Entries;
 use inodes::{Chance, Content, Inodes};
@@ -37,10 +37,52 @@ struct State {
     syncs: Syncs,
 }
 
+/// Whether a disk syncs what it is told to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Syncs {
+pub enum Syncs {
+    /// It does.
     Work,
+    /// It says that it does, and never does.
     DoNothing,
+    /// It says that it does, and leaves out one kind.
+    LeaveOut(SyncOf),
+}
+
+/// What is synced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SyncOf {
+    /// Data and mode of a file of the workspace, or of one that is staged.
+    Files,
+    /// Data of the journal's own files.
+    JournalFiles,
+    /// Entries of a directory of the workspace.
+    Dirs,
+    /// Entries of the journal's own directories.
+    JournalDirs,
+}
+
+impl SyncOf {
+    /// All there are.
+    pub const ALL: [Self; 4] = [Self::Files, Self::JournalFiles, Self::Dirs, Self::JournalDirs];
+
+    fn at(path: &Path, kind: EntryKind) -> Self {
+        match (kind == EntryKind::Directory, path.starts_with(Path::new(STATE).join("journal"))) {
+            (false, false) => Self::Files,
+            (false, true) => Self::JournalFiles,
+            (true, false) => Self::Dirs,
+            (true, true) => Self::JournalDirs,
+        }
+    }
+}
+
+impl Syncs {
+    fn work_for(self, what: SyncOf) -> bool {
+        match self {
+            Self::Work => true,
+            Self::DoNothing => false,
+            Self::LeaveOut(left_out) => what != left_out,
+        }
+    }
 }
 
 const ROOT: u64 = 1;
@@ -85,10 +127,11 @@ impl ModelDisk {
         state.inodes.sync_all();
     }
 
-    /// A broken disk: syncing succeeds and does nothing. A test of what is said to be durable must fail on it.
+    /// A disk that may be broken: syncing succeeds and does nothing, or not for everything. A test of what is said to be
+    /// durable must fail on it.
     #[doc(hidden)]
-    pub fn with_syncs_that_do_nothing(self) -> Self {
-        lock(&self.state).syncs = Syncs::DoNothing;
+    pub fn with_syncs(self, syncs: Syncs) -> Self {
+        lock(&self.state).syncs = syncs;
         self
     }
 }
@@ -301,7 +344,7 @@ impl Disk for ModelDisk {
         if state.inodes.get(inode)?.kind() != EntryKind::File {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        if state.syncs == Syncs::Work {
+        if state.syncs.work_for(SyncOf::at(path, EntryKind::File)) {
             state.inodes.sync(inode);
         }
         Ok(())
@@ -310,7 +353,7 @@ impl Disk for ModelDisk {
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let mut state = lock(&self.state);
         let inode = state.dir(dir)?;
-        if state.syncs == Syncs::Work {
+        if state.syncs.work_for(SyncOf::at(dir, EntryKind::Directory)) {
             state.entries.sync(inode);
             state.inodes.sync(inode);
         }
