@@ -36,12 +36,17 @@ pub(crate) enum Call {
     Mark,
     /// Goes back to the snapshot that this turn took.
     GoBack,
+    /// Undoes an earlier call and all that came after it.
+    Undo { call: String },
 }
 
 impl Call {
     /// Whether it is a call of a tool, which has an event, and may be part of a batch.
     pub(crate) fn is_call(&self) -> bool {
-        !matches!(self, Self::Nested { .. } | Self::ByHand { .. } | Self::Mark | Self::GoBack)
+        !matches!(
+            self,
+            Self::Nested { .. } | Self::ByHand { .. } | Self::Mark | Self::GoBack | Self::Undo { .. }
+        )
     }
 }
 
@@ -82,6 +87,13 @@ impl Line {
 pub(crate) struct Turn {
     /// Each with an id that is used once.
     pub(crate) calls: Vec<(String, Call)>,
+}
+
+impl Turn {
+    /// Whether it undoes something that can be undone.
+    pub(crate) fn undoes(&self) -> bool {
+        matches!(self.calls.as_slice(), [(_, Call::Undo { call })] if call != "none")
+    }
 }
 
 /// Where random choices come from: the same from the same seed.
@@ -170,13 +182,14 @@ impl Generator {
 
     fn add(&mut self, call: Call, world: &mut World, calls: &mut Vec<(String, Call)>) {
         self.next += 1;
-        world.apply(&call);
-        calls.push((format!("c{}", self.next), call));
+        let id = format!("c{}", self.next);
+        world.apply(&id, &call);
+        calls.push((id, call));
     }
 
     fn call(&mut self, world: &World) -> Call {
         let files = world.files();
-        match self.dice.below(16) {
+        match self.dice.below(18) {
             0 | 1 => Call::Write { path: self.path(), content: self.content() },
             2 => match self.dice.pick(&files).cloned() {
                 Some(path) => {
@@ -200,6 +213,11 @@ impl Generator {
             12 => Call::Note { text: self.content() },
             13 => Call::Refused { path: self.path(), other: self.any_path(world) },
             14 => Call::ByHand { path: self.path(), content: self.content() },
+            // Those that can be, and rarely one that never was.
+            15 | 16 => match self.dice.pick(&world.undoable()) {
+                Some(call) => Call::Undo { call: call.clone() },
+                None => Call::Undo { call: "none".to_owned() },
+            },
             _ => Call::Nested { path: self.path(), kept: self.content(), dropped: self.content() },
         }
     }

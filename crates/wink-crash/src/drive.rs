@@ -109,6 +109,7 @@ pub(crate) fn run(setup: Setup, dir: &Path, report: &mut Report) -> std::io::Res
             Ended::InACall => {
                 here.kills += 1;
                 report.kills += 1;
+                report.in_undos += u64::from(here.known.in_flight.as_ref().is_some_and(Turn::undoes));
                 match &death {
                     Death::At { step, .. } => *report.steps.entry(step).or_default() += 1,
                     Death::After(_) => report.random += 1,
@@ -339,7 +340,7 @@ impl Epoch {
 
 /// What is expected of a turn, call by call.
 pub(crate) fn expected(world: &mut crate::model::World, turn: &Turn) -> Vec<(String, bool)> {
-    turn.calls.iter().map(|(id, call)| (id.clone(), world.apply(call))).collect()
+    turn.calls.iter().map(|(id, call)| (id.clone(), world.apply(id, call))).collect()
 }
 
 /// Whether these are the answers to that turn.

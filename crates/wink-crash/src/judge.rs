@@ -82,14 +82,14 @@ pub(crate) fn compare(
     // Before the turn, after its first call, after its second …
     let mut worlds = vec![known.world.clone()];
     let mut world = known.world.clone();
-    for (_, call) in &turn.calls {
-        world.apply(call);
+    for (id, call) in &turn.calls {
+        world.apply(id, call);
         worlds.push(world.clone());
     }
     let fits = |world: &World| {
         let mut charged: Vec<&String> = world.charged.iter().collect();
         charged.sort();
-        world.tree == tree && world.notes == dump.notes && charged == recorded
+        world.tree == tree && world.notes == dump.notes && charged == recorded && world.undone == dump.undone
     };
     let events = Events::of(dump);
     match (0..worlds.len()).rfind(|at| worlds.get(*at).is_some_and(fits) && events.tell(&turn, &worlds, *at))
@@ -104,17 +104,20 @@ pub(crate) fn compare(
             report.find(
                 "state",
                 format!(
-                    "{} is neither before nor after {turn:?}, or its log {:?} says otherwise: tree {}; notes expected {:?}, found {:?}; charged expected {:?}, found {recorded:?}",
+                    "{} is neither before nor after {turn:?}, or its log {:?} says otherwise: tree {}; notes expected {:?}, found {:?}; charged expected {:?}, found {recorded:?}; undone expected {}, found {}",
                     dir.display(),
                     turn.calls.iter().map(|(id, _)| events.of_call(id)).collect::<Vec<_>>(),
                     look::difference(&nearest.tree, &tree),
                     last(&nearest.notes),
                     last(&dump.notes),
                     last(&nearest.charged),
+                    nearest.undone,
+                    dump.undone,
                 ),
             );
             // Go on from what is there, so that one finding is not told again and again.
-            known.world = World::found(tree, dump.notes.clone(), recorded.into_iter().cloned().collect());
+            let charged = recorded.into_iter().cloned().collect();
+            known.world = World::found(tree, dump.notes.clone(), charged, dump.undone);
         }
     }
     log(known, &turn, &events, report);

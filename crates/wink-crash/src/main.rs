@@ -193,13 +193,14 @@ fn tell(report: &Report, json: bool) {
         return;
     }
     println!(
-        "{} kills ({} at {} named steps, {} at random, {} while a command ran, {} of them with another process waiting), {} more while recovering, {} calls, {} answered, {} crashes of the model disk, {:.0} s",
+        "{} kills ({} at {} named steps, {} at random, {} while a command ran, {} of them with another process waiting; {} in an undo), {} more while recovering, {} calls, {} answered, {} crashes of the model disk, {:.0} s",
         report.kills,
         report.kills - report.random - report.in_commands,
         report.steps.len(),
         report.random,
         report.in_commands,
         report.waited_for,
+        report.in_undos,
         report.recoveries,
         report.calls,
         report.answered,

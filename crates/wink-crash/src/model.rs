@@ -24,24 +24,65 @@ pub(crate) struct World {
     pub(crate) notes: Vec<String>,
     /// Keys whose effect is known to have happened and is recorded.
     pub(crate) charged: Vec<String>,
+    /// How many calls were undone, each perhaps with what came after it.
+    pub(crate) undone: usize,
     /// What a snapshot was taken of.
     mark: Option<Box<World>>,
+    /// The last calls that changed something, and what was before each.
+    past: Vec<Past>,
 }
+
+/// A call that can be undone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Past {
+    id: String,
+    tree: BTreeMap<String, Node>,
+    notes: Vec<String>,
+}
+
+/// How many calls can surely be undone: what was before them is kept for a few only.
+const UNDOABLE: usize = 2;
 
 impl World {
     /// A world that is found.
-    pub(crate) fn found(tree: BTreeMap<String, Node>, notes: Vec<String>, charged: Vec<String>) -> Self {
-        Self { tree, notes, charged, mark: None }
+    pub(crate) fn found(
+        tree: BTreeMap<String, Node>,
+        notes: Vec<String>,
+        charged: Vec<String>,
+        undone: usize,
+    ) -> Self {
+        Self { tree, notes, charged, undone, ..Self::default() }
     }
 
     /// Does what the call does, if it succeeds; says whether it does.
-    pub(crate) fn apply(&mut self, call: &Call) -> bool {
+    pub(crate) fn apply(&mut self, id: &str, call: &Call) -> bool {
         let mut next = self.clone();
         let done = next.run(call);
         if done {
-            *self = next;
+            let was = std::mem::replace(self, next);
+            self.remember(id, call, was);
         }
         done
+    }
+
+    /// The calls that can be undone.
+    pub(crate) fn undoable(&self) -> Vec<String> {
+        self.past.iter().map(|past| past.id.clone()).collect()
+    }
+
+    /// Remembers a call that was done, with what was before it.
+    fn remember(&mut self, id: &str, call: &Call, was: World) {
+        if matches!(call, Call::Undo { .. } | Call::Mark) {
+            return;
+        }
+        let World { tree, notes, .. } = was;
+        if !call.is_call() {
+            // What is not a call of this session is in the way of an undo.
+            self.past.clear();
+        } else if (&tree, &notes) != (&self.tree, &self.notes) {
+            self.past.push(Past { id: id.to_owned(), tree, notes });
+            self.past.drain(..self.past.len().saturating_sub(UNDOABLE));
+        }
     }
 
     /// The files, by path.
@@ -117,6 +158,16 @@ impl World {
                 // What happened outside is not taken back.
                 Some(mark) => {
                     (self.tree, self.notes) = (mark.tree, mark.notes);
+                    true
+                }
+                None => false,
+            },
+            Call::Undo { call } => match self.past.iter().position(|past| past.id == *call) {
+                Some(at) => {
+                    if let Some(past) = self.past.drain(at..).next() {
+                        (self.tree, self.notes) = (past.tree, past.notes);
+                    }
+                    self.undone += 1;
                     true
                 }
                 None => false,

@@ -49,6 +49,8 @@ pub(crate) struct Dump {
     pub(crate) log: Vec<Logged>,
     /// The ledger by the charge's own key: `recorded`, `in_doubt` or `claimed`.
     pub(crate) ledger: BTreeMap<String, Standing>,
+    /// How many undos the session tells of.
+    pub(crate) undone: usize,
     /// How commands are captured.
     pub(crate) capture: String,
 }

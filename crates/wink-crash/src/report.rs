@@ -25,6 +25,8 @@ pub(crate) struct Report {
     pub(crate) in_commands: u64,
     /// How many of those with another process that waited for the workspace.
     pub(crate) waited_for: u64,
+    /// Kills in the middle of an undo.
+    pub(crate) in_undos: u64,
     /// Children that were killed after they had answered: they do not count.
     pub(crate) answered_before: u64,
     /// Children that died while they repaired what another had left.

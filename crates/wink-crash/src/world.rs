@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use wink::filesystem::host::journal::Retention;
 use wink::filesystem::host::{Capture, HostOptions};
-use wink::filesystem::{DeleteMode, Edit, Filesystem, FilesystemExt, MkdirOptions};
+use wink::filesystem::{DeleteMode, Edit, Filesystem, FilesystemExt, MkdirOptions, UndoForce};
 use wink::ledger::{EffectLedger, IdempotencyConfig, LedgerScope, Settlement};
 use wink::prelude::*;
 use wink::resource::{Binding, ResourceRegistry};
-use wink::session::ToolInvoked;
+use wink::session::{ToolInvoked, UndoReach, Undone};
 use wink::store::{LedgerState, Rows, Store};
 use wink::testing::{FaultyStore, StoreOp, steps};
-use wink::transaction::{create_snapshot, restore_snapshot, transaction};
+use wink::transaction::{UndoRequest, create_snapshot, restore_snapshot, transaction, undo};
 use wink_sandbox::Launch;
 use wink_sandbox::tool::{HostLayers, WorkspaceLayers, capture_of};
 use wink_store::{Workspace, WorkspaceOptions};
@@ -268,6 +268,10 @@ async fn run(executor: &Executor, by_hand: &dyn Filesystem, turn: Turn) -> Resul
         let success = by_hand.write_text(path, content).await;
         return Ok(vec![Answer { id: id.clone(), success: success.is_ok(), text: format!("{success:?}") }]);
     }
+    if let [(id, Call::Undo { call })] = calls.as_slice() {
+        let success = undo_call(executor, call).await;
+        return Ok(vec![Answer { id: id.clone(), success: success.is_ok(), text: format!("{success:?}") }]);
+    }
     if let [(_, Call::Mark), ..] = calls.as_slice() {
         return marked(executor, calls, answer).await;
     }
@@ -316,6 +320,16 @@ async fn marked(
     Ok(answers)
 }
 
+/// Undoes a call and all that came after it.
+async fn undo_call(executor: &Executor, call: &str) -> Result<(), Error> {
+    let session = executor.session();
+    let event = session.slice::<ToolInvoked>().iter().find(|event| *event.call_id == *call);
+    let call = event.ok_or("there is no such call")?.id;
+    let request = UndoRequest { call, reach: UndoReach::ToBefore, force: UndoForce::Refuse };
+    undo(session, executor.resources(), request).await?;
+    Ok(())
+}
+
 /// Two transactions inside one: the first is kept, the second rolled back.
 async fn nested(executor: &Executor, path: &str, kept: &str, dropped: &str) -> Result<(), Error> {
     transaction(executor.session(), executor.resources(), "nested", async |tx| {
@@ -353,7 +367,8 @@ async fn dump(session: &Session, store: &dyn Store, capture: Capture) -> Result<
         };
         ledger.insert(charge_key(&row.key), standing);
     }
-    Ok(Dump { notes, log, ledger, capture: capture.to_string() })
+    let undone = session.slice::<Undone>().iter().count();
+    Ok(Dump { notes, log, ledger, undone, capture: capture.to_string() })
 }
 
 /// The charge's own key: what follows scope and tool.

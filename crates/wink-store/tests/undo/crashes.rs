@@ -1,5 +1,7 @@
 //! Failures and deaths in the middle of an undo: all of it happened, or nothing did.
 
+use std::collections::BTreeSet;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -17,8 +19,16 @@ const JOB: &str = "WINK_TEST_UNDO_JOB";
 struct Job {
     root: PathBuf,
     call: InvocationId,
-    /// The process dies when this is reached for the nth time.
-    die_at: (String, usize),
+    then: Then,
+}
+
+/// What becomes of the process.
+#[derive(Debug, Serialize, Deserialize)]
+enum Then {
+    /// It dies when this is reached for the nth time.
+    DiesAt(String, usize),
+    /// It writes the steps that it reaches, in their order, one a line.
+    Tells(PathBuf),
 }
 
 /// A workspace with a call to undo, and what it is before and after that.
@@ -62,22 +72,28 @@ async fn an_undo_that_the_store_refuses_has_done_nothing() {
 #[test]
 fn child() {
     let Ok(job) = std::env::var(JOB) else { return };
-    let Job { root, call, die_at: (step, nth) } = serde_json::from_str(&job).unwrap();
+    let Job { root, call, then } = serde_json::from_str(&job).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         let world = World::open(&root).await;
         let reached = AtomicUsize::new(0);
-        steps::on_every_step(move |now| {
-            if now == step && reached.fetch_add(1, Ordering::SeqCst) + 1 == nth {
-                std::process::abort();
+        steps::on_every_step(move |now| match &then {
+            Then::DiesAt(step, nth) => {
+                if now == step && reached.fetch_add(1, Ordering::SeqCst) + 1 == *nth {
+                    std::process::abort();
+                }
+            }
+            Then::Tells(to) => {
+                let mut to = std::fs::File::options().create(true).append(true).open(to).unwrap();
+                to.write_all(format!("{now}\n").as_bytes()).unwrap();
             }
         });
         world.undo(call).await.unwrap();
     });
 }
 
-fn run(root: &Path, call: InvocationId, step: &str, nth: usize) -> bool {
-    let job = Job { root: root.to_owned(), call, die_at: (step.to_owned(), nth) };
+fn run(root: &Path, call: InvocationId, then: Then) -> bool {
+    let job = Job { root: root.to_owned(), call, then };
     let ended = Command::new(std::env::current_exe().unwrap())
         .args(["crashes::child", "--exact", "--nocapture"])
         .env(JOB, serde_json::to_string(&job).unwrap())
@@ -86,22 +102,25 @@ fn run(root: &Path, call: InvocationId, step: &str, nth: usize) -> bool {
     ended.status.success()
 }
 
+/// Every step that an undo reaches.
+async fn steps_of_an_undo() -> BTreeSet<String> {
+    let (dir, told) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let told = told.path().join("steps");
+    let (call, _) = scene(&World::open(dir.path()).await).await;
+    assert!(run(dir.path(), call, Then::Tells(told.clone())));
+    let steps: BTreeSet<String> = std::fs::read_to_string(told).unwrap().lines().map(str::to_owned).collect();
+    assert!(steps.len() > 12, "only {steps:?}");
+    steps
+}
+
 #[tokio::test]
 async fn wherever_a_process_dies_an_undo_happened_or_did_not() {
-    let mut seen = std::collections::BTreeSet::new();
-    let all = ["host.staged", "host.planned", "host.merged", "host.kept", "journal.intent-synced"];
-    let more = [
-        "journal.step-done",
-        "journal.tree-synced",
-        "journal.kept",
-        "store.before-commit",
-        "store.committed",
-    ];
-    for step in all.into_iter().chain(more) {
+    let mut seen = BTreeSet::new();
+    for step in steps_of_an_undo().await {
         for nth in 1.. {
             let dir = tempfile::tempdir().unwrap();
             let (call, [there, undone]) = scene(&World::open(dir.path()).await).await;
-            if run(dir.path(), call, step, nth) {
+            if run(dir.path(), call, Then::DiesAt(step.clone(), nth)) {
                 assert!(nth > 1, "{step} is never reached");
                 break;
             }
