@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{Node, World};
 
+/// A directory that no call touches.
+pub(crate) const LEFT_ALONE: &str = "alone.d";
+
 /// One thing for the child to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "tool", content = "arguments", rename_all = "snake_case")]
@@ -41,6 +44,27 @@ pub(crate) enum Call {
 }
 
 impl Call {
+    /// The places that it changes, each with all that is below; none if that cannot be said.
+    pub(crate) fn places(&self) -> Option<Vec<&str>> {
+        Some(match self {
+            Self::Write { path, .. }
+            | Self::Edit { path, .. }
+            | Self::Delete { path }
+            | Self::Mkdir { path }
+            | Self::Nested { path, .. }
+            | Self::ByHand { path, .. } => vec![path],
+            Self::Rename { from, to } => vec![from, to],
+            Self::Command { first, lines, .. } => {
+                first.iter().map(String::as_str).chain(lines.iter().flat_map(Line::places)).collect()
+            }
+            Self::Charge { .. } => vec!["receipts"],
+            Self::Fail { .. } | Self::Refused { .. } | Self::Note { .. } | Self::Mark => Vec::new(),
+            // What it takes back was done in the same turn.
+            Self::GoBack => Vec::new(),
+            Self::Undo { .. } => return None,
+        })
+    }
+
     /// Whether it is a call of a tool, which has an event, and may be part of a batch.
     pub(crate) fn is_call(&self) -> bool {
         !matches!(
@@ -69,6 +93,17 @@ pub(crate) enum Line {
 }
 
 impl Line {
+    fn places(&self) -> Vec<&str> {
+        match self {
+            Self::Put { path, .. }
+            | Self::Remove { path }
+            | Self::MakeDir { path }
+            | Self::Link { path, .. }
+            | Self::Mode { path, .. } => vec![path],
+            Self::Move { from, to } => vec![from, to],
+        }
+    }
+
     /// The shell's form of it. Paths and contents are of letters, digits, `/`, `.` and `-` only.
     pub(crate) fn shell(&self) -> String {
         match self {
@@ -188,7 +223,8 @@ impl Generator {
     }
 
     fn call(&mut self, world: &World) -> Call {
-        let files = world.files();
+        let files: Vec<String> =
+            world.files().into_iter().filter(|path| !path.starts_with(LEFT_ALONE)).collect();
         match self.dice.below(18) {
             0 | 1 => Call::Write { path: self.path(), content: self.content() },
             2 => match self.dice.pick(&files).cloned() {
@@ -229,7 +265,19 @@ impl Generator {
             4 => Line::Move { from: self.movable(world), to: self.path() },
             5 => Line::MakeDir { path: self.path() },
             6 => Line::Link { path: format!("{}.l", self.path()), target: "nowhere".to_owned() },
-            _ => Line::Mode { path: self.any_path(world), mode: self.dice.one_of([0o600, 0o644, 0o755]) },
+            _ => {
+                let path = self.any_path(world);
+                let mode = match world.tree.get(&path) {
+                    // One that its owner cannot use would change what later calls can do.
+                    Some(Node::Dir { .. }) => self.dice.one_of([0o700, 0o750, 0o755]),
+                    // In the workspace itself a mode belongs to all names of a file, on an overlay to one.
+                    _ if path.ends_with(".h") => {
+                        return Line::Put { path: self.path(), content: self.content() };
+                    }
+                    _ => self.dice.one_of([0o600, 0o644, 0o755]),
+                };
+                Line::Mode { path, mode }
+            }
         }
     }
 
@@ -242,17 +290,18 @@ impl Generator {
 
     /// A place where something is, if there is something.
     fn any_path(&mut self, world: &World) -> String {
-        let all: Vec<&String> = world.tree.keys().collect();
+        let all: Vec<&String> = world.tree.keys().filter(|path| !path.starts_with(LEFT_ALONE)).collect();
         match self.dice.pick(&all) {
             Some(path) => (*path).clone(),
             None => self.path(),
         }
     }
 
-    /// A place where something other than a link is: links keep their names, by which they are told from files.
+    /// A place where something other than a link is: links keep their names, by which they are told from files; and so do
+    /// files that have several names.
     fn movable(&mut self, world: &World) -> String {
         let path = self.any_path(world);
-        if path.ends_with(".l") { self.path() } else { path }
+        if path.ends_with(".l") || path.ends_with(".h") { self.path() } else { path }
     }
 
     fn content(&mut self) -> String {

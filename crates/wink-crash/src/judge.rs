@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::calls::Turn;
 use crate::drive::{Counts, charges, expected, same_calls};
-use crate::look;
+use crate::look::{self, Seen, Traces};
 use crate::model::World;
 use crate::protocol::{Answer, Dump, Standing};
 use crate::report::Report;
@@ -18,6 +18,8 @@ pub(crate) struct Known {
     pub(crate) world: World,
     /// The turn that was not answered, if there is one.
     pub(crate) in_flight: Option<Turn>,
+    /// What files were like before that turn, beside what the model knows.
+    pub(crate) traces: Traces,
     /// Whether a call of that turn had begun for sure.
     pub(crate) had_begun: bool,
     /// Calls that were answered, and whether they succeeded.
@@ -70,7 +72,7 @@ pub(crate) fn compare(
     counts: &Counts,
     report: &mut Report,
 ) -> std::io::Result<Vec<String>> {
-    let tree = look::tree(dir)?;
+    let Seen { tree, traces } = look::look(dir)?;
     let turn = known.in_flight.take().unwrap_or(Turn { calls: Vec::new() });
     let recorded: Vec<&String> = dump
         .ledger
@@ -82,8 +84,9 @@ pub(crate) fn compare(
     // Before the turn, after its first call, after its second …
     let mut worlds = vec![known.world.clone()];
     let mut world = known.world.clone();
+    let mut succeed = Vec::new();
     for (id, call) in &turn.calls {
-        world.apply(id, call);
+        succeed.push(world.apply(id, call));
         worlds.push(world.clone());
     }
     let fits = |world: &World| {
@@ -97,6 +100,14 @@ pub(crate) fn compare(
         Some(at) => {
             if let Some(world) = worlds.get(at) {
                 known.world = world.clone();
+            }
+            let done = turn.calls.iter().zip(&succeed).take(at).filter(|(_, succeeds)| **succeeds);
+            let places: Option<Vec<_>> = done.map(|((_, call), _)| call.places()).collect();
+            if let (Some(places), false) = (places, turn.calls.is_empty()) {
+                let changed = |path: &str| places.iter().flatten().any(|place| is_within(path, place));
+                for what in look::disturbed(&known.traces, &traces, changed) {
+                    report.find("trace", format!("{}: after {turn:?}, {at} done: {what}", dir.display()));
+                }
             }
         }
         None => {
@@ -128,6 +139,10 @@ pub(crate) fn compare(
         .filter(|(_, standing)| **standing == Standing::InDoubt)
         .map(|(key, _)| key.clone())
         .collect())
+}
+
+fn is_within(path: &str, place: &str) -> bool {
+    path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// The end of a list, short enough to be read.

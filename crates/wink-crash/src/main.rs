@@ -111,6 +111,8 @@ pub(crate) enum Plant {
     Unopenable,
     /// A call that only notes something never ends.
     Deadlock,
+    /// Opening a workspace gives files new times, and each of their names a file of its own.
+    LostTraces,
 }
 
 impl Plant {

@@ -10,7 +10,7 @@ pub(crate) enum Node {
     /// A file.
     File { content: String, mode: u32 },
     /// A directory.
-    Dir,
+    Dir { mode: u32 },
     /// A symbolic link.
     Link { target: String },
 }
@@ -94,7 +94,7 @@ impl World {
     pub(crate) fn content(&self, path: &str) -> Option<&str> {
         match self.tree.get(path) {
             Some(Node::File { content, .. }) => Some(content),
-            Some(Node::Dir | Node::Link { .. }) | None => None,
+            Some(Node::Dir { .. } | Node::Link { .. }) | None => None,
         }
     }
 
@@ -186,7 +186,7 @@ impl World {
                     content.clone_into(there);
                     true
                 }
-                Some(Node::Dir | Node::Link { .. }) => false,
+                Some(Node::Dir { .. } | Node::Link { .. }) => false,
                 None => {
                     self.has_parent(path)
                         && self.put(path, Node::File { content: content.clone(), mode: 0o644 })
@@ -195,33 +195,35 @@ impl World {
             Line::Remove { path } => self.remove(path),
             Line::Move { from, to } => match self.tree.get(to) {
                 // Into the directory.
-                Some(Node::Dir) => {
+                Some(Node::Dir { .. }) => {
                     let name = from.rsplit('/').next().unwrap_or(from);
                     let inside = format!("{to}/{name}");
                     match (self.tree.get(from), self.tree.get(&inside)) {
-                        (Some(Node::Dir), Some(Node::Dir)) => {
+                        (Some(Node::Dir { .. }), Some(Node::Dir { .. })) => {
                             self.children(&inside).is_empty() && inside != *from && {
                                 self.tree.remove(&inside);
                                 self.rename(from, &inside)
                             }
                         }
-                        (Some(Node::Dir), Some(_)) | (Some(_), Some(Node::Dir)) | (None, _) => false,
+                        (Some(Node::Dir { .. }), Some(_)) | (Some(_), Some(Node::Dir { .. })) | (None, _) => {
+                            false
+                        }
                         (Some(_), _) => inside != *from && self.rename(from, &inside),
                     }
                 }
                 Some(_) => match self.tree.get(from) {
-                    Some(Node::Dir) | None => false,
+                    Some(Node::Dir { .. }) | None => false,
                     Some(_) => from != to && self.rename(from, to),
                 },
                 None => self.has_parent(to) && self.rename(from, to),
             },
             Line::MakeDir { path } => match self.tree.get(path) {
-                Some(Node::Dir) => true,
+                Some(Node::Dir { .. }) => true,
                 Some(_) => false,
                 None => self.make_dirs(path),
             },
             Line::Link { path, target } => match self.tree.get(path) {
-                Some(Node::Dir) => {
+                Some(Node::Dir { .. }) => {
                     let inside = format!("{path}/{target}");
                     !self.tree.contains_key(&inside)
                         && self.put(&inside, Node::Link { target: target.clone() })
@@ -230,19 +232,19 @@ impl World {
                 None => self.has_parent(path) && self.put(path, Node::Link { target: target.clone() }),
             },
             Line::Mode { path, mode } => match self.tree.get_mut(path) {
-                Some(Node::File { mode: there, .. }) => {
+                Some(Node::File { mode: there, .. } | Node::Dir { mode: there }) => {
                     *there = *mode;
                     true
                 }
-                // Directories keep theirs: one without its bits would change what later calls can do.
-                Some(Node::Dir | Node::Link { .. }) | None => true,
+                // A link leads nowhere.
+                Some(Node::Link { .. }) | None => false,
             },
         }
     }
 
     fn write(&mut self, path: &str, content: &str) -> bool {
         let mode = match self.tree.get(path) {
-            Some(Node::Dir | Node::Link { .. }) => return false,
+            Some(Node::Dir { .. } | Node::Link { .. }) => return false,
             Some(Node::File { mode, .. }) => *mode,
             None => 0o644,
         };
@@ -275,9 +277,9 @@ impl World {
             }
             upto.push_str(segment);
             match self.tree.get(&upto) {
-                Some(Node::Dir) => {}
+                Some(Node::Dir { .. }) => {}
                 Some(_) => return false,
-                None => _ = self.tree.insert(upto.clone(), Node::Dir),
+                None => _ = self.tree.insert(upto.clone(), Node::Dir { mode: 0o755 }),
             }
         }
         true
@@ -285,7 +287,7 @@ impl World {
 
     fn has_parent(&self, path: &str) -> bool {
         match path.rsplit_once('/') {
-            Some((parent, _)) => self.tree.get(parent) == Some(&Node::Dir),
+            Some((parent, _)) => matches!(self.tree.get(parent), Some(Node::Dir { .. })),
             None => true,
         }
     }

@@ -19,13 +19,15 @@ use wink::store::{
 use wink_store::Workspace;
 
 use crate::Plant;
-use crate::calls::{Call, Turn};
+use crate::calls::{Call, LEFT_ALONE, Turn};
 
 /// The store and the files of a workspace, with the bug in them.
 pub(crate) fn planted(workspace: &Workspace, plant: Option<Plant>) -> (Arc<dyn Store>, Arc<dyn Filesystem>) {
     let (store, files) = (Arc::clone(workspace.store()), Arc::clone(workspace.files()));
     match plant {
-        None | Some(Plant::MissingSync | Plant::Unopenable | Plant::Deadlock) => (store, files),
+        Some(Plant::MissingSync | Plant::Unopenable | Plant::Deadlock | Plant::LostTraces) | None => {
+            (store, files)
+        }
         Some(Plant::EarlyCommit) => (store, Arc::new(EarlyCommit { files, forks: Mutex::default() })),
         Some(Plant::LostClaim) => (Arc::new(LostClaim { store, claims: MemoryStore::new() }), files),
     }
@@ -34,6 +36,17 @@ pub(crate) fn planted(workspace: &Workspace, plant: Option<Plant>) -> (Arc<dyn S
 /// Whether a workspace is not to be opened.
 pub(crate) fn refuses(dir: &Path, plant: Option<Plant>) -> bool {
     plant == Some(Plant::Unopenable) && dir.join(".wink").exists()
+}
+
+/// Makes something else of a file with several names, as it is opened: the same in all that the model knows.
+pub(crate) fn retrace(dir: &Path, plant: Option<Plant>) -> std::io::Result<()> {
+    let top = dir.join(LEFT_ALONE);
+    let (file, copy) = (top.join("two.h"), top.join("copy"));
+    if plant == Some(Plant::LostTraces) && dir.join(".wink").exists() {
+        std::fs::copy(&file, &copy)?;
+        std::fs::rename(copy, file)?;
+    }
+    Ok(())
 }
 
 /// Whether a turn is never to end.

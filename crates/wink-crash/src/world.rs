@@ -167,6 +167,8 @@ async fn serve(Work { dir, socket, die_at, nth, plant, scan, opening, hold }: &W
     if let Some(step) = die_at {
         die_when(step.clone(), *nth, Arc::clone(&inside));
     }
+    // The modes that the model knows.
+    let _ = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     let capture = scan.then_some(Capture::Scan);
     // Few, so that there is often something to be removed.
     let (retention, trash) = (Retention::Last(5), Retention::Last(3));
@@ -174,6 +176,7 @@ async fn serve(Work { dir, socket, die_at, nth, plant, scan, opening, hold }: &W
     if plants::refuses(dir, *plant) {
         return Err("the workspace cannot be opened, as planted".into());
     }
+    plants::retrace(dir, *plant)?;
     let workspace = Workspace::open_with(dir, WorkspaceOptions { files, ..WorkspaceOptions::default() })?;
     let (capture, _) = capture_of(workspace.files())?;
     let (store, files) = plants::planted(&workspace, *plant);

@@ -55,6 +55,14 @@ fn a_claim_that_is_not_written_is_found() {
 }
 
 #[test]
+fn files_that_nobody_touched_and_that_have_changed_are_found() {
+    let report = finds("trace", &["--kills", "12", "--plant", "lost-traces"]);
+    let found = report["found"].to_string();
+    assert!(found.contains("was modified at"), "{report:#}");
+    assert!(found.contains("were the names of one file"), "{report:#}");
+}
+
+#[test]
 fn each_kind_of_sync_that_is_left_out_is_found() {
     for (seed, kind) in ["0", "1", "2", "3"].iter().zip(["Files", "JournalFiles", "Dirs", "JournalDirs"]) {
         let report = finds("disk", &["--kills", "100", "--plant", "missing-sync", "--seed", seed]);
