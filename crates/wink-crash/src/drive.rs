@@ -131,7 +131,10 @@ pub(crate) fn run(setup: Setup, dir: &Path, report: &mut Report) -> std::io::Res
             match here.look(&counter, report) {
                 Err(Trouble::Found { kind, what }) => report.lose(kind, what),
                 Err(Trouble::Kit(error)) => return Err(error),
-                Ok(()) => std::fs::remove_dir_all(&here.dir)?,
+                Ok(()) => {
+                    std::fs::remove_dir_all(&here.dir)?;
+                    std::fs::remove_file(here.dir.with_extension("stderr"))?;
+                }
             }
         } else if report.findings < 100 {
             epoch = Some(here);
