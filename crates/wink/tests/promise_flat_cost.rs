@@ -209,15 +209,16 @@ fn make_measured_calls() {
     TOOLS.iter().for_each(|tool| measured_region(&executor, tool));
     let first = written(&executor, &store);
     (0..HISTORY).for_each(|_| call(&executor, "write"));
-    assert_eq!(written(&executor, &store), first, "what the store is given of a call stays the same");
+    let later = written(&executor, &store);
+    assert!(later.abs_diff(first) < 64, "what the store is given of a call stays the same: {first}, {later}");
     TOOLS.iter().for_each(|tool| measured_region(&executor, tool));
 }
 
-/// How many bytes a call gives its store, give or take the digits of ids and times.
+/// How many bytes a call gives its store. The digits of ids and times make a difference of a few.
 fn written(executor: &Flat, store: &Discards) -> usize {
     let before = store.written();
     call(executor, "write");
-    (store.written() - before) / 64
+    store.written() - before
 }
 
 /// First calls fill tables and caches.
