@@ -168,3 +168,6 @@ async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
     })?;
     wait.await.map_err(|_| LayerError::Thread(io::Error::other("the thread that worked on it is gone")))
 }
+
+#[cfg(test)]
+mod tests;
