@@ -36,6 +36,18 @@ fn without_colours(text: &str) -> String {
     Regex::new("\x1b\\[[0-9;]*m").unwrap().replace_all(text, "").into_owned()
 }
 
+/// Whether this machine has what the demo's sandbox is made of.
+#[cfg(target_os = "linux")]
+fn can_run_commands() -> bool {
+    let able = wink_sandbox::Capabilities::detect();
+    able.seccomp && able.hides_state()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn can_run_commands() -> bool {
+    false
+}
+
 #[test]
 fn the_whole_demo() {
     let (code, out, err) = run(&mut wink(&["demo"]));
@@ -44,6 +56,8 @@ fn the_whole_demo() {
         Regex::new(r"(?s)(No commands can be run on this machine):.*? This\s+scene\s+is\s+left\s+out\.")
             .unwrap();
     if reason.is_match(&out) {
+        // A sandbox that always fails must not go unnoticed.
+        assert!(!can_run_commands(), "this machine can run commands, and the demo did not:\n{out}");
         insta::assert_snapshot!("without_commands", reason.replace(&steady(&out), "$1: <reason>"));
     } else {
         insta::assert_snapshot!("the_whole_demo", steady(&out));

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::cgroup::{Cgroups, Controller, Version};
 use crate::child::{Confine, Namespaces, Rights, Step, landlock_abi};
-use crate::error::LaunchError;
+use crate::error::{LaunchError, SandboxError};
 use crate::launch::{Command, Control, Prepared, Streams, own_ids, proc_at, supervise, text};
 use wink::filesystem::STATE;
 use wink::filesystem::host::OverlayDirs;
@@ -271,6 +271,14 @@ impl Drop for Scratch {
             let _ = std::fs::remove_dir_all(&self.0);
         }
     }
+}
+
+pub(crate) fn no_scratch(error: std::io::Error) -> SandboxError {
+    let place = std::env::temp_dir();
+    SandboxError::Failed(format!(
+        "nothing can be made in {}, the directory for temporary files: {error}; make room there, or set TMPDIR to another",
+        place.display()
+    ))
 }
 
 fn open_up(dir: &Path) {

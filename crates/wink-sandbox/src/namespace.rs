@@ -13,7 +13,7 @@ use rustix::process::{Resource, Rlimit};
 use wink::BoxFuture;
 use wink::limits::Clock;
 
-use crate::capabilities::{Capabilities, Report, Scratch, probe_prepared};
+use crate::capabilities::{Capabilities, Report, Scratch, no_scratch, probe_prepared};
 use crate::cgroup::Controller;
 use crate::child::{Confine, HANDED_OVER, Landlock, Namespaces, Rights, SLOTS, Step};
 use crate::error::{LaunchError, SandboxError};
@@ -101,19 +101,17 @@ impl NamespaceSandbox {
 
     /// Everything but a program, once, so that what is missing is known before a command is.
     fn try_once(&self) -> Result<(), SandboxError> {
-        let failed = |reason: String| SandboxError::Missing {
-            part: "way to make this sandbox",
-            reason,
-            advice: "allow user namespaces (sysctl kernel.unprivileged_userns_clone=1), or use the sandbox of podman",
-        };
-        let scratch = Scratch::new(&std::env::temp_dir()).map_err(|error| failed(error.to_string()))?;
+        let scratch = Scratch::new(&std::env::temp_dir()).map_err(no_scratch)?;
         let root = scratch.path().to_owned();
         let job = Job::new(
             crate::launch::Command::Shell(String::new()),
             WorkspaceView::Direct { root, state_name: None, record: None },
         );
-        let prepared = self.prepare(&job).map_err(|error| failed(error.to_string()))?;
-        probe_prepared(prepared).map_err(|error| failed(error.to_string()))
+        probe_prepared(self.prepare(&job)?).map_err(|error| SandboxError::Missing {
+            part: "way to make this sandbox",
+            reason: error.to_string(),
+            advice: advice(self.user && !Capabilities::detect().user_namespaces),
+        })
     }
 
     fn prepare(&self, job: &Job) -> Result<Prepared, SandboxError> {
@@ -199,6 +197,19 @@ impl NamespaceSandbox {
         }
         let landlock = landlock(Capabilities::detect().usable_landlock(), WORKSPACE)?;
         Ok(Confine { become_user, landlock, seccomp: crate::seccomp::filters()?, rlimits })
+    }
+}
+
+/// What to do about a sandbox that cannot be made, and whether it is for want of a user namespace.
+fn advice(no_user_namespace: bool) -> &'static str {
+    match no_user_namespace {
+        true => {
+            "allow user namespaces (by sysctl: kernel.unprivileged_userns_clone=1 and a user.max_user_namespaces above 0, where there is \
+             one kernel.apparmor_restrict_unprivileged_userns=0), run as the superuser, or use the sandbox of podman"
+        }
+        false => {
+            "mend what failed (the report of Capabilities::detect() says what works here), or use the sandbox of podman"
+        }
     }
 }
 

@@ -3,6 +3,8 @@
 //! Podman is a program like any other here: it is launched, and with it ends everything that it started (conmon, the
 //! runtime, the container's processes). What is left then is podman's own note of the container, which is removed by name.
 
+mod inside;
+
 use std::ffi::OsString;
 use std::fs;
 use std::future::{Future, poll_fn};
@@ -18,7 +20,7 @@ use rustix::process::Resource;
 use wink::BoxFuture;
 use wink::limits::{CancelToken, Clock};
 
-use crate::capabilities::{Capabilities, Report, Scratch};
+use crate::capabilities::{Capabilities, Report, Scratch, no_scratch};
 use crate::cgroup::{Controller, Version};
 use crate::error::{LaunchError, SandboxError};
 use crate::launch::{Command, Ended, Finished, Launch, Tree};
@@ -28,6 +30,11 @@ use crate::sandbox::{Job, Sandbox, WORKSPACE};
 
 const INSTALL: &str =
     "install podman and runc (apt-get install podman runc), or use the sandbox of namespaces";
+
+/// What podman said is told before this.
+const CANNOT_RUN: &str = "try `podman run` of the same image or root by hand until it works: the image has to be there \
+    (`podman images`), with a /bin/sh; without the superuser it takes subordinate ids (/etc/subuid, /etc/subgid); where crun fails, \
+    install runc, which is then used";
 
 /// What a container is made of. It has to have `/bin/sh`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,13 +77,11 @@ impl PodmanSandbox {
     async fn make(source: Source, limits: Limits, clock: &Arc<dyn Clock>) -> Result<Self, SandboxError> {
         limits.check()?;
         check_cgroups(&limits)?;
-        let scratch =
-            |error: std::io::Error| SandboxError::Failed(format!("no temporary directory: {error}"));
-        let settings = Arc::new(Scratch::new(&std::env::temp_dir()).map_err(scratch)?);
+        let settings = Arc::new(Scratch::new(&std::env::temp_dir()).map_err(no_scratch)?);
         let runc = version("runc", settings.path(), clock).await;
         let text = configuration(&limits, runc.is_ok());
-        fs::write(settings.path().join("containers.conf"), text).map_err(scratch)?;
-        fs::write(settings.path().join("seccomp.json"), profile()?).map_err(scratch)?;
+        fs::write(settings.path().join("containers.conf"), text).map_err(no_scratch)?;
+        fs::write(settings.path().join("seccomp.json"), profile()?).map_err(no_scratch)?;
         let missing = |error: LaunchError| SandboxError::Missing {
             part: "podman",
             reason: error.to_string(),
@@ -127,38 +132,18 @@ impl PodmanSandbox {
 
     /// A container, once: that it runs, and that its limits are what was asked for.
     async fn try_once(&self, clock: &Arc<dyn Clock>) -> Result<(), SandboxError> {
-        let missing = |reason: String| SandboxError::Missing {
-            part: "way to run a container",
-            reason,
-            advice: "podman has to work with what the report says it was given; runc works where crun does not",
-        };
-        let scratch = Scratch::new(&std::env::temp_dir()).map_err(|error| missing(error.to_string()))?;
-        let look = "cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max 2>/dev/null; \
-                    echo ; cat /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max 2>/dev/null";
+        let scratch = Scratch::new(&std::env::temp_dir()).map_err(no_scratch)?;
         let root = scratch.path().to_owned();
         let job = Job::new(
-            Command::Shell(look.to_owned()),
+            Command::Shell(inside::LOOK.to_owned()),
             WorkspaceView::Direct { root, state_name: None, record: None },
         );
-        let finished = self.run(job, clock).await.map_err(|error| missing(error.to_string()))?;
-        let (said, _) = finished.stdout.text(1000);
-        let (memory, processes) = said.split_once("\n\n").or(said.split_once('\n')).unwrap_or_default();
-        let asked = [
-            ("memory", memory, self.limits.memory.map(|bytes| (bytes / 4096 * 4096).to_string())),
-            ("processes", processes, self.limits.processes.map(|most| most.to_string())),
-        ];
-        for (limit, found, asked) in asked {
-            if let Some(asked) = asked
-                && found.trim() != asked
-            {
-                return Err(SandboxError::Unenforceable {
-                    limit,
-                    reason: format!("a container asked for {asked} had {:?}", found.trim()),
-                    advice: "set this limit to None, or run with cgroups that podman can use",
-                });
-            }
-        }
-        Ok(())
+        let finished = self.run(job, clock).await.map_err(|error| SandboxError::Missing {
+            part: "way to run a container",
+            reason: error.to_string(),
+            advice: CANNOT_RUN,
+        })?;
+        inside::check(&finished.stdout.text(1000).0, &self.limits)
     }
 
     fn arguments(&self, name: &str, job: &Job) -> Result<Vec<OsString>, SandboxError> {

@@ -1,8 +1,9 @@
 //! Rollback equals before: whatever a call did to the workspace, by the filesystem or by a command, and however it failed,
 //! the workspace is then what it was. With an overlay and with a scan.
 //!
-//! What the workspace is, is asked of `find` and `sha256sum`, which share no code with what is tested. The number of cases
-//! is in `WINK_ROLLBACK_CASES`, the first seed in `WINK_ROLLBACK_SEED`; a failure names its seed.
+//! What the workspace is, is asked of `find` and `sha256sum`, which share no code with what is tested. Some seeds are always the same,
+//! a few are new each time; a failure names its own. To have it again, or others: the number of cases is in
+//! `WINK_ROLLBACK_CASES`, the first seed in `WINK_ROLLBACK_SEED`.
 //!
 //! The scripts have all the rights of whoever runs this: no link in a tree, and no line of a script, may lead out of it.
 
@@ -12,6 +13,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::hash::BuildHasher;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -20,14 +22,15 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use wink::filesystem::host::{Capture, HostFilesystem, HostOptions};
-use wink::filesystem::{DeleteMode, Filesystem, FilesystemExt, MkdirOptions};
+use wink::filesystem::{DeleteMode, Edit, Filesystem, FilesystemExt, MkdirOptions};
 use wink::limits::{Clock, SystemClock};
 use wink::prelude::*;
 use wink::resource::Binding;
 use wink::serde_json::json;
+use wink::session::{Ending, ToolInvoked};
 use wink::testing::{ByteStore, FakeClock, FaultyStore, StoreOp, leave_out, steps};
 use wink_sandbox::tool::{HostLayers, WorkspaceLayers};
-use wink_sandbox::{Capabilities, Launch, capture_of};
+use wink_sandbox::{Capabilities, Launch, OverlayKind, capture_of};
 
 // --- what a tree is ------------------------------------------------------------------------------------------------
 
@@ -188,7 +191,10 @@ fn grow(dice: &mut Dice, root: &Path) {
         fs::write(root.join("nested/.git/HEAD"), "ref: refs/heads/main\n").unwrap();
     }
     if dice.below(12) == 0 {
-        let _ = Process::new("git").args(["init", "-q", "repository"]).current_dir(root).status();
+        // Whatever else was called so: git makes a repository in a directory only.
+        let name = root.join("repository");
+        let made = Process::new("git").args(["init", "-q"]).arg(&name).env("HOME", root).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     }
     // Old, each with a time of its own; directories last, the deepest first.
     let listed = Process::new("find").arg(root).args(["-depth", "-print0"]).output().unwrap().stdout;
@@ -262,7 +268,9 @@ async fn change(dice: &mut Dice, files: &dyn Filesystem, there: &[PathBuf]) {
             }
         };
         let (one, two) = (path(), path());
-        let _ = match dice.below(6) {
+        let _ = match dice.below(8) {
+            6 => files.edit(&one, &Edit::all("x", "edited")).await.map(drop),
+            7 => files.edit(&one, &Edit::once("kept", "edited")).await.map(drop),
             0 => files.delete(&one, DeleteMode::Recursive).await,
             1 => files.rename(&one, &two).await,
             2 => files.mkdir(&one, MkdirOptions { parents: true, exist_ok: true }).await,
@@ -299,6 +307,8 @@ struct Order {
     end: End,
     script: OsString,
     store: Arc<FaultyStore>,
+    /// Whether everything was done by the time that it ended as it was to.
+    reached: Arc<Mutex<bool>>,
 }
 
 #[derive(Default)]
@@ -320,6 +330,7 @@ async fn mess(cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
     assert_eq!(finished.ended, wink_sandbox::Ended::Exited(0));
     layer.finish().await?;
     change(&mut dice, &*files, &order.there).await;
+    *order.reached.lock().unwrap() = true;
     match order.end {
         End::Failed => return Ok(ToolResult::error("as asked")),
         End::Error => return Err(ToolError::new("as asked")),
@@ -335,6 +346,7 @@ struct World {
     files: Arc<HostFilesystem>,
     clock: FakeClock,
     store: Arc<FaultyStore>,
+    reached: Arc<Mutex<bool>>,
     executor: Executor,
 }
 
@@ -366,7 +378,7 @@ async fn world(seed: u64, capture: Option<Capture>) -> World {
         .resource(Binding::instance(Arc::new(Orders::default())));
     let prompt = PromptTemplate::builder("tests", "rollback").section(section).build().unwrap().prompt();
     let executor = Executor::open(&prompt, &session).await.unwrap();
-    World { dir, files, clock, store, executor }
+    World { dir, files, clock, store, reached: Arc::default(), executor }
 }
 
 impl World {
@@ -386,7 +398,8 @@ impl World {
             }
             _ => {}
         }
-        let order = Order { seed, there, end, script: OsString::from_vec(script), store: self.store.clone() };
+        let (store, reached) = (self.store.clone(), Arc::clone(&self.reached));
+        let order = Order { seed, there, end, script: OsString::from_vec(script), store, reached };
         let orders = self.executor.resources().get::<Orders>().await.unwrap();
         *orders.0.lock().unwrap() = Some(order);
         let call = self.executor.call(ToolCall::new("call", "mess", json!({}).to_string()));
@@ -424,10 +437,30 @@ fn overlay_works() -> bool {
     able.overlay.is_some()
 }
 
-fn cases(usual: u64) -> std::ops::Range<u64> {
-    let number = |name: &str, usual| std::env::var(name).ok().map_or(usual, |text| text.parse().unwrap());
-    let first = number("WINK_ROLLBACK_SEED", 0);
-    first..first + number("WINK_ROLLBACK_CASES", usual)
+/// The usual seeds, and a fifth as many that nobody has tried; or those that the environment names. Each is told, which is seen where
+/// a test fails.
+fn cases(usual: u64) -> impl Iterator<Item = u64> {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let (first, count) = (number("WINK_ROLLBACK_SEED"), number("WINK_ROLLBACK_CASES").unwrap_or(usual));
+    let new = if first.is_some() { 0 } else { count.div_ceil(5) };
+    let mut dice = Dice(std::hash::RandomState::new().hash_one("seeds"));
+    let first = first.unwrap_or(0);
+    // Small enough to be typed, and not to overflow where one is added to it.
+    let new = (0..new).map(move |_| dice.any() % 1_000_000_000);
+    (first..first + count).chain(new).inspect(|seed| println!("seed {seed}"))
+}
+
+/// How a call of each kind is recorded, and what its answer says.
+fn expected(end: End) -> (Ending, &'static str) {
+    match end {
+        End::Failed => (Ending::Failed, "as asked"),
+        End::Error => (Ending::Errored, "as asked"),
+        End::Panic => (Ending::Panicked, "panicked"),
+        End::Refused => (Ending::NotCommitted, "commit"),
+        End::Timeout => (Ending::TimedOut, "took longer than 60s"),
+        End::Dropped => (Ending::Cancelled, ""),
+        End::Special => (Ending::Errored, "pipe"),
+    }
 }
 
 async fn rollback_equals_before(capture: Capture) {
@@ -436,20 +469,23 @@ async fn rollback_equals_before(capture: Capture) {
         let world = world(seed, Some(capture)).await;
         let before = dump(&world.root());
         let outcome = world.call(seed, end).await;
-        if outcome.is_none() {
-            // What is dropped is rolled back before the next call begins.
-            let next = world.call(seed + 1, End::Failed).await.unwrap();
-            assert!(!next.is_success());
+        let (ending, part) = expected(end);
+        match outcome {
+            Some(outcome) => {
+                let text = outcome.text();
+                assert_eq!(outcome.event.ending, ending, "seed {seed}, {end:?}: {text}");
+                assert!(text.contains(part), "seed {seed}, {end:?}: {text}");
+            }
+            None => {
+                // What is dropped is rolled back before the next call begins.
+                let next = world.call(seed + 1, End::Failed).await.unwrap();
+                assert_eq!(next.event.ending, Ending::Failed, "seed {seed}: {}", next.text());
+            }
         }
-        if let Some(outcome) = outcome {
-            assert!(!outcome.is_success(), "seed {seed}, {end:?}: {}", outcome.text());
-            let text = outcome.text();
-            let expected = match end {
-                End::Failed | End::Error => "as asked",
-                End::Special => "pipe",
-                _ => "",
-            };
-            assert!(text.contains(expected), "seed {seed}, {end:?}: {text}");
+        let first = world.executor.session().slice::<ToolInvoked>().iter().next().unwrap().ending;
+        assert_eq!(first, ending, "seed {seed}, {end:?}");
+        if end == End::Panic {
+            assert!(*world.reached.lock().unwrap(), "seed {seed}: it panicked before");
         }
         let differences = differences(&before, &dump(&world.root()));
         assert!(differences.is_empty(), "seed {seed}, {end:?}, {capture}:\n{}", differences.join("\n"));
@@ -487,6 +523,28 @@ async fn rollback_equals_before_with_a_scan() {
     rollback_equals_before(Capture::Scan).await;
 }
 
+/// What the script leaves on an overlay over `plain` that `mount` makes.
+fn on_a_plain_overlay(dir: &Path, script: &OsStr) -> PathBuf {
+    for name in ["upper", "work", "merged"] {
+        fs::create_dir(dir.join(name)).unwrap();
+    }
+    let (rights, marks) = match Capabilities::detect().overlay {
+        Some(OverlayKind::User) => ("-Urm", "userxattr"),
+        _ => ("-m", "redirect_dir=on,metacopy=off"),
+    };
+    let options = format!("{marks},lowerdir=plain,upperdir=upper,workdir=work");
+    // What is seen there is seen there only. The upper directory is what the root is seen to be.
+    let all = "set -e; chmod --reference=plain upper; mount -t overlay -o \"$1\" overlay merged; cd merged; sh -c \"$2\"; cp -a . ../seen";
+    let ran = Process::new("unshare")
+        .args([rights, "sh", "-c", all, "sh", &options])
+        .arg(script)
+        .current_dir(dir)
+        .output();
+    let ran = ran.unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    dir.join("seen")
+}
+
 /// A call that succeeds leaves what the same script leaves in a copy of the workspace, but for times.
 async fn success_equals_a_plain_run(capture: Capture) {
     for seed in cases(40) {
@@ -495,16 +553,17 @@ async fn success_equals_a_plain_run(capture: Capture) {
         let copied = Process::new("cp").arg("-a").arg(world.root()).arg(&plain).status().unwrap();
         assert!(copied.success());
         fs::remove_dir_all(plain.join(".wink")).unwrap();
-        if capture == Capture::Overlay
-            && dump(&plain).values().any(|about| about.kind == "f" && about.links != "1")
-        {
+        let before = dump(&plain);
+        let script = script(&mut Dice(seed), &paths(&before));
+        let has_names = before.values().any(|about| about.kind == "f" && about.links != "1");
+        let plain = if capture == Capture::Overlay && has_names {
             // What is written through one name is not seen through the others on an overlay: they are copied up apart.
-            continue;
-        }
-        let there = paths(&dump(&plain));
-        let script = script(&mut Dice(seed), &there);
-        let ran = Process::new("sh").arg("-c").arg(&script).current_dir(&plain).status().unwrap();
-        assert!(ran.success());
+            on_a_plain_overlay(world.dir.path(), &script)
+        } else {
+            let ran = Process::new("sh").arg("-c").arg(&script).current_dir(&plain).status().unwrap();
+            assert!(ran.success());
+            plain
+        };
         let fork = world.files.fork().unwrap();
         let layer = HostLayers.layer(&fork).await.unwrap();
         let ran =
@@ -632,7 +691,8 @@ async fn somebody_elses_edit(capture: Capture) {
         world.fifo().display(),
         written.display()
     );
-    let order = Order { seed: 0, there, end: End::Failed, script: script.into(), store: world.store.clone() };
+    let (store, reached) = (world.store.clone(), Arc::clone(&world.reached));
+    let order = Order { seed: 0, there, end: End::Failed, script: script.into(), store, reached };
     let orders = world.executor.resources().get::<Orders>().await.unwrap();
     *orders.0.lock().unwrap() = Some(order);
     assert!(Process::new("mkfifo").arg(world.fifo()).status().unwrap().success(), "{elsewhere}");

@@ -109,6 +109,52 @@ async fn podman() {
     assert_eq!(left_of_podman(), "");
 }
 
+/// An image that is there for one test.
+struct Image(String);
+
+impl Image {
+    /// Made of the root directory, without a network.
+    fn import() -> Self {
+        let name = format!("localhost/wink-test-{}:latest", std::process::id());
+        let script = "set -e; tar -C \"$1\" -cf - . | podman import --quiet - \"$2\"";
+        let made =
+            std::process::Command::new("sh").args(["-c", script, "sh"]).arg(root()).arg(&name).output();
+        let made = made.unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        Self(name)
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("podman").args(["rmi", "--force", &self.0]).output();
+    }
+}
+
+// case 176
+#[tokio::test]
+async fn podman_with_an_image() {
+    let _alone = PODMAN.lock().await;
+    let image = Image::import();
+    let make = async |limits: Limits| PodmanSandbox::from_image(image.0.as_str(), limits, &clock()).await;
+    assert_eq!(sandbox_contract(make, clock()).await, [""; 0]);
+
+    let sandbox = make(limits()).await.unwrap();
+    check_tool(PodmanSandboxSection::new(sandbox).section()).await;
+    assert_eq!(left_of_podman(), "");
+}
+
+#[tokio::test]
+async fn podman_without_its_image_says_so_and_fetches_none() {
+    let _alone = PODMAN.lock().await;
+    let refused = PodmanSandbox::from_image("localhost/wink-no-such-image", limits(), &clock()).await;
+    let text = refused.unwrap_err().to_string();
+    let told =
+        ["there is no way to run a container: ", "wink-no-such-image: image not known", "`podman images`"];
+    assert!(told.iter().all(|part| text.contains(part)), "{text}");
+    assert_eq!(left_of_podman(), "");
+}
+
 fn limits() -> Limits {
     // What anybody can have.
     let none = Limits { memory: None, cpu: None, processes: None, ..Limits::default() };

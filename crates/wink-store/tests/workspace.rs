@@ -61,6 +61,11 @@ async fn enter(line: String, cx: &mut ToolContext) -> Result<ToolResult<()>, Too
     Ok(ToolResult::done("entered"))
 }
 
+/// What a file is filled with, which no other one is.
+fn filling(path: &str, bytes: u32) -> String {
+    path.chars().chain(" ".chars()).cycle().take(bytes as usize).collect()
+}
+
 /// Writes this many files of this size.
 #[tool]
 async fn fill(
@@ -72,8 +77,8 @@ async fn fill(
     let _ = cx.session().dispatch(Entry { line: prefix.clone() })?;
     let workspace = cx.filesystem().await?;
     for file in 0..files {
-        let content = "x".repeat(bytes as usize);
-        workspace.write_text(&format!("{prefix}/{file}"), &content).await?;
+        let path = format!("{prefix}/{file}");
+        workspace.write_text(&path, &filling(&path, bytes)).await?;
     }
     // What was there is replaced as well, which needs room for both.
     workspace.write_text("common", &prefix).await?;
@@ -243,20 +248,23 @@ async fn whoever_is_killed_leaves_whole_calls() {
 async fn fill_up(root: &Path) {
     let process = Process::open(root, "full").await;
     let mut failures = 0;
-    let mut model: BTreeMap<String, u64> = BTreeMap::new();
+    let mut model: BTreeMap<String, String> = BTreeMap::new();
     for round in 0..60_u32 {
         let (prefix, files, bytes) = (format!("r{round}"), 1 + round % 5, 20_000 + 7_000 * (round % 4));
         let call = json!({ "prefix": prefix, "files": files, "bytes": bytes });
         let outcome = process.executor.call(ToolCall::new(&*prefix, "fill", call.to_string())).await;
         if outcome.is_success() {
             for file in 0..files {
-                model.insert(format!("{prefix}/{file}"), u64::from(bytes));
+                let path = format!("{prefix}/{file}");
+                model.insert(path.clone(), filling(&path, bytes));
             }
-            model.insert("common".to_owned(), prefix.len() as u64);
+            model.insert("common".to_owned(), prefix.clone());
         } else {
             failures += 1;
         }
-        assert_eq!(sizes(root), model, "round {round}: {}", outcome.text());
+        let found = contents(root);
+        // Not by `assert_eq`, which would print all of both.
+        assert!(found == model, "round {round}: {}: {:?}", outcome.text(), differing(&found, &model));
         let entered = process.entries().contains(&prefix);
         assert_eq!(entered, outcome.is_success(), "round {round}: {}", outcome.text());
         // Make room again, now and then.
@@ -276,9 +284,17 @@ async fn fill_up(root: &Path) {
     assert!(!model.is_empty(), "and not from the beginning");
 }
 
-/// The files below the root, but for the runtime's own, with their sizes.
-fn sizes(root: &Path) -> BTreeMap<String, u64> {
-    let mut sizes = BTreeMap::new();
+/// The files that are only in one of them, or not the same.
+fn differing<'a>(
+    found: &'a BTreeMap<String, String>,
+    model: &'a BTreeMap<String, String>,
+) -> BTreeSet<&'a String> {
+    found.keys().chain(model.keys()).filter(|path| found.get(*path) != model.get(*path)).collect()
+}
+
+/// The files below the root, but for the runtime's own, with what is in them.
+fn contents(root: &Path) -> BTreeMap<String, String> {
+    let mut contents = BTreeMap::new();
     let mut dirs = vec![root.to_owned()];
     while let Some(dir) = dirs.pop() {
         for entry in std::fs::read_dir(&dir).unwrap() {
@@ -289,11 +305,11 @@ fn sizes(root: &Path) -> BTreeMap<String, u64> {
             }
             match path.is_dir() {
                 true => dirs.push(path),
-                false => _ = sizes.insert(relative, std::fs::metadata(&path).unwrap().len()),
+                false => _ = contents.insert(relative, std::fs::read_to_string(&path).unwrap()),
             }
         }
     }
-    sizes
+    contents
 }
 
 #[test]

@@ -5,6 +5,8 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests panic when they fail")]
 
+mod overlay;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
@@ -14,9 +16,11 @@ use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
 use tempfile::TempDir;
-use wink::filesystem::host::{Capture, CommandLayer, HostFilesystem, HostOptions};
+use wink::filesystem::host::{Capture, HostFilesystem, HostOptions};
 use wink::filesystem::{Filesystem, FilesystemExt, FsErrorKind, FsPath};
-use wink::testing::{filesystem_tree, leave_out};
+use wink::testing::filesystem_tree;
+
+use overlay::sh;
 
 struct Place {
     dir: TempDir,
@@ -25,10 +29,7 @@ struct Place {
 
 /// A workspace with these files, unless nothing can be mounted here.
 fn place(seed: &[(&str, &str)]) -> Option<Place> {
-    let can =
-        |flags: &str| Command::new("unshare").args([flags, "true"]).status().is_ok_and(|done| done.success());
-    if !can("-m") && !can("-Urm") {
-        leave_out("a command on an overlay", "no mount namespace can be made here");
+    if !overlay::works() {
         return None;
     }
     let dir = TempDir::new().unwrap();
@@ -43,28 +44,6 @@ fn place(seed: &[(&str, &str)]) -> Option<Place> {
 
 fn host(fork: &Arc<dyn Filesystem>) -> &HostFilesystem {
     HostFilesystem::of(&**fork).unwrap()
-}
-
-/// Runs a script in the workspace as the layer shows it.
-fn sh(layer: &CommandLayer, script: &str) -> String {
-    let dirs = layer.overlay().unwrap();
-    let at = TempDir::new().unwrap();
-    let options = format!(
-        "{},metacopy=off,lowerdir={},upperdir={},workdir={}",
-        if dirs.user_xattr { "userxattr" } else { "redirect_dir=on" },
-        dirs.lower.display(),
-        dirs.upper.display(),
-        dirs.work.display()
-    );
-    let script = format!(
-        "mount -t overlay overlay -o {options} {at}; mount -t tmpfs tmpfs {at}/{state}; cd {at}; {script}",
-        at = at.path().display(),
-        state = dirs.state_name
-    );
-    let flags = if dirs.user_xattr { "-Urm" } else { "-m" };
-    let output = Command::new("unshare").args([flags, "sh", "-ec", &script]).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
 }
 
 /// What is on disk, without the runtime's own state.

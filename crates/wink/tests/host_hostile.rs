@@ -3,6 +3,8 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests panic when they fail")]
 
+mod overlay;
+
 use std::fmt::Debug;
 use std::fs;
 use std::io::ErrorKind;
@@ -15,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tempfile::TempDir;
-use wink::filesystem::host::{HostFilesystem, HostOptions};
+use wink::filesystem::host::{Capture, HostFilesystem, HostOptions};
 use wink::filesystem::{
     EntryKind, Filesystem, FilesystemExt, FsError, FsErrorKind, FsLimits, FsPath, FsResult, GrepQuery,
     MkdirOptions,
@@ -255,25 +257,51 @@ async fn names_that_are_no_text_can_be_used() {
     assert_eq!(fs::read(raw(b"\x80/g\xfe")).unwrap(), b"new");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn swapping_links_in_while_we_work_leads_nowhere() {
-    let (_dir, root, outside) = beside_secrets();
-    symlink(outside.join("sub"), root.join("evil")).unwrap();
-    let base = Arc::new(open(&root)) as Arc<dyn Filesystem>;
-    let stop = Arc::new(AtomicBool::new(false));
-    let swapping = std::thread::spawn({
-        let (stop, root) = (stop.clone(), root.clone());
-        move || {
-            let (one, two) = (root.join("d"), root.join("evil"));
+/// Somebody who puts a link out of the workspace in the place of a directory and back, as fast as it goes.
+struct Swapping {
+    stop: Arc<AtomicBool>,
+    thread: std::thread::JoinHandle<usize>,
+}
+
+impl Swapping {
+    fn start(root: &Path) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopped, one, two) = (Arc::clone(&stop), root.join("d"), root.join("evil"));
+        let thread = std::thread::spawn(move || {
             let mut swaps = 0;
-            while !stop.load(Ordering::Relaxed) {
+            while !stopped.load(Ordering::Relaxed) {
                 let exchange = rustix::fs::RenameFlags::EXCHANGE;
                 let cwd = rustix::fs::CWD;
                 swaps += usize::from(rustix::fs::renameat_with(cwd, &one, cwd, &two, exchange).is_ok());
             }
             swaps
-        }
-    });
+        });
+        Self { stop, thread }
+    }
+
+    /// How often it was done.
+    fn stop(self) -> usize {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn swapping_links_in_while_we_work_leads_nowhere() {
+    swap_while_we_work(false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn swapping_links_in_while_we_walk_leads_nowhere() {
+    swap_while_we_work(true).await;
+}
+
+async fn swap_while_we_work(walk: bool) {
+    let (_dir, root, outside) = beside_secrets();
+    symlink(outside.join("sub"), root.join("evil")).unwrap();
+    let options = HostOptions { walk, ..HostOptions::default() };
+    let base = Arc::new(HostFilesystem::open(&root, options).unwrap()) as Arc<dyn Filesystem>;
+    let swapping = Swapping::start(&root);
     for turn in 0..300 {
         let fork = base.fork().unwrap();
         for files in [&base, &fork] {
@@ -297,9 +325,52 @@ async fn swapping_links_in_while_we_work_leads_nowhere() {
             base.keep(receipt);
         }
     }
-    stop.store(true, Ordering::Relaxed);
-    assert!(swapping.join().unwrap() > 0);
+    assert!(swapping.stop() > 0);
     assert!(is_untouched(&outside));
+}
+
+/// What a command left in its layer is taken over and merged while links are swapped below it, and while it runs.
+#[tokio::test(flavor = "multi_thread")]
+async fn swapping_links_in_while_a_command_is_merged_leads_nowhere() {
+    if !overlay::works() {
+        return;
+    }
+    let (mut merged, mut refused) = (0, 0);
+    for walk in [false, true] {
+        let (_dir, root, outside) = beside_secrets();
+        symlink(outside.join("sub"), root.join("evil")).unwrap();
+        let options = HostOptions { walk, ..HostOptions::default() };
+        let files = HostFilesystem::open(&root, options).unwrap();
+        let swapping = Swapping::start(&root);
+        for turn in 0..60 {
+            let fork = files.fork().unwrap();
+            let layer = HostFilesystem::of(&*fork).unwrap().command_layer_by(Capture::Overlay).unwrap();
+            // Whatever becomes of each. The command itself may go where it wants to, so that it has an outside of its own.
+            let script = format!(
+                "set +e; exec 2>/dev/null; mount -t tmpfs tmpfs {outside} || exit 1; mkdir {outside}/sub; echo changed > d/f; echo new > d/n{turn}; mkdir -p d/sub{turn}; echo x > d/sub{turn}/f; rm -f evil/f; \
+                 rm -rf d/n{before}; mv d/sub{before} d/moved{turn}; chmod 700 d; touch common{turn}; exit 0",
+                before = turn - turn % 3,
+                outside = outside.display()
+            );
+            overlay::sh(&layer, &script);
+            let taken = layer.finish().and_then(|()| files.merge(&*fork));
+            match taken {
+                Ok(receipt) => {
+                    files.keep(receipt);
+                    merged += 1;
+                    assert!(root.join(format!("common{turn}")).exists(), "turn {turn}");
+                }
+                Err(_) => {
+                    refused += 1;
+                    assert!(!root.join(format!("common{turn}")).exists(), "turn {turn}");
+                }
+            }
+            assert!(is_untouched(&outside), "turn {turn}, walk {walk}");
+        }
+        assert!(swapping.stop() > 0);
+        assert!(is_untouched(&outside));
+    }
+    assert!(merged > 0 && refused > 0, "{merged} merged, {refused} refused");
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 use wink::filesystem::host::{Capture, CommandLayer, HostFilesystem, HostOptions, Undone};
 use wink::filesystem::{DeleteMode, Filesystem, FilesystemExt, FsPath};
 use wink::limits::CancelToken;
+use wink::testing::leave_out;
 
 fn open(root: &Path) -> HostFilesystem {
     HostFilesystem::open(root, HostOptions { capture: Some(Capture::Scan), ..HostOptions::default() })
@@ -187,21 +188,21 @@ fn a_deep_directory_is_deleted_on_a_small_stack() {
     open(dir.path());
 }
 
-/// Whether files can be protected here, and devices made.
-fn is_superuser() -> bool {
+/// Whether files can be protected here, devices made, and disks mounted. Where they cannot, that is a failure, or said aloud.
+fn is_superuser(what: &str) -> bool {
     let dir = TempDir::new().unwrap();
     let script = "touch a; chattr +i a; chattr -i a; mknod null c 1 3";
     let done = Command::new("sh").args(["-ec", script]).current_dir(dir.path()).status();
     let can = done.is_ok_and(|done| done.success());
     if !can {
-        eprintln!("not tried: it takes the superuser, and a filesystem that knows attributes");
+        leave_out(what, "it takes the superuser, and a filesystem that knows attributes");
     }
     can
 }
 
 #[test]
 fn what_a_command_protects_is_undone_and_what_was_protected_is_so_again() {
-    if !is_superuser() {
+    if !is_superuser("protected files") {
         return;
     }
     let dir = workspace(SEED);
@@ -252,7 +253,7 @@ fn pipes_and_devices_come_back() {
     ] {
         is_undone(&dir, script);
     }
-    if is_superuser() {
+    if is_superuser("devices that a command removes") {
         sh(dir.path(), "mknod -m 604 null c 1 3; mknod zero c 1 5; chown 12:34 null");
         for script in ["rm null; mv zero null", "rm null zero; mkfifo null", "chmod 600 zero"] {
             is_undone(&dir, script);
@@ -319,7 +320,7 @@ fn holes_stay_holes() {
 /// What there is no space for keeps its own: it is only moved.
 #[test]
 fn on_a_full_disk_what_a_command_did_is_in_the_trash() {
-    if !is_superuser() {
+    if !is_superuser("a scan on a full disk") {
         return;
     }
     let dir = TempDir::new().unwrap();

@@ -7,17 +7,18 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wink::executor::{Executor, ToolCall};
+use wink::filesystem::host::{Capture, HostOptions};
 #[cfg(target_os = "linux")]
-use wink::filesystem::{
-    Filesystem,
-    host::{Capture, HostFilesystem},
-};
+use wink::filesystem::{Filesystem, host::HostFilesystem};
 #[cfg(target_os = "linux")]
 use wink::limits::SystemClock;
 use wink::prelude::*;
 #[cfg(target_os = "linux")]
-use wink_sandbox::Launch;
-use wink_store::Workspace;
+use wink_sandbox::{
+    Launch,
+    tool::{HostLayers, WorkspaceLayers},
+};
+use wink_store::{Workspace, WorkspaceOptions};
 
 use super::place::{Tree, content, runtime, wait};
 use super::{Case, End, Size, Way};
@@ -49,49 +50,42 @@ async fn api(edit: Edit, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolErr
     edit.end()
 }
 
+/// As `shell_execute` does it, in no sandbox: the layer says what the command is shown.
 #[cfg(target_os = "linux")]
-async fn overlay(edit: Edit, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
-    command(edit, Capture::Overlay, cx).await
-}
-
-#[cfg(target_os = "linux")]
-async fn scan(edit: Edit, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
-    command(edit, Capture::Scan, cx).await
-}
-
-#[cfg(target_os = "linux")]
-async fn command(edit: Edit, capture: Capture, cx: &ToolContext) -> Result<ToolResult<()>, ToolError> {
+async fn command(edit: Edit, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
     let files = cx.resource::<dyn Filesystem>().await?;
     let host = HostFilesystem::of(&*files).ok_or_else(|| ToolError::new("not on disk"))?;
-    let layer = host.command_layer_by(capture)?;
+    let layer = HostLayers.layer(&files).await?;
     let mut script = String::new();
     for path in &edit.paths {
         // A builtin of the shell: no process but its own is measured.
         let _ = writeln!(script, "printf '%s' \"$TEXT\" > {path}");
     }
-    let launch = Launch::shell(script, host.root()).env("TEXT", &edit.content);
-    let launch = match layer.overlay() {
-        Some(dirs) => launch.overlay(dirs),
-        None => launch,
-    };
+    let launch = Launch::shell(script, host.root()).env("TEXT", &edit.content).workspace(layer.workspace());
     let finished = launch.run(&(Arc::new(SystemClock) as _)).await?;
     if finished.ended.code() != 0 {
         return Err(ToolError::new(finished.stderr.text(1_000).0));
     }
-    layer.finish()?;
+    layer.finish().await?;
     edit.end()
 }
 
 pub(super) fn make(way: Way, end: End, size: Size) -> Option<Case> {
     let tree = Tree::of(size);
     let runtime = runtime();
-    let workspace = Workspace::open(tree.root()).unwrap_or_else(|error| unreachable!("{error}"));
+    let capture = match way {
+        Way::Api => None,
+        Way::Overlay => Some(Capture::Overlay),
+        Way::Scan => Some(Capture::Scan),
+    };
+    let files = HostOptions { capture, ..HostOptions::default() };
+    let options = WorkspaceOptions { files, ..WorkspaceOptions::default() };
+    let workspace =
+        Workspace::open_with(tree.root(), options).unwrap_or_else(|error| unreachable!("{error}"));
     let tool = match way {
         Way::Api => Tool::new("edit", "Edit files.", api),
         #[cfg(target_os = "linux")]
-        Way::Overlay => Tool::new("edit", "Edit files.", overlay),
-        #[cfg(target_os = "linux")]
-        Way::Scan => Tool::new("edit", "Edit files.", scan),
+        Way::Overlay | Way::Scan => Tool::new("edit", "Edit files.", command),
         #[cfg(not(target_os = "linux"))]
         Way::Overlay | Way::Scan => return None,
     };

@@ -53,3 +53,14 @@ fn a_landlock_that_cannot_be_used_is_not_and_can_be_refused() {
     assert!(refused(None).starts_with("there is no Landlock: the kernel has none; use a kernel"));
     assert!(refused(Some(1)).contains("the kernel's is version 1"));
 }
+
+#[test]
+fn user_namespaces_are_spoken_of_only_where_they_are_what_is_missing() {
+    assert!(advice(true).contains("user namespaces"));
+    assert!(!advice(false).contains("user namespaces") && !advice(false).contains("sysctl"));
+    // What fails on the way is told as it is: here, the root directory is not there.
+    let limits = Limits { memory: None, cpu: None, processes: None, ..Limits::default() };
+    let refused = NamespaceSandbox::with_root("/nonexistent", limits).unwrap_err().to_string();
+    assert!(refused.contains("looking at its root directory failed: No such file"), "{refused}");
+    assert!(!refused.contains("sysctl"), "{refused}");
+}

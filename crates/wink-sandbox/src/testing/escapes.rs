@@ -4,6 +4,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::time::Duration;
 
+use super::calls::{Call, write_program};
 use super::{Bench, SECRET, complained, exists, is_running, mark, said, timed_out};
 use crate::launch::Ended;
 use crate::sandbox::Job;
@@ -18,7 +19,7 @@ pub(super) async fn check(bench: &Bench<'_>) {
     secrets(bench).await;
     rights(bench).await;
     mounts_and_devices(bench).await;
-    tracing(bench).await;
+    system_calls(bench).await;
     state_directory(bench).await;
     other_processes(bench).await;
     links(bench).await;
@@ -196,18 +197,66 @@ async fn mounts_and_devices(bench: &Bench<'_>) {
     assert_eq!(bench.sh(text).await, (0, "fine\n".to_owned()));
 }
 
-/// With perl, if there is one: it can make any system call.
-async fn tracing(bench: &Bench<'_>) {
-    // On x86_64: ptrace attach, seize and traceme; process_vm_readv; bpf; keyctl; perf_event_open; unshare; setns;
-    // open_by_handle_at; kexec_load; init_module; io_uring_setup; userfaultfd; mount; pidfd_getfd.
-    let calls = "exec 2>/dev/null; command -v perl >/dev/null || exit 0; test $(uname -m) = x86_64 || exit 0; \
-        sleep 100 & child=$!; perl -e 'my $c = shift; \
-        for my $call ([101, 16, $c, 0, 0], [101, 16, 1, 0, 0], [101, 0x4206, $c, 0, 0], [310, $c, 0, 0, 0, 0, 0], \
-        [321, 0, 0, 0], [250, 0, 0, 0, 0, 0], [298, 0, 0, -1, -1, 0], [272, 0x10000000], [308, 0, 0], [304, 0, 0, 0], \
-        [246, 0, 0, 0, 0], [175, 0, 0, 0], [425, 1, 0], [323, 1], [165, 0, 0, 0, 0, 0], [438, 0, 0, 0]) { \
-        my ($n, @a) = @$call; my $r = syscall($n, @a); \
-        print \"$n gave $r, $!{EPERM} $!{ENOSYS}\\n\" unless $r == -1 && ($!{EPERM} || $!{ENOSYS}); }' $child; kill $child; exit 0";
-    assert_eq!(bench.sh(calls).await, (0, String::new()));
+/// Calls that look into other processes, or that change what a process is in: each refused, before anything else is wrong with it.
+async fn system_calls(bench: &Bench<'_>) {
+    let call = Call::new;
+    let (newuser, newns) = (i64::from(libc::CLONE_NEWUSER), i64::from(libc::CLONE_NEWNS));
+    let child = i64::from(libc::SIGCHLD);
+    let seize = i64::from(libc::PTRACE_SEIZE);
+    let attach = i64::from(libc::PTRACE_ATTACH);
+    let calls = [
+        call("ptrace: attach to its parent", libc::SYS_ptrace, &[attach, 0]).at_parent(1),
+        call("ptrace: attach to init", libc::SYS_ptrace, &[attach, 1]),
+        call("ptrace: seize its parent", libc::SYS_ptrace, &[seize, 0]).at_parent(1),
+        call("ptrace: be traced", libc::SYS_ptrace, &[0]),
+        call("process_vm_readv", libc::SYS_process_vm_readv, &[0]).at_parent(0),
+        call("process_vm_writev", libc::SYS_process_vm_writev, &[0]).at_parent(0),
+        call("kcmp", libc::SYS_kcmp, &[0, 1]).at_parent(0),
+        call("pidfd_getfd", libc::SYS_pidfd_getfd, &[]),
+        call("bpf", libc::SYS_bpf, &[]),
+        call("keyctl", libc::SYS_keyctl, &[]),
+        call("add_key", libc::SYS_add_key, &[]),
+        call("request_key", libc::SYS_request_key, &[]),
+        call("perf_event_open", libc::SYS_perf_event_open, &[0, 0, -1, -1]),
+        call("unshare: user", libc::SYS_unshare, &[newuser]),
+        call("unshare: mounts", libc::SYS_unshare, &[newns]),
+        call("clone: user", libc::SYS_clone, &[newuser | child]),
+        call("clone3", libc::SYS_clone3, &[]),
+        call("setns", libc::SYS_setns, &[]),
+        call("mount", libc::SYS_mount, &[]),
+        call("umount2", libc::SYS_umount2, &[]),
+        call("pivot_root", libc::SYS_pivot_root, &[]),
+        call("chroot", libc::SYS_chroot, &[]),
+        call("fsopen", libc::SYS_fsopen, &[]),
+        call("open_tree", libc::SYS_open_tree, &[]),
+        call("move_mount", libc::SYS_move_mount, &[]),
+        call("mount_setattr", libc::SYS_mount_setattr, &[]),
+        call("name_to_handle_at", libc::SYS_name_to_handle_at, &[]),
+        call("open_by_handle_at", libc::SYS_open_by_handle_at, &[]),
+        call("kexec_load", libc::SYS_kexec_load, &[]),
+        call("init_module", libc::SYS_init_module, &[]),
+        call("finit_module", libc::SYS_finit_module, &[]),
+        call("io_uring_setup", libc::SYS_io_uring_setup, &[1]),
+        call("userfaultfd", libc::SYS_userfaultfd, &[1]),
+        call("syslog", libc::SYS_syslog, &[]),
+        call("settimeofday", libc::SYS_settimeofday, &[]),
+        call("swapon", libc::SYS_swapon, &[]),
+    ];
+    let world = bench.world();
+    let program = world.dirs.lower.join("program");
+    let run = async |calls: &[Call]| {
+        write_program(&program, calls);
+        let finished = bench.run(world.shell("./program; echo $?")).await;
+        let told = said(&finished);
+        let code: usize = told.trim().parse().unwrap_or_else(|_| panic!("{told:?}: {finished:?}"));
+        // What is higher is the shell's: it could not be run, or a signal ended it.
+        assert!(code <= calls.len(), "it ended with {code}: {}", complained(&finished));
+        code.checked_sub(1).map(|at| calls[at].name)
+    };
+    assert_eq!(run(&calls).await, None, "this call was not refused");
+    // What is let through is told.
+    let allowed = [calls[0].clone(), call("getpid", libc::SYS_getpid, &[])];
+    assert_eq!(run(&allowed).await, Some("getpid"));
 }
 
 async fn state_directory(bench: &Bench<'_>) {

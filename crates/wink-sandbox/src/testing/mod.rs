@@ -9,6 +9,7 @@
 )]
 
 mod behaviour;
+mod calls;
 mod escapes;
 
 use std::fs;

@@ -137,18 +137,25 @@ pub fn capture_of(files: &HostFilesystem) -> Result<(Capture, Finding), LayerErr
     })
 }
 
-/// Whether an overlay of these can be mounted: by doing it, once for each workspace.
+/// Whether an overlay of these can be mounted: by doing it, for each workspace until it has worked once. What stopped it may have been
+/// a full disk or table, so that a failure is no answer for ever.
 fn can_mount(dirs: &OverlayDirs) -> Result<(), String> {
     type Known = HashMap<(PathBuf, bool), Result<(), String>>;
     static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
     Capabilities::detect().can_mount(dirs).map_err(|error| error.to_string())?;
     let key = (dirs.lower.clone(), dirs.user_xattr);
     let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = known().as_ref().and_then(|known| known.get(&key)) {
-        return known.clone();
+    if let Some(Ok(())) = known().as_ref().and_then(|known| known.get(&key)) {
+        return Ok(());
     }
     let probed = probe_overlay(dirs).map(drop).map_err(|error| error.to_string());
-    known().get_or_insert_default().insert(key, probed.clone());
+    let before = known().get_or_insert_default().insert(key, probed.clone());
+    if let Err(reason) = &probed
+        && before.as_ref() != Some(&probed)
+    {
+        let workspace = dirs.lower.display();
+        tracing::warn!(%workspace, reason, "no overlay can be mounted; commands are found out by a scan");
+    }
     probed
 }
 
@@ -161,3 +168,6 @@ async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
     })?;
     wait.await.map_err(|_| LayerError::Thread(io::Error::other("the thread that worked on it is gone")))
 }
+
+#[cfg(test)]
+mod tests;
