@@ -3,7 +3,7 @@
 //! counted.
 
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, reason = "a test says what is broken by panicking")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test says what is broken by panicking")]
 
 use serde_json::json;
 use wink::prelude::*;
