@@ -38,6 +38,7 @@ mod ledger;
 mod maintain;
 mod marks;
 mod options;
+mod own;
 mod read;
 mod records;
 mod schema;

@@ -8,13 +8,15 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, params};
-use wink::filesystem::host::Owners;
+use wink::filesystem::EntryKind;
+use wink::filesystem::host::disk::{Disk, Replace};
+use wink::filesystem::host::{HostDisk, Owners};
 use wink::session::{InvocationId, SessionId};
-use wink::store::{CallMark, StoreError};
+use wink::store::{CallMark, JournalId, StoreError};
 
 use crate::records::{call_bytes, find_or_make};
 use crate::schema::failed;
@@ -22,30 +24,29 @@ use crate::schema::failed;
 /// What a line begins with, and what that becomes.
 const LIVE: u8 = b'+';
 const STRUCK: u8 = b'-';
-/// From which size on a file without live marks is emptied.
+/// From which size on a file is made smaller, if most of it is struck out.
 const LARGE: u64 = 64 << 10;
 
 /// The marks of this process.
 pub(crate) struct Marks {
+    disk: Arc<HostDisk>,
     dir: PathBuf,
     path: PathBuf,
-    file: File,
     lines: Mutex<Lines>,
 }
 
-#[derive(Default)]
 struct Lines {
+    file: File,
     end: u64,
-    /// Where the marks of calls are that have not ended.
-    live: HashMap<InvocationId, u64>,
+    /// Where the marks of calls are that have not ended, and how long.
+    live: HashMap<InvocationId, (u64, usize)>,
 }
 
 impl Marks {
-    pub(crate) fn new(dir: PathBuf, owners: &Owners) -> io::Result<Self> {
-        std::fs::create_dir_all(&dir)?;
+    pub(crate) fn new(disk: Arc<HostDisk>, dir: PathBuf, owners: &Owners) -> io::Result<Self> {
         let path = dir.join(owners.me());
-        let file = File::options().write(true).create_new(true).open(&path)?;
-        Ok(Self { dir, path, file, lines: Mutex::default() })
+        let file = disk.open_or_create(&path, 0o600)?;
+        Ok(Self { disk, dir, path, lines: Mutex::new(Lines { file, end: 0, live: HashMap::new() }) })
     }
 
     /// A call begins.
@@ -64,78 +65,110 @@ impl Marks {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let at = lines.end;
         // A part of a line, without its end, is no mark; the next one is written over it.
-        self.file.write_all_at(&line, at).map_err(failed)?;
+        lines.file.write_all_at(&line, at).map_err(failed)?;
         lines.end += line.len() as u64;
-        lines.live.insert(mark.invocation, at);
+        lines.live.insert(mark.invocation, (at, line.len()));
         Ok(())
     }
 
     /// The end of a call is in the database.
     pub(crate) fn ended(&self, call: InvocationId) {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(at) = lines.live.remove(&call) else { return };
+        let Some((at, _)) = lines.live.remove(&call) else { return };
         // One that is not struck out is compared with the database when this process is dead.
-        let struck = self.file.write_all_at(&[STRUCK], at);
-        if struck.is_ok() && lines.live.is_empty() && lines.end > LARGE && self.file.set_len(0).is_ok() {
-            lines.end = 0;
+        let struck = lines.file.write_all_at(&[STRUCK], at);
+        let live: usize = lines.live.values().map(|(_, len)| len).sum();
+        if struck.is_ok() && lines.end > LARGE && lines.end / 2 > live as u64 {
+            let cleared = if live == 0 { lines.empty() } else { self.rewrite(&mut lines) };
+            if let Err(error) = cleared {
+                tracing::warn!(%error, "the marks of calls that have ended could not be removed");
+            }
         }
     }
 
     /// The dead who left marks.
     pub(crate) fn dead(&self, owners: &Owners) -> io::Result<Vec<String>> {
         let mut dead = Vec::new();
-        for entry in std::fs::read_dir(&self.dir)? {
-            let Ok(name) = entry?.file_name().into_string() else { continue };
-            if owners.is_dead(&name) {
+        for (name, kind) in self.disk.read_dir(&self.dir)? {
+            let Ok(name) = name.into_string() else { continue };
+            // Nothing else was put there by a store.
+            let is_ours = kind == EntryKind::File && name.parse::<JournalId>().is_ok();
+            if is_ours && owners.is_dead(&name) {
                 dead.push(name);
             }
         }
         Ok(dead)
     }
 
-    /// Where an owner's marks are.
-    pub(crate) fn of(&self, owner: &str) -> PathBuf {
-        self.dir.join(owner)
+    /// Makes rows of the marks that a dead owner left. Whoever did this may die before the file is gone: it can be done again.
+    pub(crate) fn bury(&self, conn: &Connection, owner: &str) -> Result<(), StoreError> {
+        let text = match self.disk.read(&self.dir.join(owner)) {
+            Ok(text) => text,
+            // Another process was quicker.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(StoreError::failed("read the marks of calls", error.to_string())),
+        };
+        for line in text.split_inclusive(|byte| *byte == b'\n') {
+            let line = line.strip_prefix(&[LIVE]).and_then(|line| line.strip_suffix(b"\n"));
+            let Some(line) = line else { continue };
+            match serde_json::from_slice(line) {
+                Ok((session, mark)) => {
+                    keep(conn, owner, session, &mark).map_err(failed("keep the mark of a call"))?
+                }
+                // The machine may have stopped before it was on disk.
+                Err(error) => tracing::warn!(%error, "the mark of a call cannot be read"),
+            }
+        }
+        Ok(())
+    }
+
+    /// The marks of an owner are in the database, or there are none.
+    pub(crate) fn forget(&self, owner: &str) {
+        if let Err(error) = self.disk.unlink(&self.dir.join(owner))
+            && error.kind() != ErrorKind::NotFound
+        {
+            tracing::warn!(%error, "a file without marks could not be removed");
+        }
+    }
+
+    /// A file with the marks of calls that have not ended takes the place of the one there is.
+    fn rewrite(&self, lines: &mut Lines) -> io::Result<()> {
+        let new = self.path.with_extension("new");
+        let file = self.disk.open_or_create(&new, 0o600)?;
+        file.set_len(0)?;
+        let mut moved: Vec<(InvocationId, (u64, usize))> =
+            lines.live.iter().map(|(id, at)| (*id, *at)).collect();
+        moved.sort_unstable_by_key(|(_, (at, _))| *at);
+        let mut end = 0;
+        for (_, (at, len)) in &mut moved {
+            let mut line = vec![0; *len];
+            lines.file.read_exact_at(&mut line, *at)?;
+            file.write_all_at(&line, end)?;
+            *at = end;
+            end += *len as u64;
+        }
+        self.disk.rename(&new, &self.path, Replace::Allowed)?;
+        *lines = Lines { file, end, live: moved.into_iter().collect() };
+        Ok(())
+    }
+}
+
+impl Lines {
+    fn empty(&mut self) -> io::Result<()> {
+        self.file.set_len(0)?;
+        self.end = 0;
+        Ok(())
     }
 }
 
 impl Drop for Marks {
     fn drop(&mut self) {
         let lines = self.lines.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if lines.live.is_empty() {
-            forget(&self.path);
+        if lines.live.is_empty()
+            && let Err(error) = self.disk.unlink(&self.path)
+        {
+            tracing::debug!(%error, "a file without marks could not be removed");
         }
-    }
-}
-
-/// Makes rows of the marks that a dead owner left. Whoever did this may die before the file is gone: it can be done again.
-pub(crate) fn bury(conn: &Connection, owner: &str, path: &Path) -> Result<(), StoreError> {
-    let text = match std::fs::read(path) {
-        Ok(text) => text,
-        // Another process was quicker.
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(StoreError::failed("read the marks of calls", error.to_string())),
-    };
-    for line in text.split_inclusive(|byte| *byte == b'\n') {
-        let Some(line) = line.strip_prefix(&[LIVE]).and_then(|line| line.strip_suffix(b"\n")) else {
-            continue;
-        };
-        match serde_json::from_slice(line) {
-            Ok((session, mark)) => {
-                keep(conn, owner, session, &mark).map_err(failed("keep the mark of a call"))?
-            }
-            // The machine may have stopped before it was on disk.
-            Err(error) => tracing::warn!(%error, "the mark of a call cannot be read"),
-        }
-    }
-    Ok(())
-}
-
-pub(crate) fn forget(path: &Path) {
-    if let Err(error) = std::fs::remove_file(path)
-        && error.kind() != ErrorKind::NotFound
-    {
-        tracing::warn!(%error, "a file without marks could not be removed");
     }
 }
 

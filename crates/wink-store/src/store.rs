@@ -1,6 +1,5 @@
 //! The store itself: what is asked of it goes to the thread that writes or to the one that reads.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -20,8 +19,9 @@ use wink::testing::steps::reach;
 use crate::ground;
 use crate::ledger::{self, moment};
 use crate::maintain::{self, CheckReport, JournalMarks, Pruned};
-use crate::marks::{self, Marks};
+use crate::marks::Marks;
 use crate::options::StoreOptions;
+use crate::own;
 use crate::read::{self, Reader};
 use crate::records;
 use crate::schema::{self, failed};
@@ -30,6 +30,8 @@ use crate::writer::{Kind, Writer};
 
 /// Where it is known who has the store open.
 const STORES: &str = "stores";
+/// Where the locks are by which processes take turns on a session.
+const SESSIONS: &str = "sessions";
 
 /// Says at once whether a journal's changes became true.
 pub type Verdict = Arc<dyn Fn(&JournalId) -> Result<bool, StoreError> + Send + Sync>;
@@ -66,15 +68,16 @@ impl SqliteStore {
             Some(dir) if !dir.as_os_str().is_empty() => dir,
             Some(_) | None => Path::new("."),
         };
-        let owners_dir = dir.join(STORES);
-        std::fs::create_dir_all(&owners_dir).map_err(failed_to_open)?;
+        std::fs::create_dir_all(dir).map_err(failed_to_open)?;
+        let disk = Arc::new(HostDisk::open(dir).map_err(failed_to_open)?);
+        let calls = format!("{name}-calls");
+        own::files(&*disk, &name)?;
+        for own in [STORES, SESSIONS, &calls] {
+            own::dir(&*disk, own)?;
+        }
         // One at a time: tables are made, and dead owners buried, once.
-        let opening = File::options()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(owners_dir.join("new-opening"))
-            .map_err(failed_to_open)?;
+        let opening =
+            disk.open_or_create(&Path::new(STORES).join("new-opening"), 0o600).map_err(failed_to_open)?;
         opening.lock().map_err(failed_to_open)?;
 
         let conn = schema::open(&path, &options)?;
@@ -84,25 +87,23 @@ impl SqliteStore {
                 return Err(StoreError::failed("open", format!("it is damaged: {}", problems.join("; "))));
             }
         }
-        let disk = Arc::new(HostDisk::open(dir).map_err(failed_to_open)?);
         let owner = Owner::new(&disk, STORES).map_err(failed_to_open)?;
         let owners = owner.owners().clone();
         let burying =
             Transaction::new_unchecked(&conn, TransactionBehavior::Immediate).map_err(failed("open"))?;
         ledger::bury(&burying, &owners)?;
-        let marks = Marks::new(dir.join("calls"), &owners).map_err(failed_to_open)?;
+        let marks = Marks::new(Arc::clone(&disk), calls.into(), &owners).map_err(failed_to_open)?;
         let dead = marks.dead(&owners).map_err(failed_to_open)?;
-        dead.iter().try_for_each(|owner| marks::bury(&burying, owner, &marks.of(owner)))?;
+        dead.iter().try_for_each(|owner| marks.bury(&burying, owner))?;
         burying.commit().map_err(failed("open"))?;
-        dead.iter().for_each(|owner| marks::forget(&marks.of(owner)));
+        dead.iter().for_each(|owner| marks.forget(owner));
         owners.for_each_dead(|_| Ok(())).map_err(failed_to_open)?;
 
         let reader = Reader::start(schema::open_to_read(&path, &options)?).map_err(failed_to_open)?;
         let glance = schema::open_to_read(&path, &options)?;
         glance.busy_timeout(Duration::ZERO).map_err(failed("open"))?;
         let writer = Writer::start(conn).map_err(failed_to_open)?;
-        let turns =
-            Turns::new(dir.join("sessions"), Arc::clone(&options.clock), name).map_err(failed_to_open)?;
+        let turns = Turns::new(disk, SESSIONS, Arc::clone(&options.clock), name);
         let warnings: Vec<String> = ground::doubts(dir).into_iter().collect();
         for warning in &warnings {
             tracing::warn!(warning, "the store is open, and not on safe ground");
@@ -199,9 +200,10 @@ impl SqliteStore {
         let session = session.clone();
         Box::pin(async move {
             for owner in self.dead()? {
-                let (marks, path) = (Arc::clone(&self.marks), self.marks.of(&owner));
-                let bury = move |conn: &Connection| marks::bury(conn, &owner, &marks.of(&owner));
-                self.writer.ask_then(Kind::Other, bury, move || marks::forget(&path)).await?;
+                let (marks, buried) = (Arc::clone(&self.marks), Arc::clone(&self.marks));
+                let dead = owner.clone();
+                let bury = move |conn: &Connection| marks.bury(conn, &dead);
+                self.writer.ask_then(Kind::Other, bury, move || buried.forget(&owner)).await?;
             }
             self.reader.ask("load", move |conn| read::load(conn, &session, since)).await
         })

@@ -32,7 +32,7 @@ fn ends(mark: &CallMark, records: Vec<Record>) -> Batch {
 }
 
 fn file_of(place: &Path) -> PathBuf {
-    let mut files = std::fs::read_dir(place.join("calls")).unwrap();
+    let mut files = std::fs::read_dir(place.join("wink.db-calls")).unwrap();
     let file = files.next().unwrap().unwrap().path();
     assert!(files.next().is_none(), "one process, one file");
     file
@@ -105,4 +105,36 @@ async fn the_dead_are_noticed_by_those_who_live() {
     assert_eq!(living.load_since(&session, 0).await.unwrap().unfinished, std::slice::from_ref(&lost));
     living.commit(&session, ends(&lost, Vec::new())).await.unwrap();
     assert_eq!(living.load_since(&session, 0).await.unwrap().unfinished, []);
+}
+
+#[tokio::test]
+async fn a_call_that_takes_long_does_not_keep_the_others_marks() {
+    let place = tempfile::tempdir().unwrap();
+    let session = SessionId::from("s");
+    let store = open(place.path());
+    let long = [mark(-1), mark(-2)];
+    store.begin(&session, long[0].clone()).await.unwrap();
+    for number in 0..1_000 {
+        let mark = mark(number);
+        store.begin(&session, mark.clone()).await.unwrap();
+        if number == 500 {
+            store.begin(&session, long[1].clone()).await.unwrap();
+        }
+        store.commit(&session, ends(&mark, Vec::new())).await.unwrap();
+    }
+    assert!(std::fs::metadata(file_of(place.path())).unwrap().len() < 70_000);
+    drop(store);
+    assert_eq!(open(place.path()).load(&session).await.unwrap().unfinished, long);
+}
+
+#[tokio::test]
+async fn databases_in_one_folder_have_calls_of_their_own() {
+    let place = tempfile::tempdir().unwrap();
+    let session = SessionId::from("s");
+    let store = open(&place.path().join("a.db"));
+    let lost = mark(1);
+    store.begin(&session, lost.clone()).await.unwrap();
+    drop(store);
+    assert_eq!(open(&place.path().join("b.db")).load(&session).await.unwrap().unfinished, []);
+    assert_eq!(open(&place.path().join("a.db")).load(&session).await.unwrap().unfinished, [lost]);
 }

@@ -18,6 +18,7 @@ use wink::executor::{Executor, Outcome, ToolCall};
 use wink::filesystem::{WriteMode, WriteOptions};
 use wink::prelude::*;
 use wink::session::{Ending, ToolInvoked};
+use wink::store::JournalId;
 use wink::testing::steps;
 use wink_store::{Workspace, WorkspaceError};
 
@@ -332,4 +333,45 @@ fn a_state_directory_that_is_a_link_is_refused() {
     let refused = Workspace::open(dir.path()).unwrap_err();
     assert!(matches!(refused, WorkspaceError::StateTaken { .. }), "{refused}");
     assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0, "nothing was written there");
+}
+
+/// A repository may come with a state directory of somebody's making.
+#[test]
+fn links_in_the_state_directory_lead_nowhere() {
+    for name in [
+        "wink.db",
+        "wink.db-wal",
+        "wink.db-shm",
+        "wink.db-id",
+        "wink.db-id-new",
+        "wink.db-calls",
+        "stores",
+        "sessions",
+        "stores/new-opening",
+    ] {
+        let (dir, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let theirs = elsewhere.path().join("theirs");
+        std::fs::create_dir(&theirs).unwrap();
+        std::fs::write(theirs.join("file"), "theirs").unwrap();
+        let target =
+            if name.contains("db") || name.contains('/') { theirs.join("file") } else { theirs.clone() };
+        let link = dir.path().join(".wink").join(name);
+        std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(if name.ends_with("calls") { &theirs } else { &target }, &link).unwrap();
+        let refused = Workspace::open(dir.path()).unwrap_err();
+        assert_eq!(std::fs::read_dir(&theirs).unwrap().count(), 1, "{name}: {refused}");
+        assert_eq!(std::fs::read_to_string(theirs.join("file")).unwrap(), "theirs", "{name}: {refused}");
+    }
+    // What is in a place of ours and is not ours is left alone.
+    let (dir, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let calls = dir.path().join(".wink/wink.db-calls");
+    std::fs::create_dir_all(&calls).unwrap();
+    std::fs::write(elsewhere.path().join("file"), "theirs").unwrap();
+    let id = JournalId::fresh().to_string();
+    std::os::unix::fs::symlink(elsewhere.path().join("file"), calls.join(id)).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", calls.join("zero")).unwrap();
+    std::fs::create_dir(calls.join("dir")).unwrap();
+    Workspace::open(dir.path()).unwrap();
+    assert_eq!(std::fs::read_to_string(elsewhere.path().join("file")).unwrap(), "theirs");
+    assert_eq!(std::fs::read_dir(&calls).unwrap().count(), 3);
 }

@@ -18,7 +18,7 @@ use crate::filesystem::{EntryKind, FileVersion};
 pub struct Entry {
     /// File, directory, link or something else.
     pub kind: EntryKind,
-    /// The device.
+    /// The device; 0 for that of the root.
     pub dev: u64,
     /// The inode: two paths with the same device and inode are one file.
     pub ino: u64,

@@ -34,6 +34,8 @@ pub(super) use content::AtMost;
 pub struct HostDisk {
     root: OwnedFd,
     resolve: Resolve,
+    /// The device of the root.
+    dev: u64,
 }
 
 /// Opening what turns out to be a pipe must not wait, and what turns out to be a terminal must not become ours.
@@ -45,15 +47,16 @@ const MAX_OWN_BYTES: usize = 1 << 30;
 impl HostDisk {
     /// Opens a directory. The path to it may go through links; below it none is followed.
     pub fn open(root: &Path) -> io::Result<Self> {
-        let root = Self::open_root(root)?;
+        let (root, dev) = Self::open_root(root)?;
         let resolve = Resolve::detect(root.as_fd());
-        Ok(Self { root, resolve })
+        Ok(Self { root, resolve, dev })
     }
 
     /// The same without help of the kernel, as on one that does not have `openat2`.
     #[doc(hidden)]
     pub fn open_walking(root: &Path) -> io::Result<Self> {
-        Ok(Self { root: Self::open_root(root)?, resolve: Resolve::Walk })
+        let (root, dev) = Self::open_root(root)?;
+        Ok(Self { root, resolve: Resolve::Walk, dev })
     }
 
     /// Opens a regular file for reading. Anything else is an error, and is not waited for.
@@ -117,7 +120,7 @@ impl HostDisk {
             }
             let name = OsStr::from_bytes(name);
             match statat(&handle, name, AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(stat) => listed.push((name.to_owned(), entry(&stat))),
+                Ok(stat) => listed.push((name.to_owned(), self.entry(&stat))),
                 // Gone meanwhile.
                 Err(Errno::NOENT) => {}
                 Err(error) => return Err(error.into()),
@@ -165,9 +168,18 @@ impl HostDisk {
         self.root.as_fd()
     }
 
-    fn open_root(root: &Path) -> io::Result<OwnedFd> {
+    fn open_root(root: &Path) -> io::Result<(OwnedFd, u64)> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(rustix::fs::open(root, flags, Mode::empty())?)
+        let root = rustix::fs::open(root, flags, Mode::empty())?;
+        let dev = entry(&fstat(&root)?).dev;
+        Ok((root, dev))
+    }
+
+    /// What was found. The number of a device may be another one after the machine, or a container, was started again: so that of
+    /// the workspace itself is no part of what entries are known by.
+    fn entry(&self, stat: &Stat) -> Entry {
+        let entry = entry(stat);
+        Entry { dev: if entry.dev == self.dev { 0 } else { entry.dev }, ..entry }
     }
 
     fn parent<'a, 'p>(&'a self, path: &'p Path) -> io::Result<(resolve::Parent<'a>, &'p OsStr)> {
@@ -190,12 +202,12 @@ impl HostDisk {
 impl Disk for HostDisk {
     fn look(&self, path: &Path) -> io::Result<Option<Entry>> {
         if path == Path::new("") {
-            return Ok(Some(entry(&fstat(&self.root)?)));
+            return Ok(Some(self.entry(&fstat(&self.root)?)));
         }
         let stat =
             self.parent(path).and_then(|(dir, name)| Ok(statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?));
         match stat {
-            Ok(stat) => Ok(Some(entry(&stat))),
+            Ok(stat) => Ok(Some(self.entry(&stat))),
             Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::NOTDIR)) => {
                 Ok(None)
             }

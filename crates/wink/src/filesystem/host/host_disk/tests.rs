@@ -46,7 +46,7 @@ fn what_is_made_is_there_with_its_mode_and_time() {
         let real = fs::metadata(root.join("d/e/f")).unwrap();
         let expected = Entry {
             kind: EntryKind::File,
-            dev: real.dev(),
+            dev: 0,
             ino: real.ino(),
             links: 1,
             len: 4,

@@ -238,10 +238,8 @@ impl Journal {
         for name in names.iter().rev() {
             match name.state {
                 State::Kept | State::Stored => {}
-                State::Gone => {
-                    let dir = Place::new(&self.shelf, name).dir;
-                    remove_tree(&*self.disk, &dir).doing("remove", &dir)?;
-                }
+                // One that cannot be removed is in nobody's way.
+                State::Gone => self.remove(name),
                 State::Unsettled => {
                     let asked = verdict.map_or(Ok(false), |verdict| verdict(&name.id));
                     if asked.map_err(|source| JournalError::Verdict { id: name.id, source })? {
