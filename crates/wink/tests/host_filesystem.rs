@@ -215,18 +215,25 @@ async fn what_was_read_before_somebody_else_wrote_is_a_conflict() {
     std::fs::write(dir.path().join("count"), "1").unwrap();
     let one = HostFilesystem::open(dir.path(), HostOptions::default()).unwrap();
     let other = HostFilesystem::open(dir.path(), HostOptions::default()).unwrap();
-    for nested in [false, true] {
+    for reader in ["fork", "inner", "inner that only reads"] {
         let fork = one.fork().unwrap();
         let inner = fork.fork().unwrap();
-        let seen = if nested { &inner } else { &fork };
-        let read = seen.read_text("count").await.unwrap();
+        let (reads, writes) = match reader {
+            "fork" => (&fork, &fork),
+            "inner" => (&inner, &inner),
+            _ => (&inner, &fork),
+        };
+        let read = reads.read_text("count").await.unwrap();
         other.write_text("count", "2").await.unwrap();
-        seen.write_text("count", &format!("{read}+1")).await.unwrap();
-        if nested {
+        if reader == "inner that only reads" {
+            drop(fork.merge(&*inner).unwrap());
+        }
+        writes.write_text("count", &format!("{read}+1")).await.unwrap();
+        if reader == "inner" {
             drop(fork.merge(&*inner).unwrap());
         }
         let error = one.merge(&*fork).unwrap_err();
-        assert!(matches!(error, FsError::Conflict { .. }), "{error}");
+        assert!(matches!(error, FsError::Conflict { .. }), "{reader}: {error}");
         assert_eq!(std::fs::read(dir.path().join("count")).unwrap(), b"2");
     }
     // What was only read is nobody's concern.

@@ -127,6 +127,10 @@ impl Shared {
         let mut state = lock(&fork.state);
         let instance = self.instance;
         if Arc::ptr_eq(&state.layer.root, &state.start.root) {
+            if let Some(own) = &self.fork {
+                // What was read in it was read.
+                lock(&own.state).layer.record_all(&state.layer);
+            }
             return Ok(MergeReceipt::new(Merged::Nothing { instance }));
         }
         self.base.writing()?;
@@ -134,7 +138,9 @@ impl Shared {
             let mut own = lock(&own.state);
             let before = own.layer.clone();
             own.layer = if Arc::ptr_eq(&before.root, &state.start.root) {
-                state.layer.clone()
+                let mut merged = state.layer.clone();
+                merged.record_all(&before);
+                merged
             } else {
                 rebase(&self.base.disk, &state.start, &state.layer, &before)
                     .map_err(|error| io_error(&FsPath::root(), "merged", &error))?

@@ -62,9 +62,7 @@ pub(in crate::filesystem::host) fn rebase(
         return Ok(Err(conflicts));
     }
     let mut merged = onto.clone();
-    for (place, expected) in &after.records {
-        merged.record(place, *expected);
-    }
+    merged.record_all(after);
     for position in &positions {
         let is_theirs = theirs
             .range::<PathBuf, _>(&position.path..)

@@ -166,6 +166,13 @@ impl Layer {
         }
     }
 
+    /// Notes all that another layer has noted.
+    pub(super) fn record_all(&mut self, other: &Self) {
+        for (place, expected) in &other.records {
+            self.record(place, *expected);
+        }
+    }
+
     /// Brings the records up to date after a merge was taken back: what went and came back has other inode times, and
     /// nothing else.
     pub(super) fn renew(&mut self, look: impl Fn(&Path) -> Option<Entry>) {
