@@ -1,5 +1,6 @@
 //! The store itself: what is asked of it goes to the thread that writes or to the one that reads.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 use wink::BoxFuture;
-use wink::filesystem::host::{HostDisk, Owner, Owners};
+use wink::filesystem::host::{HostDisk, Owner, Owners, WorkspaceLock};
 use wink::limits::Clock;
 use wink::session::SessionId;
 use wink::store::{
@@ -32,6 +33,8 @@ use crate::writer::{Kind, Writer};
 const STORES: &str = "stores";
 /// Where the locks are by which processes take turns on a session.
 const SESSIONS: &str = "sessions";
+const STILL_OPENING: &str =
+    "another process has begun to open it and is not done: try again, or end that process if it hangs";
 
 /// Says at once whether a journal's changes became true.
 pub type Verdict = Arc<dyn Fn(&JournalId) -> Result<bool, StoreError> + Send + Sync>;
@@ -76,9 +79,13 @@ impl SqliteStore {
             own::dir(&*disk, own)?;
         }
         // One at a time: tables are made, and dead owners buried, once.
-        let opening =
-            disk.open_or_create(&Path::new(STORES).join("new-opening"), 0o600).map_err(failed_to_open)?;
-        opening.lock().map_err(failed_to_open)?;
+        let opening = Path::new(STORES).join("new-opening");
+        let not_opened = |error: std::io::Error| match error.kind() {
+            ErrorKind::TimedOut => StoreError::failed("open", STILL_OPENING),
+            _ => failed_to_open(error),
+        };
+        let _opening =
+            WorkspaceLock::acquire(&disk, &opening, options.busy, &*options.clock).map_err(not_opened)?;
 
         let conn = schema::open(&path, &options)?;
         if options.check {

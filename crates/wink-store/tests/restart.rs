@@ -380,3 +380,19 @@ async fn a_full_disk_leaves_what_was_there_and_nothing_else() {
     assert!(store.check().await.unwrap().is_sound());
     store.commit(&session, batch(103, 90_000)).await.expect("there is room again");
 }
+
+#[test]
+fn nobody_waits_without_end_for_whoever_opens() {
+    let place = tempfile::tempdir().unwrap();
+    drop(open(place.path()));
+    let held = std::fs::File::open(place.path().join("stores/new-opening")).unwrap();
+    held.lock().unwrap();
+    let options = StoreOptions::default().busy_timeout(Duration::from_millis(20));
+    let error = SqliteStore::open(place.path(), options).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the store failed to open: another process has begun to open it and is not done: try again, or end that process if it hangs"
+    );
+    drop(held);
+    open(place.path());
+}
