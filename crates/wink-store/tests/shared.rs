@@ -16,7 +16,8 @@ use wink::limits::{Clock, SystemClock};
 use wink::resource::{ResourceContext, ResourceRegistry};
 use wink::session::{Conflict, Session, SliceKind, SliceOp, SliceType};
 use wink::store::SharedStore;
-use wink::transaction::{Transaction, TransactionError};
+use wink::testing::{FaultyStore, StoreOp};
+use wink::transaction::{Transaction, TransactionError, create_snapshot, restore_snapshot};
 use wink_store::{SqliteStore, StoreOptions};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -52,7 +53,10 @@ struct Peer {
 
 impl Peer {
     async fn start(place: &Path) -> Self {
-        let store: SharedStore = Arc::new(SqliteStore::open(place, StoreOptions::default()).unwrap());
+        Self::with(Arc::new(SqliteStore::open(place, StoreOptions::default()).unwrap())).await
+    }
+
+    async fn with(store: SharedStore) -> Self {
         let session = Session::builder().id("s").store(store).open().await.unwrap();
         session
             .register::<Add, Sum>(|sums, add| {
@@ -274,4 +278,38 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(run(ops));
     }
+}
+
+/// A restore that the store refuses leaves nothing behind that would replace what others commit later.
+#[tokio::test]
+async fn a_refused_restore_replaces_nothing_later() {
+    let place = tempfile::tempdir().unwrap();
+    let inner: SharedStore = Arc::new(SqliteStore::open(place.path(), StoreOptions::default()).unwrap());
+    let faulty = Arc::new(FaultyStore::new(inner));
+    let one = Peer::with(Arc::clone(&faulty) as SharedStore).await;
+    let other = Peer::start(place.path()).await;
+    assert!(one.session.dispatch(Note(1)).is_ok());
+    assert!(one.session.dispatch(Entry(1)).is_ok());
+    one.catch_up().await;
+    let mark = create_snapshot(&one.session, &one.resources, "mark").await.unwrap();
+    assert!(one.session.dispatch(Note(2)).is_ok());
+    one.catch_up().await;
+    other.catch_up().await;
+    // Others go on, which the one who restores does not know yet.
+    assert!(other.session.dispatch(Note(3)).is_ok());
+    assert!(other.session.dispatch(Entry(3)).is_ok());
+    other.catch_up().await;
+
+    // The first try finds the session moved; the second is refused.
+    faulty.fail(StoreOp::Commit, 2);
+    restore_snapshot(&one.session, &one.resources, &mark).await.unwrap_err();
+    assert_eq!(one.contents().0, [1, 2]);
+    assert!(other.session.dispatch(Note(4)).is_ok());
+    other.catch_up().await;
+    assert!(one.session.dispatch(Note(5)).is_ok());
+    one.catch_up().await;
+    other.catch_up().await;
+    let expected = (vec![1, 2, 3, 4, 5], vec![], vec![1, 3]);
+    assert_eq!((one.contents(), other.contents()), (expected.clone(), expected.clone()));
+    assert_eq!(Peer::start(place.path()).await.contents(), expected);
 }

@@ -7,13 +7,51 @@ use super::open::Waiting;
 use super::reducer::Registry;
 use super::root::Root;
 use super::slice::SliceKind;
-use super::sync::Replaced;
+use super::sync::{Pending, Replaced};
 use super::window::Late;
-use super::{Session, SessionBuilder, SessionSnapshot, SnapshotError, record};
+use super::{Committing, Session, SessionBuilder, SessionSnapshot, SnapshotError, record};
 use crate::store::Record;
 use crate::support::lock::lock;
 
+/// A session as it is in memory, with what its store has not got: to be put back if the store takes nothing more.
+pub(crate) struct Remembered {
+    state: Arc<Root>,
+    log: Root,
+    waiting: Waiting,
+    outbox: Vec<Record>,
+    pending: Pending,
+    known: u64,
+}
+
 impl Session {
+    pub(crate) fn remember(&self) -> Remembered {
+        let stored = lock(&self.core.stored);
+        let inner = lock(self.inner());
+        Remembered {
+            state: Arc::clone(&inner.state),
+            log: inner.log.clone(),
+            waiting: stored.waiting.clone(),
+            outbox: inner.outbox.clone(),
+            pending: inner.pending.clone(),
+            known: inner.known,
+        }
+    }
+
+    /// Makes everything as it was remembered. What was heard of others since is heard again.
+    pub(crate) fn put_back(&self, was: Remembered, _: &Committing<'_>) {
+        let mut stored = lock(&self.core.stored);
+        let mut inner = lock(self.inner());
+        let mut root = Root::clone(&was.state);
+        root.renew(inner.state_changes());
+        let gone =
+            (std::mem::replace(&mut inner.state, Arc::new(root)), std::mem::replace(&mut inner.log, was.log));
+        (inner.outbox, inner.pending, inner.known) = (was.outbox, was.pending, was.known);
+        stored.waiting = was.waiting;
+        drop(inner);
+        drop(stored);
+        drop((gone, was.state));
+    }
+
     /// Makes STATE what it was when `snapshot` was taken. LOG stays. A snapshot of another session will do, if this
     /// one knows its slices.
     pub fn restore(&self, snapshot: &SessionSnapshot) -> Result<(), SnapshotError> {

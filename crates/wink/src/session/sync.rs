@@ -28,7 +28,7 @@ pub(super) struct Unsent {
 }
 
 /// What was done from outside since the store was last given everything.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub(crate) struct Pending {
     actions: Vec<Action>,
     /// Slices that `actions` changed, as the store has them.

@@ -6,7 +6,7 @@ use std::fmt;
 use super::RestoreFailedError;
 use super::snapshot::{CompositeSnapshot, ResourcePart};
 use crate::resource::{MergeUndo, ResourceContext, ResourceError, ResourceSnapshot};
-use crate::session::{Closing, CommitError, Fork, Session, SessionSnapshot};
+use crate::session::{Closing, Fork, Session};
 use crate::support::background::{MustFinish, off_this_thread};
 
 /// What [`restore_snapshot`] did.
@@ -61,7 +61,7 @@ async fn restore(
         true => off_this_thread(move || restoring.merge()).await,
     };
     let merged = merged.map_err(failed)?;
-    let before = session.snapshot();
+    let before = session.remember();
     if let Err(error) = session.restore(&snapshot.session) {
         return Err(put_back(merged, error).await);
     }
@@ -75,7 +75,11 @@ async fn restore(
             }
             Ok(RestoreOutcome { skipped })
         }
-        Err(error) => Err(put_back(merged, session_put_back(session, &before, error)).await),
+        Err(error) => {
+            // What the store refused is not in memory either.
+            session.put_back(before, &committing);
+            Err(put_back(merged, error).await)
+        }
     }
 }
 
@@ -99,14 +103,6 @@ fn readable_parts(
         }
     }
     Ok((parts, missing))
-}
-
-/// What the store refused is not in memory either; says what is to be told.
-fn session_put_back(session: &Session, before: &SessionSnapshot, cause: CommitError) -> String {
-    match session.restore(before) {
-        Ok(()) => cause.to_string(),
-        Err(error) => format!("{cause}; putting the session back failed as well: {error}"),
-    }
 }
 
 async fn put_back(merged: MergeUndo, cause: impl fmt::Display) -> RestoreFailedError {
