@@ -421,3 +421,20 @@ async fn a_command_may_change_what_was_read() {
     assert_eq!(std::fs::read_to_string(dir.path().join("z")).unwrap(), "a\nmore\n");
     assert_eq!(std::fs::read_to_string(dir.path().join("a")).unwrap(), "new\n");
 }
+
+/// A directory that is renamed takes a name of a file to another place, and leaves the file as it was.
+#[test]
+fn names_of_one_file_stay_so_when_a_directory_was_renamed() {
+    let dir = workspace("mkdir h m; echo x > h/one; ln h/one h/two; ln h/one m/three");
+    let root = dir.path();
+    let files = open(root);
+    // The baseline is made, and knows the file by its names of now.
+    drop(scan(&files.fork().unwrap()));
+    // Before and behind the others, in the order in which they are saved.
+    for (from, to) in [("m", "b"), ("b", "z")] {
+        fs::rename(root.join(from), root.join(to)).unwrap();
+        is_undone(&dir, &format!("rm {to}/three; rm h/one"));
+        let inode = |name: &str| fs::metadata(root.join(name)).unwrap().ino();
+        assert_eq!([inode("h/two"), inode(&format!("{to}/three"))], [inode("h/one"); 2], "{to}");
+    }
+}

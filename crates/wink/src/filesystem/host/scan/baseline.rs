@@ -39,6 +39,10 @@ pub(super) fn refresh(
     remove_gone(disk, places, &index.tree, &tree).map_err(failed(Path::new(""), "saved"))?;
     let mut copying =
         Copying { disk, places, cancel, names: HashMap::new(), dirs: Vec::new(), copied: Vec::new() };
+    // First those that are saved: a name that came with a directory that was renamed belongs to their copy.
+    for (path, entry) in tree.iter().filter(|(path, entry)| index.tree.get(*path) == Some(entry)) {
+        copying.has(path, entry);
+    }
     let (mut vanished, mut protected) = (Vec::new(), Protected::new());
     for (path, entry) in &mut tree {
         check(cancel)?;
@@ -124,13 +128,21 @@ impl Copying<'_> {
             }
             return Ok(Some(entry.clone()));
         }
-        let saved = if is_known { Some(entry.clone()) } else { self.copy(path, entry)? };
-        if let Some(saved) = &saved
-            && saved.links > 1
-        {
-            self.names.insert((saved.dev, saved.ino), (self.places.copies.join(path), saved.clone()));
+        if is_known {
+            return Ok(Some(entry.clone()));
+        }
+        let saved = self.copy(path, entry)?;
+        if let Some(saved) = &saved {
+            self.has(path, saved);
         }
         Ok(saved)
+    }
+
+    /// Remembers what is saved of a file with several names.
+    fn has(&mut self, path: &Path, saved: &Entry) {
+        if matches!(saved.kind, EntryKind::File | EntryKind::Symlink) && saved.links > 1 {
+            self.names.insert((saved.dev, saved.ino), (self.places.copies.join(path), saved.clone()));
+        }
     }
 
     fn copy(&mut self, path: &Path, entry: &Entry) -> FsResult<Option<Entry>> {
