@@ -438,3 +438,152 @@ fn names_of_one_file_stay_so_when_a_directory_was_renamed() {
         assert_eq!([inode("h/two"), inode(&format!("{to}/three"))], [inode("h/one"); 2], "{to}");
     }
 }
+
+/// Directories that were closed to whoever runs the command are restored, though nobody may do everything here.
+#[test]
+fn a_plain_user_restores_what_was_closed() {
+    if !is_superuser("another user") {
+        return;
+    }
+    let theirs = Theirs::begin(
+        "d=d; echo changed > d/b; touch d/new; rm d/e/c; mkdir -p n/m; touch n/m/x; chmod 0 n/m; \
+                                chmod 555 n d/e d; chmod 500 .",
+    );
+    let before = dump(&theirs.root);
+    theirs.go();
+    assert_eq!(dump(&theirs.root), before);
+    assert_eq!(theirs.told(), "left: \nlost: \nagain: ok\n");
+}
+
+/// What somebody with other rights makes meanwhile cannot be taken away. It is left and told, and locks nobody out.
+#[test]
+fn what_another_user_made_is_left_and_told() {
+    if !is_superuser("another user") {
+        return;
+    }
+    let theirs = Theirs::begin("echo changed > a; rm -rf d; echo more > more");
+    sh(
+        &theirs.root,
+        "mkdir -p theirs/in; echo x > theirs/in/x; chmod 700 theirs; rm link; mkdir link; echo y > link/y",
+    );
+    theirs.go();
+    sh(
+        &theirs.root,
+        "test $(cat a) = a; test $(cat d/e/c) = c; test ! -e more; test $(cat theirs/in/x) = x; test -f link/y",
+    );
+    let aside =
+        fs::read_dir(theirs.root.join(".wink/trash")).unwrap().next().unwrap().unwrap().path().join("link");
+    assert_eq!(fs::read_link(aside).unwrap(), Path::new("a"));
+    assert_eq!(theirs.told(), "left: link theirs\nlost: link\nagain: ok\n");
+}
+
+/// The same for a mount, which not even the superuser can move.
+#[test]
+fn what_is_mounted_meanwhile_is_left_and_told() {
+    if !is_superuser("mounts") {
+        return;
+    }
+    let dir = workspace(SEED);
+    let root = dir.path();
+    let files = open(root);
+    let fork = files.fork().unwrap();
+    let layer = scan(&fork);
+    sh(root, "mkdir new; echo changed > a; mount -t tmpfs tmpfs new; mount -t tmpfs tmpfs d");
+    let _mounted = [Mounted(root.join("new")), Mounted(root.join("d"))];
+    sh(root, "echo x > d/x; echo x > new/x");
+    let undone = layer.undo().unwrap();
+    let mut left: Vec<_> =
+        files.take_report().aside.iter().map(|left| left.path.display().to_string()).collect();
+    left.sort_unstable();
+    assert_eq!(left, ["d", "new"]);
+    assert_eq!(undone.lost.iter().map(ToString::to_string).collect::<Vec<_>>(), ["d"]);
+    sh(root, "test $(cat a) = a; test -f d/x; test -f new/x; umount d; umount new; test $(cat d/e/c) = c");
+    open(root);
+}
+
+/// A process of another user, in the middle of a command that works in its workspace.
+struct Theirs {
+    _dir: TempDir,
+    root: PathBuf,
+    process: std::cell::RefCell<std::process::Child>,
+}
+
+const THEIR_JOB: &str = "WINK_TEST_SCAN_THEIR_JOB";
+const THEY: u32 = 61_234;
+
+impl Theirs {
+    /// When this returns, the command has begun.
+    fn begin(script: &str) -> Self {
+        use std::io::Read;
+        use std::os::unix::process::CommandExt;
+
+        let dir = TempDir::new().unwrap();
+        sh(dir.path(), "chmod 755 .; mkdir root");
+        let root = dir.path().join("root");
+        sh(&root, SEED);
+        sh(dir.path(), &format!("chown -hR {THEY}:{THEY} root"));
+        let executable = dir.path().join("test");
+        fs::copy(std::env::current_exe().unwrap(), &executable).unwrap();
+        let mut process = Command::new(&executable)
+            .args(["their_child", "--exact", "--nocapture"])
+            .env(THEIR_JOB, format!("{}\n{script}", root.display()))
+            .current_dir("/")
+            .uid(THEY)
+            .gid(THEY)
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        while !said.contains("begun") {
+            let mut byte = [0];
+            process.stdout.as_mut().unwrap().read_exact(&mut byte).unwrap();
+            said.push(char::from(byte[0]));
+        }
+        Self { _dir: dir, root, process: process.into() }
+    }
+
+    /// Lets it go on, and waits for its end.
+    fn go(&self) {
+        let mut process = self.process.borrow_mut();
+        drop(process.stdin.take());
+        assert!(process.wait().unwrap().success());
+    }
+
+    /// What it was told.
+    fn told(&self) -> String {
+        let text = std::io::read_to_string(self.process.borrow_mut().stdout.take().unwrap()).unwrap();
+        let is_told = |line: &&str| {
+            line.split_once(": ").is_some_and(|(what, _)| ["left", "lost", "again"].contains(&what))
+        };
+        text.lines().filter(is_told).fold(String::new(), |text, line| text + line + "\n")
+    }
+}
+
+/// Not a test by itself: what another user does.
+#[test]
+fn their_child() {
+    let Ok(job) = std::env::var(THEIR_JOB) else { return };
+    let (root, script) = job.split_once('\n').unwrap();
+    let root = Path::new(root);
+    let files = open(root);
+    let fork = files.fork().unwrap();
+    let layer = scan(&fork);
+    println!("begun");
+    std::io::read_to_string(std::io::stdin()).unwrap();
+    sh(root, script);
+    let undone = layer.undo().unwrap();
+    let mut left: Vec<_> =
+        files.take_report().aside.iter().map(|left| left.path.display().to_string()).collect();
+    left.sort_unstable();
+    println!("left: {}", left.join(" "));
+    println!("lost: {}", undone.lost.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "));
+    // Whoever comes next is not locked out.
+    drop((fork, files));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let files = open(root);
+    runtime.block_on(files.write_text("again", "")).unwrap();
+    let path = FsPath::parse("again", files.limits()).unwrap();
+    runtime.block_on(files.delete(&path, DeleteMode::Single)).unwrap();
+    println!("again: ok");
+}

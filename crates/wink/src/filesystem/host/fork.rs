@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use super::disk::Disk;
 use super::host_disk::HostDisk;
-use super::journal::{Applied, JournalError, KeptAside, Recovered, told};
+use super::journal::{Applied, JournalError, KeptAside, told};
 use super::layer::{Layer, Prepared, differences, plan, rebase};
-use super::lock::WorkspaceLock;
+use super::lock::{LockedWork, WorkspaceLock};
 use super::name::to_shown;
 use super::staged::Staged;
 use super::view::is_in_state;
@@ -111,6 +111,9 @@ impl Shared {
     }
 
     pub(super) fn fork(&self) -> Self {
+        if let (None, Ok(writing)) = (&self.fork, self.base.writing()) {
+            writing.settle_dead(&self.base.disk);
+        }
         let layer = self.layer();
         let state = ForkState { start: layer.clone(), layer };
         let fork = Fork { origin: self.instance, nested: self.fork.is_some(), state: Mutex::new(state) };
@@ -255,8 +258,7 @@ struct Held {
 impl Writing {
     /// Waits until nobody else changes the workspace, as long as the options allow.
     pub(super) fn lock(&self, disk: &HostDisk) -> FsResult<WorkspaceLock> {
-        let path = Path::new(STATE).join("lock");
-        WorkspaceLock::acquire(disk, &path, self.lock_timeout, &*self.clock).map_err(|error| {
+        WorkspaceLock::acquire(disk, &lock_path(), self.lock_timeout, &*self.clock).map_err(|error| {
             match error.kind() {
                 kind @ io::ErrorKind::TimedOut => {
                     FsError::Io { path: FsPath::root(), kind, message: error.to_string() }
@@ -264,6 +266,19 @@ impl Writing {
                 _ => io_error(&FsPath::root(), "locked", &error),
             }
         })
+    }
+
+    /// Settles what somebody who died left, so that a call does not read it. If that cannot be done now, it has to be when
+    /// the call commits.
+    fn settle_dead(&self, disk: &HostDisk) {
+        let settled = match WorkspaceLock::of_the_dead(&self.noted, disk, &lock_path(), &*self.clock) {
+            Ok(None) => return,
+            Ok(Some(_lock)) => self.recover(),
+            Err(error) => Err(io_error(&FsPath::root(), "locked", &error)),
+        };
+        if let Err(error) = settled {
+            tracing::warn!(%error, "what a dead process left half-done is not settled");
+        }
     }
 
     /// As [`Writing::lock`]; what somebody who died left is settled.
@@ -277,9 +292,7 @@ impl Writing {
     pub(super) fn recover(&self) -> FsResult<()> {
         let verdict = self.verdict.as_deref().map(|verdict| verdict as _);
         self.report.add(self.journal.recover(verdict).map_err(|error| journal_error(&error))?);
-        if let Some(found) = self.scanner.recover()? {
-            self.report.add(Recovered { trash: vec![found], ..Recovered::default() });
-        }
+        self.report.add(self.scanner.recover()?);
         Ok(())
     }
 }
@@ -299,7 +312,7 @@ impl Base {
         }
         reach("host.planned");
         let id = JournalId::fresh();
-        lock.note(Some(id));
+        lock.note(Some(LockedWork::Journal(id)));
         let applied = writing.journal.apply(id, &planned.plan, &planned.expected).map_err(|error| {
             writing.report.aside(error.aside().to_vec());
             journal_error(&error)
@@ -354,6 +367,11 @@ impl Base {
         lock.note(None);
         Ok(aside)
     }
+}
+
+/// Where the workspace lock is.
+pub(super) fn lock_path() -> PathBuf {
+    Path::new(STATE).join("lock")
 }
 
 /// What was left as somebody else changed it, in the words of filesystems.

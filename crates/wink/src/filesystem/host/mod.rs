@@ -32,6 +32,7 @@ mod staged;
 mod view;
 
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,7 +52,7 @@ use crate::support::lock::lock;
 
 pub use command::{Capture, CommandLayer, OverlayDirs};
 pub use host_disk::HostDisk;
-pub use lock::{LockHolder, WorkspaceLock};
+pub use lock::{LockHolder, LockedWork, WorkspaceLock};
 pub use owner::{Owner, Owners};
 pub use scan::{CommandRecord, ProcessTree, Undone};
 pub use settled::AllSettled;
@@ -158,6 +159,8 @@ struct Writing {
     scanner: Scanner,
     verdict: Option<Arc<HostVerdict>>,
     lock_timeout: Duration,
+    /// What whoever has the lock writes down.
+    noted: File,
     clock: Arc<dyn Clock>,
     /// What was found when the workspace was opened.
     recovered: Recovered,
@@ -271,6 +274,7 @@ impl Writing {
             scanner,
             verdict: options.verdict.clone(),
             lock_timeout: options.lock_timeout,
+            noted: disk.open_or_create(&fork::lock_path(), 0o644).map_err(failed)?,
             clock: Arc::clone(&options.clock),
             recovered: Recovered::default(),
             report: Report::default(),

@@ -158,13 +158,20 @@ impl Copying<'_> {
                 }
                 _ => self.disk.copy_until(path, &copy, &|| self.cancel.is_cancelled()),
             };
+            // Of the original, of the copy that was to get another name, or of the directory that copies are in.
+            let is_missing = matches!(&done, Err(error) if error.kind() == io::ErrorKind::NotFound);
             match done {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(_) if is_missing => {
+                    self.names.remove(&(entry.dev, entry.ino));
+                    let parents = path.ancestors().skip(1).collect::<Vec<_>>();
+                    let mut parents = parents.iter().rev().map(|dir| self.places.copies.join(dir));
+                    parents.try_for_each(|dir| make_dir(self.disk, &dir)).map_err(&failed)?;
+                }
                 Err(_) if self.cancel.is_cancelled() => check(self.cancel)?,
                 done => done.map_err(&failed)?,
             }
             match self.disk.look(path).map_err(&failed)? {
-                Some(now) if now == entry => {
+                Some(now) if now == entry && !is_missing => {
                     self.dirs.extend(copy.parent().map(Path::to_owned));
                     self.copied.push(copy);
                     return Ok(Some(entry));

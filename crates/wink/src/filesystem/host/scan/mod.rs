@@ -35,9 +35,9 @@ use super::clear::remove_tree;
 use super::command::too_deep;
 use super::disk::{Disk, Replace};
 use super::host_disk::HostDisk;
-use super::journal::Retention;
+use super::journal::{Recovered, Retention};
 use super::layer::{Expected, Layer, Planned, plan};
-use super::lock::WorkspaceLock;
+use super::lock::{LockedWork, WorkspaceLock};
 use super::name::to_shown;
 use super::plan::{PlanStep, Source};
 use super::staged::{Stage, make_dir};
@@ -55,7 +55,8 @@ pub(super) use trash::TrashDir;
 pub struct Undone {
     /// Where that is kept for a while which it had changed, or somebody else meanwhile; below the root.
     pub trash: Option<PathBuf>,
-    /// What it removed that could not be brought back: sockets, and devices for want of privileges.
+    /// What it removed that could not be brought back: sockets, devices for want of privileges, and what somebody with other
+    /// rights has taken the place of (this is in the trash).
     pub lost: Vec<FsPath>,
 }
 
@@ -96,7 +97,7 @@ pub(super) struct Scan {
     /// What the command must have left alone.
     guard: Guard,
     is_over: bool,
-    _lock: WorkspaceLock,
+    lock: WorkspaceLock,
 }
 
 impl Scanner {
@@ -114,24 +115,26 @@ impl Scanner {
         Ok(Self { disk: Arc::clone(disk), places, trash, index: Mutex::new(None) })
     }
 
-    /// Undoes a command whose process died. Whoever holds the lock may do so. Where that is which was found.
-    pub(super) fn recover(&self) -> FsResult<Option<PathBuf>> {
+    /// Undoes a command whose process died, and says what was found. Whoever holds the lock may do so.
+    pub(super) fn recover(&self) -> FsResult<Recovered> {
         let failed = failed(Path::new(""), "restored after a command whose process died");
-        let Some(_) = self.disk.look(&self.places.record).map_err(&failed)? else { return Ok(None) };
+        let Some(_) = self.disk.look(&self.places.record).map_err(&failed)? else {
+            return Ok(Recovered::default());
+        };
         let text = self.disk.read(&self.places.record).map_err(&failed)?;
         let line = text.iter().position(|byte| *byte == b'\n').and_then(|end| text.split_at_checked(end));
         let Some((name, processes)) = line.filter(|(name, _)| !name.is_empty()) else {
             // It was not finished, so nothing had begun.
             self.forget_record().map_err(&failed)?;
-            return Ok(None);
+            return Ok(Recovered::default());
         };
         process::end_all(processes).map_err(&failed)?;
         let trash = self.trash.named(OsString::from_vec(name.to_vec()));
         make_dir(&self.disk, &trash.path()).map_err(&failed)?;
         let before = self.index()?.before();
-        restore(&self.disk, &self.places, &before, &trash)?;
+        let restored = restore(&self.disk, &self.places, &before, &trash)?;
         self.end().map_err(&failed)?;
-        Ok(Some(trash.path()))
+        Ok(Recovered { trash: vec![trash.path()], aside: restored.left, ..Recovered::default() })
     }
 
     /// Saves everything, and says durably that a command may begin.
@@ -176,9 +179,13 @@ impl Scanner {
 
     /// The workspace is as it was.
     fn end(&self) -> io::Result<()> {
-        remove_tree(&*self.disk, &self.places.moved)?;
-        remove_tree(&*self.disk, &self.places.outside)?;
         self.forget_record()?;
+        for left in [&self.places.moved, &self.places.outside] {
+            // Nobody needs it, and whoever is next tries again.
+            if let Err(error) = remove_tree(&*self.disk, left) {
+                tracing::warn!(%error, left = %left.display(), "what a command was shown could not be removed");
+            }
+        }
         reach("scan.over");
         Ok(())
     }
@@ -216,7 +223,7 @@ impl Scan {
     pub(super) fn begin(fork: &Arc<Shared>, layer: Layer, cancel: &CancelToken) -> FsResult<Self> {
         let base = &fork.base;
         let writing = base.writing()?;
-        let lock = writing.lock(&base.disk)?;
+        let mut lock = writing.lock(&base.disk)?;
         writing.recover()?;
         let planned = plan(&base.disk, &writing.stage, &layer)?;
         let mut held = Vec::new();
@@ -227,6 +234,7 @@ impl Scan {
             }
         }
         let scanner = &writing.scanner;
+        lock.note(Some(LockedWork::Command));
         let (before, trash) = scanner.begin(base.clock.now().as_millisecond(), cancel)?;
         let mut scan = Self {
             fork: Arc::clone(fork),
@@ -237,7 +245,7 @@ impl Scan {
             trash,
             guard: Guard::default(),
             is_over: false,
-            _lock: lock,
+            lock,
         };
         reach("scan.begun");
         if !planned.plan.steps.is_empty() {
@@ -352,6 +360,8 @@ impl Scan {
         let restored = restore(&base.disk, &scanner.places, &self.before, &self.trash)?;
         scanner.end().map_err(failed(Path::new(""), "restored after a command"))?;
         self.is_over = true;
+        self.lock.note(None);
+        base.writing()?.report.aside(restored.left.clone());
         Ok(restored)
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! What differs goes to the trash, and what the baseline has comes to its place: out of the baseline, which has it no
 //! longer then. So what is missing there was brought back before, and is left alone.
+//!
+//! What somebody with other rights made meanwhile, a directory of the superuser's or a mount, may be there to stay: nobody else
+//! can move it. It is left and told, and so is what it takes the place of, which goes to the trash.
 
 use std::collections::HashSet;
 use std::io;
@@ -9,11 +12,12 @@ use std::path::{Path, PathBuf};
 
 use super::outside::Outside;
 use super::trash::TrashDir;
-use super::walk::{Before, Left, Protected, Tree, walk_after};
+use super::walk::{Before, Left, Protected, Tree, opened, walk_after};
 use super::{Places, failed};
 use crate::filesystem::host::clear::{forced, remove_tree};
 use crate::filesystem::host::disk::{Disk, Entry, Replace};
 use crate::filesystem::host::host_disk::HostDisk;
+use crate::filesystem::host::journal::KeptAside;
 use crate::filesystem::{EntryKind, FsResult};
 use crate::support::steps::reach;
 
@@ -25,6 +29,8 @@ pub(super) struct Restored {
     pub(super) stayed: HashSet<PathBuf>,
     /// What was there before and cannot be brought back: sockets, and devices for want of privileges.
     pub(super) lost: Vec<PathBuf>,
+    /// What somebody else has put there, and nobody but they can take away.
+    pub(super) left: Vec<KeptAside>,
     /// Whether everything else is in the trash now; if not, there was no space.
     pub(super) is_kept: bool,
     /// Whether something of it was deeper than a workspace may be.
@@ -43,25 +49,36 @@ pub(super) fn restore(
     let Before { tree: before, protected } = before;
     // Of an attempt before this one.
     remove_tree(disk, &places.outside).map_err(failed(Path::new(""), "restored after a command"))?;
-    let Left { tree: found, is_too_deep } = walk_after(disk, before)?;
+    let Left { tree: mut found, mounts, is_too_deep } = walk_after(disk, before)?;
     unprotect(disk, before, &found)?;
     let Stays { stayed, broken } = what_stays(disk, places, before, &found)?;
     let outside = Outside::new(places, before, &found, &broken);
     reach("scan.compared");
     let is_kept = outside.restore(disk, places, before, trash);
     let is_kept = is_kept.map_err(failed(Path::new(""), "restored: a file with names outside of it"))?;
-    let mut work =
-        Work { disk, places, trash, outside: &outside, touched: HashSet::new(), lost: Vec::new(), is_kept };
+    let mut work = Work {
+        disk,
+        places,
+        trash,
+        outside: &outside,
+        touched: HashSet::new(),
+        lost: Vec::new(),
+        left: mounts.into_iter().map(|path| KeptAside { path, aside: None }).collect(),
+        is_kept,
+    };
     work.take(&found, &stayed)?;
     reach("scan.taken-out");
     work.bring_back(before, &stayed)?;
     work.set_meta(before)?;
     protect(disk, protected)?;
     reach("scan.brought-back");
-    let (is_kept, lost) = (work.is_kept, std::mem::take(&mut work.lost));
+    let (is_kept, lost, left) =
+        (work.is_kept, std::mem::take(&mut work.lost), std::mem::take(&mut work.left));
     work.sync().map_err(failed(Path::new(""), "synced"))?;
     reach("scan.restored");
-    Ok(Restored { found, stayed, lost, is_kept, is_too_deep })
+    // It is not the command's.
+    found.retain(|path, _| !left.iter().any(|left| path.starts_with(&left.path)));
+    Ok(Restored { found, stayed, lost, left, is_kept, is_too_deep })
 }
 
 /// Takes protections away that a command may have set; those from before come back in the end. Only what was touched since
@@ -155,12 +172,18 @@ fn is_as_before(
         return Ok(Looked::Back);
     }
     let of = |entry: &Entry| (entry.dev, entry.ino, entry.len, entry.links, entry.meta);
-    let is_same = of(known) == of(entry)
-        && match known.kind {
-            EntryKind::Symlink => disk.read_link(path)? == disk.read_link(&copy)?,
-            EntryKind::Other => disk.special(path)? == disk.special(&copy)?,
-            _ => disk.is_same_content(path, &copy)?,
-        };
+    if of(known) != of(entry) {
+        return Ok(Looked::Differs);
+    }
+    let is_same = match known.kind {
+        EntryKind::Symlink => disk.read_link(path)? == disk.read_link(&copy)?,
+        EntryKind::Other => disk.special(path)? == disk.special(&copy)?,
+        _ => match disk.is_same_content(path, &copy) {
+            // Somebody else has it by now.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => false,
+            compared => compared?,
+        },
+    };
     Ok(if is_same { Looked::Same } else { Looked::Differs })
 }
 
@@ -171,6 +194,7 @@ struct Work<'a> {
     outside: &'a Outside,
     touched: HashSet<PathBuf>,
     lost: Vec<PathBuf>,
+    left: Vec<KeptAside>,
     is_kept: bool,
 }
 
@@ -186,6 +210,9 @@ impl Work<'_> {
                 Ok(is_kept) => self.is_kept &= is_kept,
                 // Somebody removed it meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) if is_anothers(&error) => {
+                    self.left.push(KeptAside { path: path.clone(), aside: None });
+                }
                 Err(error) => return Err(failed(path, "moved to the trash")(error)),
             }
             self.touch(path);
@@ -202,13 +229,16 @@ impl Work<'_> {
                 continue;
             }
             let copy = self.places.copies.join(path);
-            match forced(self.disk, path, || self.disk.rename(&copy, path, Replace::Refused)) {
+            match opened(self.disk, path, || self.disk.rename(&copy, path, Replace::Refused)) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     self.lost.push(path.clone());
                     tracing::error!(
                         path = %path.display(),
                         "it was removed while a command ran, and cannot be brought back: there is no copy of it"
                     );
+                }
+                Err(error) if is_anothers(&error) || self.is_left(path) => {
+                    self.set_aside(&copy, path).map_err(failed(path, "restored after a command"))?;
                 }
                 moved => moved.map_err(failed(path, "restored after a command"))?,
             }
@@ -221,6 +251,22 @@ impl Work<'_> {
         Ok(())
     }
 
+    /// Whether somebody else has that place, or one above it.
+    fn is_left(&self, path: &Path) -> bool {
+        self.left.iter().any(|left| path.starts_with(&left.path))
+    }
+
+    /// What was at `path` cannot come back: somebody else has its place. It is kept in the trash.
+    fn set_aside(&mut self, copy: &Path, path: &Path) -> io::Result<()> {
+        let aside = self.trash.set_aside(copy, path)?;
+        match self.left.iter_mut().find(|left| left.path == path) {
+            Some(left) => left.aside = Some(aside),
+            None => self.left.push(KeptAside { path: path.to_owned(), aside: Some(aside) }),
+        }
+        self.lost.push(path.to_owned());
+        Ok(())
+    }
+
     /// Modes and times of directories, the deepest first.
     fn set_meta(&mut self, before: &Tree) -> FsResult<()> {
         for (path, known) in before.iter().rev().filter(|(_, known)| known.kind == EntryKind::Directory) {
@@ -229,7 +275,12 @@ impl Work<'_> {
                 && entry.kind == EntryKind::Directory
                 && entry.meta != known.meta
             {
-                forced(self.disk, path, || self.disk.set_meta(path, known.meta)).map_err(&failed)?;
+                match forced(self.disk, path, || self.disk.set_meta(path, known.meta)) {
+                    Err(error) if is_anothers(&error) => {
+                        self.left.push(KeptAside { path: path.clone(), aside: None });
+                    }
+                    set => set.map_err(&failed)?,
+                }
                 self.touched.insert(path.clone());
             }
         }
@@ -248,7 +299,11 @@ impl Work<'_> {
             return self.disk.sync_all();
         }
         for dir in &self.touched {
-            self.disk.sync_dir(dir)?;
+            match self.disk.sync_dir(dir) {
+                // Nothing of ours was changed in it.
+                Err(error) if is_anothers(&error) => {}
+                synced => synced?,
+            }
             for dir in [self.trash.at(dir), self.places.copies.join(dir)] {
                 // In the trash and the baseline something else may have that name, or nothing.
                 if self
@@ -262,4 +317,12 @@ impl Work<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether something cannot be changed since it belongs to somebody with other rights, or is a mount of theirs.
+fn is_anothers(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ResourceBusy | io::ErrorKind::CrossesDevices
+    )
 }

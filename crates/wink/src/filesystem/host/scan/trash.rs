@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::walk::{is_too_deep, open_up};
+use super::walk::{is_too_deep, open_up, opened};
 use crate::filesystem::EntryKind;
 use crate::filesystem::host::STATE;
-use crate::filesystem::host::clear::{forced, remove_tree};
+use crate::filesystem::host::clear::remove_tree;
 use crate::filesystem::host::disk::{Disk, Replace};
 use crate::filesystem::host::host_disk::HostDisk;
 use crate::filesystem::host::journal::Retention;
@@ -187,8 +187,29 @@ impl TrashDir {
         Ok(())
     }
 
+    /// Keeps what the baseline has of `path`, which cannot come back. Says where.
+    pub(super) fn set_aside(&self, copy: &Path, path: &Path) -> io::Result<PathBuf> {
+        let mut place = self.at(path);
+        for number in 1.. {
+            match self.make_parents(&place).and_then(|()| self.move_to(copy, &place)) {
+                Ok(()) => break,
+                Err(error)
+                    if number <= 1000
+                        && matches!(
+                            error.kind(),
+                            io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory
+                        ) =>
+                {
+                    place = self.path().join(format!("before-{number}"));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(place)
+    }
+
     fn move_to(&self, path: &Path, target: &Path) -> io::Result<()> {
-        forced(&*self.disk, path, || self.disk.rename(path, target, Replace::Refused))
+        opened(&self.disk, path, || self.disk.rename(path, target, Replace::Refused))
     }
 
     /// Keeps another name of `copy` as what was at `path`, unless an attempt before this one did.
