@@ -273,7 +273,7 @@ impl Writing {
     fn settle_dead(&self, disk: &HostDisk) {
         let settled = match WorkspaceLock::of_the_dead(&self.noted, disk, &lock_path(), &*self.clock) {
             Ok(None) => return,
-            Ok(Some(_lock)) => self.recover(),
+            Ok(Some(mut lock)) => self.recover(&mut lock),
             Err(error) => Err(io_error(&FsPath::root(), "locked", &error)),
         };
         if let Err(error) = settled {
@@ -283,16 +283,17 @@ impl Writing {
 
     /// As [`Writing::lock`]; what somebody who died left is settled.
     pub(super) fn settled(&self, disk: &HostDisk) -> FsResult<WorkspaceLock> {
-        let lock = self.lock(disk)?;
-        self.recover()?;
+        let mut lock = self.lock(disk)?;
+        self.recover(&mut lock)?;
         Ok(lock)
     }
 
     /// Settles what somebody who died left, and reports it. Whoever holds the lock may do so.
-    pub(super) fn recover(&self) -> FsResult<()> {
+    pub(super) fn recover(&self, lock: &mut WorkspaceLock) -> FsResult<()> {
         let verdict = self.verdict.as_deref().map(|verdict| verdict as _);
         self.report.add(self.journal.recover(verdict).map_err(|error| journal_error(&error))?);
         self.report.add(self.scanner.recover()?);
+        lock.note(None);
         Ok(())
     }
 }
@@ -305,7 +306,7 @@ impl Base {
             Some(lock) => lock,
             None => writing.lock(&self.disk)?,
         };
-        writing.recover()?;
+        writing.recover(&mut lock)?;
         let planned = plan(&self.disk, &writing.stage, layer)?;
         if planned.plan.steps.is_empty() {
             return Ok(None);

@@ -127,9 +127,11 @@ impl WorkspaceLock {
         }
     }
 
+    /// What whoever had it before left half-done stays written down until it is settled.
     fn held(file: File, clock: &dyn Clock) -> Self {
+        let left = holder(&file).and_then(|holder| holder.work);
         let mut lock = Self { file, since: clock.now() };
-        lock.note(None);
+        lock.note(left);
         lock
     }
 }

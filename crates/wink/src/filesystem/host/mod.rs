@@ -165,7 +165,7 @@ struct Writing {
     /// What was found when the workspace was opened.
     recovered: Recovered,
     /// What was found since.
-    report: Report,
+    report: Arc<Report>,
     /// Held while the workspace itself, not a fork, is changed: so such changes never meet.
     turn: Mutex<()>,
 }
@@ -267,7 +267,8 @@ impl Writing {
         };
         let shared: Arc<dyn Disk> = Arc::clone(disk) as _;
         let journal = Journal::new(shared, state, journal).map_err(|error| fork::journal_error(&error))?;
-        let scanner = Scanner::open(disk, &stage, options.trash).map_err(failed)?;
+        let report = Arc::new(Report::default());
+        let scanner = Scanner::open(disk, &stage, options.trash, &report).map_err(failed)?;
         let mut writing = Self {
             stage,
             journal: Arc::new(journal),
@@ -277,14 +278,14 @@ impl Writing {
             noted: disk.open_or_create(&fork::lock_path(), 0o644).map_err(failed)?,
             clock: Arc::clone(&options.clock),
             recovered: Recovered::default(),
-            report: Report::default(),
+            report,
             turn: Mutex::new(()),
         };
-        let _lock = writing.lock(disk)?;
+        let mut lock = writing.lock(disk)?;
         if let Some(verdict) = &options.verdict {
             writing.journal.check_store(&**verdict).map_err(|error| fork::journal_error(&error))?;
         }
-        writing.recover()?;
+        writing.recover(&mut lock)?;
         writing.recovered = writing.report.take();
         Ok(writing)
     }

@@ -6,8 +6,9 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::index::Index;
+use super::index::{Copies, Index, Saved};
 use super::walk::{Protected, Tree, walk};
 use super::{Places, failed};
 use crate::filesystem::host::clear::remove_tree;
@@ -36,9 +37,19 @@ pub(super) fn refresh(
     for dir in [&places.dir, &places.copies] {
         make_dir(disk, dir).map_err(failed(Path::new(""), "saved"))?;
     }
-    remove_gone(disk, places, &index.tree, &tree).map_err(failed(Path::new(""), "saved"))?;
-    let mut copying =
-        Copying { disk, places, cancel, names: HashMap::new(), dirs: Vec::new(), copied: Vec::new() };
+    remove_unknown(disk, places, index).map_err(failed(Path::new(""), "saved"))?;
+    let changing = changing(&index.tree, &tree);
+    index.forget(disk, &places.index, &changing).map_err(failed(Path::new(""), "saved"))?;
+    remove_gone(disk, places, &changing, &tree).map_err(failed(Path::new(""), "saved"))?;
+    let mut copying = Copying {
+        disk,
+        places,
+        cancel,
+        names: HashMap::new(),
+        dirs: Vec::new(),
+        copied: Vec::new(),
+        copies: Copies::new(),
+    };
     // First those that are saved: a name that came with a directory that was renamed belongs to their copy.
     for (path, entry) in tree.iter().filter(|(path, entry)| index.tree.get(*path) == Some(entry)) {
         copying.has(path, entry);
@@ -64,8 +75,32 @@ pub(super) fn refresh(
         }
     }
     tree.retain(|path, _| !vanished.iter().any(|gone| path.starts_with(gone)));
-    copying.sync().map_err(failed(Path::new(""), "saved"))?;
-    index.save(disk, &places.index, tree, protected).map_err(failed(Path::new(""), "saved"))
+    let fresh = copying.sync().map_err(failed(Path::new(""), "saved"))?;
+    let mut copies = Arc::unwrap_or_clone(std::mem::take(&mut index.copies));
+    copies.extend(fresh);
+    copies.retain(|path, _| tree.contains_key(path));
+    let saved = Saved { tree, protected, copies };
+    index.save(disk, &places.index, saved).map_err(failed(Path::new(""), "saved"))
+}
+
+/// What an attempt before this one, which did not come to its end, may have left.
+fn remove_unknown(disk: &HostDisk, places: &Places, index: &mut Index) -> io::Result<()> {
+    for path in index.take_unsure() {
+        if !index.tree.contains_key(&path) {
+            remove_tree(disk, &places.copies.join(&path))?;
+        }
+    }
+    make_dir(disk, &places.copies)
+}
+
+/// Everything whose copy will be made, replaced or removed. A directory with another mode or time keeps what is in it.
+fn changing(known: &Tree, now: &Tree) -> Vec<PathBuf> {
+    let is_changing = |path: &PathBuf| match (known.get(path), now.get(path)) {
+        (Some(known), Some(now)) if known.kind == EntryKind::Directory => now.kind != known.kind,
+        (known, now) => known != now,
+    };
+    let fresh = now.keys().filter(|path| !known.contains_key(*path));
+    known.keys().chain(fresh).filter(|path| is_changing(path)).cloned().collect()
 }
 
 /// Whether anybody still waits for it.
@@ -80,14 +115,11 @@ fn check(cancel: &CancelToken) -> FsResult<()> {
     })
 }
 
-/// Forgets what the workspace has not any more, or has as something else.
-fn remove_gone(disk: &HostDisk, places: &Places, known: &Tree, now: &Tree) -> io::Result<()> {
+/// Removes the copies of what the workspace has not any more.
+fn remove_gone(disk: &HostDisk, places: &Places, changing: &[PathBuf], now: &Tree) -> io::Result<()> {
     let mut below: Option<&Path> = None;
-    for (path, entry) in known {
-        if below.is_some_and(|dir| path.starts_with(dir)) {
-            continue;
-        }
-        if now.get(path).map(|now| now.kind) != Some(entry.kind) && !path.as_os_str().is_empty() {
+    for path in changing.iter().filter(|path| !now.contains_key(*path)) {
+        if !below.is_some_and(|dir| path.starts_with(dir)) {
             remove_tree(disk, &places.copies.join(path))?;
             below = Some(path);
         }
@@ -103,6 +135,7 @@ struct Copying<'a> {
     names: HashMap<(u64, u64), (PathBuf, Entry)>,
     dirs: Vec<PathBuf>,
     copied: Vec<PathBuf>,
+    copies: Copies,
 }
 
 impl Copying<'_> {
@@ -112,6 +145,10 @@ impl Copying<'_> {
         if entry.kind == EntryKind::Directory {
             if !is_known {
                 let copy = self.places.copies.join(path);
+                // Where it was something else, or is new, nothing that is in its place belongs to it.
+                if self.disk.look(&copy).map_err(&failed)?.is_some_and(|there| there.kind != entry.kind) {
+                    remove_tree(self.disk, &copy).map_err(&failed)?;
+                }
                 make_dir(self.disk, &copy).and_then(|()| self.disk.own_like(path, &copy)).map_err(&failed)?;
                 self.dirs.push(copy);
             }
@@ -123,6 +160,7 @@ impl Copying<'_> {
                 remove_tree(self.disk, &copy).map_err(&failed)?;
                 // A socket, and mostly a device, cannot be made anew: when it is gone, that is told.
                 if self.disk.copy_special(path, &copy).map_err(&failed)? {
+                    self.note(path, &copy).map_err(&failed)?;
                     self.dirs.extend(copy.parent().map(Path::to_owned));
                 }
             }
@@ -143,6 +181,13 @@ impl Copying<'_> {
         if matches!(saved.kind, EntryKind::File | EntryKind::Symlink) && saved.links > 1 {
             self.names.insert((saved.dev, saved.ino), (self.places.copies.join(path), saved.clone()));
         }
+    }
+
+    /// By its inode a copy is known when it is back in the workspace.
+    fn note(&mut self, path: &Path, copy: &Path) -> io::Result<()> {
+        let entry = self.disk.look(copy)?.ok_or(io::ErrorKind::NotFound)?;
+        self.copies.insert(path.to_owned(), entry.ino);
+        Ok(())
     }
 
     fn copy(&mut self, path: &Path, entry: &Entry) -> FsResult<Option<Entry>> {
@@ -173,6 +218,7 @@ impl Copying<'_> {
             match self.disk.look(path).map_err(&failed)? {
                 Some(now) if now == entry && !is_missing => {
                     self.dirs.extend(copy.parent().map(Path::to_owned));
+                    self.note(path, &copy).map_err(&failed)?;
                     self.copied.push(copy);
                     return Ok(Some(entry));
                 }
@@ -186,11 +232,13 @@ impl Copying<'_> {
         Err(FsError::Conflict { paths: vec![to_shown(path)] })
     }
 
-    fn sync(mut self) -> io::Result<()> {
+    /// Makes it durable. The inodes of the copies that were made.
+    fn sync(mut self) -> io::Result<Copies> {
         self.dirs.sort_unstable();
         self.dirs.dedup();
         if self.copied.len() + self.dirs.len() > FEW {
-            return self.disk.sync_all();
+            self.disk.sync_all()?;
+            return Ok(self.copies);
         }
         for copy in &self.copied {
             if self.disk.look(copy)?.is_some_and(|entry| entry.kind == EntryKind::File) {
@@ -198,6 +246,7 @@ impl Copying<'_> {
             }
         }
         self.dirs.iter().try_for_each(|dir| self.disk.sync_dir(dir))?;
-        self.disk.sync_dir(&self.places.copies)
+        self.disk.sync_dir(&self.places.copies)?;
+        Ok(self.copies)
     }
 }

@@ -35,11 +35,12 @@ use super::clear::remove_tree;
 use super::command::too_deep;
 use super::disk::{Disk, Replace};
 use super::host_disk::HostDisk;
-use super::journal::{Recovered, Retention};
+use super::journal::{Recovered, Retention, told};
 use super::layer::{Expected, Layer, Planned, plan};
 use super::lock::{LockedWork, WorkspaceLock};
 use super::name::to_shown;
 use super::plan::{PlanStep, Source};
+use super::report::Report;
 use super::staged::{Stage, make_dir};
 use super::{STATE, Shared, io_error};
 use crate::filesystem::{EntryKind, FsError, FsPath, FsResult};
@@ -55,8 +56,7 @@ pub(super) use trash::TrashDir;
 pub struct Undone {
     /// Where that is kept for a while which it had changed, or somebody else meanwhile; below the root.
     pub trash: Option<PathBuf>,
-    /// What it removed that could not be brought back: sockets, devices for want of privileges, and what somebody with other
-    /// rights has taken the place of (this is in the trash).
+    /// What it removed that could not be brought back: sockets, and devices for want of privileges.
     pub lost: Vec<FsPath>,
 }
 
@@ -101,7 +101,12 @@ pub(super) struct Scan {
 }
 
 impl Scanner {
-    pub(super) fn open(disk: &Arc<HostDisk>, stage: &Stage, retention: Retention) -> io::Result<Self> {
+    pub(super) fn open(
+        disk: &Arc<HostDisk>,
+        stage: &Stage,
+        retention: Retention,
+        report: &Arc<Report>,
+    ) -> io::Result<Self> {
         let dir = Path::new(STATE).join("baseline");
         let places = Places {
             copies: dir.join("tree"),
@@ -111,7 +116,7 @@ impl Scanner {
             outside: dir.join("outside"),
             dir,
         };
-        let trash = Trash::new(disk, stage.owner(), retention)?;
+        let trash = Trash::new(disk, stage.owner(), retention, report)?;
         Ok(Self { disk: Arc::clone(disk), places, trash, index: Mutex::new(None) })
     }
 
@@ -133,7 +138,7 @@ impl Scanner {
         make_dir(&self.disk, &trash.path()).map_err(&failed)?;
         let before = self.index()?.before();
         let restored = restore(&self.disk, &self.places, &before, &trash)?;
-        self.end().map_err(&failed)?;
+        self.end(&restored).map_err(&failed)?;
         Ok(Recovered { trash: vec![trash.path()], aside: restored.left, ..Recovered::default() })
     }
 
@@ -159,11 +164,14 @@ impl Scanner {
 
     /// The index: what is known of it, if nobody else wrote it meanwhile.
     fn index(&self) -> FsResult<Index> {
-        let failed = failed(Path::new(""), "restored: what was saved of it");
+        self.known_index().map_err(failed(Path::new(""), "restored: what was saved of it"))
+    }
+
+    fn known_index(&self) -> io::Result<Index> {
         let known = lock(&self.index).take();
         match known {
-            Some(index) if index.is_current(&self.disk, &self.places.index).map_err(&failed)? => Ok(index),
-            _ => Index::load(&self.disk, &self.places.index).map_err(&failed),
+            Some(index) if index.is_current(&self.disk, &self.places.index)? => Ok(index),
+            _ => Index::load(&self.disk, &self.places.index),
         }
     }
 
@@ -178,7 +186,12 @@ impl Scanner {
     }
 
     /// The workspace is as it was.
-    fn end(&self) -> io::Result<()> {
+    fn end(&self, restored: &Restored) -> io::Result<()> {
+        if !restored.forgotten.is_empty() {
+            let mut index = self.known_index()?;
+            index.forget(&self.disk, &self.places.index, &restored.forgotten)?;
+            *lock(&self.index) = Some(index);
+        }
         self.forget_record()?;
         for left in [&self.places.moved, &self.places.outside] {
             // Nobody needs it, and whoever is next tries again.
@@ -224,7 +237,7 @@ impl Scan {
         let base = &fork.base;
         let writing = base.writing()?;
         let mut lock = writing.lock(&base.disk)?;
-        writing.recover()?;
+        writing.recover(&mut lock)?;
         let planned = plan(&base.disk, &writing.stage, &layer)?;
         let mut held = Vec::new();
         for (place, expected) in &layer.records {
@@ -310,6 +323,7 @@ impl Scan {
         // That is why, if it could not be restored.
         spoilt?;
         let restored = restored?;
+        check_left(&restored)?;
         let base = &self.fork.base;
         let before = self.given.as_ref().unwrap_or(&self.before.tree);
         let differences = capture::differences(before, &restored);
@@ -345,6 +359,7 @@ impl Scan {
         let restored = self.restore()?;
         let before = self.given.as_ref().unwrap_or(&self.before.tree);
         capture::tidy(&self.fork.base, before, &restored.found, None, &self.trash);
+        check_left(&restored)?;
         let left = self.trash.clear().map_err(failed(Path::new(""), "restored: the trash of it"))?;
         Ok(Undone {
             trash: (left > 0).then(|| self.trash.path()),
@@ -358,7 +373,7 @@ impl Scan {
         let scanner = &base.writing()?.scanner;
         scanner.end_processes().map_err(failed(Path::new(""), "restored after a command"))?;
         let restored = restore(&base.disk, &scanner.places, &self.before, &self.trash)?;
-        scanner.end().map_err(failed(Path::new(""), "restored after a command"))?;
+        scanner.end(&restored).map_err(failed(Path::new(""), "restored after a command"))?;
         self.is_over = true;
         self.lock.note(None);
         base.writing()?.report.aside(restored.left.clone());
@@ -381,6 +396,20 @@ impl Drop for Scan {
             }
         }
     }
+}
+
+/// A workspace in which something is somebody else's by now is not as it was, and nobody can tell what of it a command did.
+fn check_left(restored: &Restored) -> FsResult<()> {
+    let Some(first) = restored.left.first() else { return Ok(()) };
+    Err(FsError::Io {
+        path: to_shown(&first.path),
+        kind: io::ErrorKind::PermissionDenied,
+        message: format!(
+            "while the command ran somebody with other rights put something here, or mounted it, and only they can take it \
+             away. Everything else is as it was before{}",
+            told(&restored.left)
+        ),
+    })
 }
 
 /// Says where what a command left is, if it is not taken over.

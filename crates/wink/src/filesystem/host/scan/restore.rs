@@ -4,12 +4,14 @@
 //! longer then. So what is missing there was brought back before, and is left alone.
 //!
 //! What somebody with other rights made meanwhile, a directory of the superuser's or a mount, may be there to stay: nobody else
-//! can move it. It is left and told, and so is what it takes the place of, which goes to the trash.
+//! can move it, and nothing in it is touched. It is left and told, and so is what it takes the place of, which goes to the
+//! trash: the workspace is not as it was then, and whoever asked for that gets an error, but nobody is locked out.
 
 use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::index::Copies;
 use super::outside::Outside;
 use super::trash::TrashDir;
 use super::walk::{Before, Left, Protected, Tree, opened, walk_after};
@@ -31,6 +33,8 @@ pub(super) struct Restored {
     pub(super) lost: Vec<PathBuf>,
     /// What somebody else has put there, and nobody but they can take away.
     pub(super) left: Vec<KeptAside>,
+    /// What the baseline has no copy of any more, though the workspace may have it one day as it was.
+    pub(super) forgotten: Vec<PathBuf>,
     /// Whether everything else is in the trash now; if not, there was no space.
     pub(super) is_kept: bool,
     /// Whether something of it was deeper than a workspace may be.
@@ -46,12 +50,12 @@ pub(super) fn restore(
     before: &Before,
     trash: &TrashDir,
 ) -> FsResult<Restored> {
-    let Before { tree: before, protected } = before;
+    let Before { tree: before, protected, copies } = before;
     // Of an attempt before this one.
     remove_tree(disk, &places.outside).map_err(failed(Path::new(""), "restored after a command"))?;
-    let Left { tree: mut found, mounts, is_too_deep } = walk_after(disk, before)?;
+    let Left { tree: found, mounts, is_too_deep } = walk_after(disk, before)?;
     unprotect(disk, before, &found)?;
-    let Stays { stayed, broken } = what_stays(disk, places, before, &found)?;
+    let Stays { stayed, broken } = what_stays(disk, places, before, copies, &found)?;
     let outside = Outside::new(places, before, &found, &broken);
     reach("scan.compared");
     let is_kept = outside.restore(disk, places, before, trash);
@@ -63,10 +67,12 @@ pub(super) fn restore(
         outside: &outside,
         touched: HashSet::new(),
         lost: Vec::new(),
-        left: mounts.into_iter().map(|path| KeptAside { path, aside: None }).collect(),
+        left: mounts.iter().map(|path| KeptAside { path: path.clone(), aside: None }).collect(),
+        mounts,
+        given_back: HashSet::new(),
         is_kept,
     };
-    work.take(&found, &stayed)?;
+    work.take(&found, before, &stayed)?;
     reach("scan.taken-out");
     work.bring_back(before, &stayed)?;
     work.set_meta(before)?;
@@ -76,9 +82,17 @@ pub(super) fn restore(
         (work.is_kept, std::mem::take(&mut work.lost), std::mem::take(&mut work.left));
     work.sync().map_err(failed(Path::new(""), "synced"))?;
     reach("scan.restored");
-    // It is not the command's.
-    found.retain(|path, _| !left.iter().any(|left| path.starts_with(&left.path)));
-    Ok(Restored { found, stayed, lost, left, is_kept, is_too_deep })
+    let forgotten = forgotten(before, &lost);
+    Ok(Restored { found, stayed, lost, left, forgotten, is_kept, is_too_deep })
+}
+
+/// What is lost, with all that was in it.
+fn forgotten(before: &Tree, lost: &[PathBuf]) -> Vec<PathBuf> {
+    if lost.is_empty() {
+        return Vec::new();
+    }
+    let is_lost = |path: &&PathBuf| lost.iter().any(|lost| path.starts_with(lost));
+    before.keys().filter(is_lost).cloned().collect()
 }
 
 /// Takes protections away that a command may have set; those from before come back in the end. Only what was touched since
@@ -117,13 +131,19 @@ struct Stays {
 }
 
 /// What is as before, or back already. Of a file with several names all have to be.
-fn what_stays(disk: &HostDisk, places: &Places, before: &Tree, found: &Tree) -> FsResult<Stays> {
+fn what_stays(
+    disk: &HostDisk,
+    places: &Places,
+    before: &Tree,
+    copies: &Copies,
+    found: &Tree,
+) -> FsResult<Stays> {
     let mut stayed = HashSet::new();
     let mut broken = HashSet::new();
     let mut back = HashSet::new();
     for (path, known) in before {
         let looked = match found.get(path) {
-            Some(entry) => is_as_before(disk, places, path, known, entry)
+            Some(entry) => is_as_before(disk, places, path, known, copies.get(path), entry)
                 .map_err(failed(path, "compared with what it was before the command"))?,
             None => Looked::Differs,
         };
@@ -159,6 +179,7 @@ fn is_as_before(
     places: &Places,
     path: &Path,
     known: &Entry,
+    copied: Option<&u64>,
     entry: &Entry,
 ) -> io::Result<Looked> {
     if known.kind != entry.kind {
@@ -169,10 +190,12 @@ fn is_as_before(
     }
     let copy = places.copies.join(path);
     if disk.look(&copy)?.is_none() {
-        return Ok(Looked::Back);
+        // The copy itself; or a file with names outside, which took the place of its copy before it was brought back.
+        let is_back = copied == Some(&entry.ino) || (known.links > 1 && entry.ino == known.ino);
+        return Ok(if is_back { Looked::Back } else { Looked::Differs });
     }
     let of = |entry: &Entry| (entry.dev, entry.ino, entry.len, entry.links, entry.meta);
-    if of(known) != of(entry) {
+    if of(known) != of(entry) || (disk.can_own() && !disk.is_same_owner(path, &copy)?) {
         return Ok(Looked::Differs);
     }
     let is_same = match known.kind {
@@ -195,23 +218,34 @@ struct Work<'a> {
     touched: HashSet<PathBuf>,
     lost: Vec<PathBuf>,
     left: Vec<KeptAside>,
+    /// What is mounted in the workspace.
+    mounts: Vec<PathBuf>,
+    /// Files that have their contents back, where they are.
+    given_back: HashSet<PathBuf>,
     is_kept: bool,
 }
 
 impl Work<'_> {
     /// Takes everything out that does not stay, with all that is in it.
-    fn take(&mut self, found: &Tree, stayed: &HashSet<PathBuf>) -> FsResult<()> {
+    fn take(&mut self, found: &Tree, before: &Tree, stayed: &HashSet<PathBuf>) -> FsResult<()> {
         let mut taken: Option<&Path> = None;
-        for path in found.keys().filter(|path| !stayed.contains(*path)) {
+        for (path, entry) in found.iter().filter(|(path, _)| !stayed.contains(*path)) {
             if taken.is_some_and(|dir| path.starts_with(dir)) || self.outside.keeps(path) {
                 continue;
             }
-            match self.trash.take(path) {
+            if self.mounts.iter().any(|mount| mount.starts_with(path)) {
+                // What is mounted would be moved with it. What else is in it is taken out one by one.
+                continue;
+            }
+            match self.trash.take(path, entry.kind) {
                 Ok(is_kept) => self.is_kept &= is_kept,
                 // Somebody removed it meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) if is_anothers(&error) => {
-                    self.left.push(KeptAside { path: path.clone(), aside: None });
+                    let given = self.give_back(path, entry, before.get(path));
+                    if !given.map_err(failed(path, "given its contents back"))? {
+                        self.left.push(KeptAside { path: path.clone(), aside: None });
+                    }
                 }
                 Err(error) => return Err(failed(path, "moved to the trash")(error)),
             }
@@ -222,14 +256,44 @@ impl Work<'_> {
         Ok(())
     }
 
+    /// A file that cannot be moved, since its directory is somebody else's, may still be written. Whether that was done.
+    fn give_back(&mut self, path: &Path, entry: &Entry, known: Option<&Entry>) -> io::Result<bool> {
+        let is_file = |known: &&Entry| {
+            known.kind == EntryKind::File
+                && (known.kind, known.dev, known.ino) == (entry.kind, entry.dev, entry.ino)
+        };
+        let Some(known) = known.filter(is_file) else { return Ok(false) };
+        self.is_kept &= self.trash.keep_copy(path)?;
+        match self.disk.overwrite(&self.places.copies.join(path), path) {
+            Err(error) if is_anothers(&error) => return Ok(false),
+            overwritten => overwritten?,
+        }
+        match self.disk.set_meta(path, known.meta) {
+            // Its time, which only its owner can set.
+            Err(error) if is_anothers(&error) => {}
+            set => set?,
+        }
+        self.disk.sync_file(path)?;
+        self.given_back.insert(path.to_owned());
+        Ok(true)
+    }
+
     fn bring_back(&mut self, before: &Tree, stayed: &HashSet<PathBuf>) -> FsResult<()> {
         let mut brought: Option<&Path> = None;
         for (path, known) in before.iter().filter(|(path, _)| !stayed.contains(*path)) {
-            if brought.is_some_and(|dir| path.starts_with(dir)) || self.outside.keeps(path) {
+            if brought.is_some_and(|dir| path.starts_with(dir))
+                || self.outside.keeps(path)
+                || self.given_back.contains(path)
+            {
                 continue;
             }
             let copy = self.places.copies.join(path);
-            match opened(self.disk, path, || self.disk.rename(&copy, path, Replace::Refused)) {
+            let rename = || self.disk.rename(&copy, path, Replace::Refused);
+            let brought_back = match self.is_mounted(path) {
+                true => Err(io::ErrorKind::CrossesDevices.into()),
+                false => opened(self.disk, path, rename),
+            };
+            match brought_back {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     self.lost.push(path.clone());
                     tracing::error!(
@@ -251,6 +315,11 @@ impl Work<'_> {
         Ok(())
     }
 
+    /// Whether a path is on a mount.
+    fn is_mounted(&self, path: &Path) -> bool {
+        self.mounts.iter().any(|mount| path.starts_with(mount))
+    }
+
     /// Whether somebody else has that place, or one above it.
     fn is_left(&self, path: &Path) -> bool {
         self.left.iter().any(|left| path.starts_with(&left.path))
@@ -258,31 +327,48 @@ impl Work<'_> {
 
     /// What was at `path` cannot come back: somebody else has its place. It is kept in the trash.
     fn set_aside(&mut self, copy: &Path, path: &Path) -> io::Result<()> {
-        let aside = self.trash.set_aside(copy, path)?;
-        match self.left.iter_mut().find(|left| left.path == path) {
-            Some(left) => left.aside = Some(aside),
-            None => self.left.push(KeptAside { path: path.to_owned(), aside: Some(aside) }),
-        }
         self.lost.push(path.to_owned());
+        let aside = match self.trash.set_aside(copy, path) {
+            // An attempt before this one did it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            aside => Some(aside?),
+        };
+        match self.left.iter_mut().find(|left| left.path == path) {
+            Some(left) => left.aside = aside,
+            None => self.left.push(KeptAside { path: path.to_owned(), aside }),
+        }
         Ok(())
     }
 
-    /// Modes and times of directories, the deepest first.
+    /// Modes, times and owners of directories, the deepest first.
     fn set_meta(&mut self, before: &Tree) -> FsResult<()> {
         for (path, known) in before.iter().rev().filter(|(_, known)| known.kind == EntryKind::Directory) {
-            let failed = failed(path, "given its mode and time back");
-            if let Some(entry) = self.disk.look(path).map_err(&failed)?
-                && entry.kind == EntryKind::Directory
-                && entry.meta != known.meta
-            {
-                match forced(self.disk, path, || self.disk.set_meta(path, known.meta)) {
-                    Err(error) if is_anothers(&error) => {
-                        self.left.push(KeptAside { path: path.clone(), aside: None });
-                    }
-                    set => set.map_err(&failed)?,
-                }
-                self.touched.insert(path.clone());
+            if self.is_mounted(path) {
+                continue;
             }
+            let failed = failed(path, "given its mode and time back");
+            let Some(entry) = self.disk.look(path).map_err(&failed)? else { continue };
+            if entry.kind != EntryKind::Directory || entry == *known {
+                continue;
+            }
+            let copy = self.places.copies.join(path);
+            // One that was brought back is its copy, and has its owner.
+            let is_root = path.as_os_str().is_empty();
+            if !is_root && self.disk.can_own() && self.disk.look(&copy).map_err(&failed)?.is_some() {
+                self.disk.own_like(&copy, path).map_err(&failed)?;
+            }
+            if entry.meta == known.meta {
+                continue;
+            }
+            match forced(self.disk, path, || self.disk.set_meta(path, known.meta)) {
+                // The time of a directory that is somebody else's, and that everybody may write.
+                Err(error) if is_anothers(&error) && entry.meta.mode == known.meta.mode => {}
+                Err(error) if is_anothers(&error) => {
+                    self.left.push(KeptAside { path: path.clone(), aside: None });
+                }
+                set => set.map_err(&failed)?,
+            }
+            self.touched.insert(path.clone());
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::failed;
+use super::index::Copies;
 use crate::filesystem::host::clear::forced;
 use crate::filesystem::host::command::MOST_LEVELS;
 use crate::filesystem::host::disk::{Disk, Entry, Meta};
@@ -25,6 +26,7 @@ pub(super) type Protected = BTreeMap<PathBuf, Protection>;
 pub(super) struct Before {
     pub(super) tree: Arc<Tree>,
     pub(super) protected: Arc<Protected>,
+    pub(super) copies: Arc<Copies>,
 }
 
 /// Longer paths than this leave no room for the names of the places where things are kept.
@@ -60,6 +62,7 @@ fn walk_as(disk: &HostDisk, before: Option<&Tree>) -> FsResult<Left> {
     let root = Path::new("");
     let found = disk.look(root).map_err(failed(root, "looked at"))?.ok_or(FsError::Moved)?;
     let device = found.dev;
+    let mounted = disk.mounts().map_err(failed(root, "looked at: what is mounted in it"))?;
     let mut tree = Tree::from([(PathBuf::new(), found)]);
     let (mut mounts, mut has_deep) = (Vec::new(), false);
     let mut left = vec![PathBuf::new()];
@@ -83,7 +86,7 @@ fn walk_as(disk: &HostDisk, before: Option<&Tree>) -> FsResult<Left> {
                 continue;
             }
             let path = dir.join(name);
-            if entry.dev != device {
+            if entry.dev != device || mounted.contains(&path) {
                 if before.is_some() {
                     mounts.push(path);
                     continue;
