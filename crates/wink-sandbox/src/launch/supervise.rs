@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -254,7 +254,7 @@ impl Watch {
             self.stopped |= stop;
             let is_over = self.status.is_some() || self.failure.is_some();
             let left_behind = self.tree != ProcessTree::Namespace && is_over;
-            if stop || left_behind {
+            if stop || (left_behind && !self.ends_by_itself()) {
                 self.kill();
             }
             if ready.gone {
@@ -318,6 +318,12 @@ impl Watch {
                 Some(Message::Over { .. } | Message::Alive) | None => {}
             }
         }
+    }
+
+    /// Whether nothing is left below init: then it ends at once, and nobody has to look for anything.
+    fn ends_by_itself(&self) -> bool {
+        const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+        poll(&mut [PollFd::new(&self.child.pidfd, PollFlags::IN)], Some(&AT_ONCE)) == Ok(1)
     }
 
     /// Ends every process of the command, and init.
