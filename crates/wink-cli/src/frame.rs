@@ -43,6 +43,12 @@ impl CliError {
         Self::new(Exit::Internal, error.to_string())
     }
 
+    /// The message and the hint.
+    #[cfg(unix)]
+    pub(crate) fn into_parts(self) -> (String, Option<String>) {
+        (self.message, self.hint)
+    }
+
     /// What the person can do about it.
     #[must_use]
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {

@@ -1,5 +1,5 @@
 //! The commands, one module for each, and what they share: opening a workspace ([`open`]), the rows of the log ([`row`]),
-//! finding one of them ([`find`]), the wait that a person sees ([`progress`]), texts for people ([`page`]).
+//! finding one of them ([`find`]), and the wait that a person sees ([`progress`]).
 
 mod approve;
 mod call;
@@ -11,7 +11,6 @@ mod init;
 mod ledger;
 mod log;
 mod open;
-mod page;
 mod policy;
 mod progress;
 mod prompt;

@@ -54,7 +54,7 @@ pub use command::{Capture, CommandLayer, OverlayDirs};
 pub use host_disk::HostDisk;
 pub use lock::{LockHolder, WorkspaceLock};
 pub use owner::{Owner, Owners};
-pub use past_changes::{PastChange, PastChanges, PastContent, PastEntry};
+pub use past_changes::{ChangeKind, PastChange, PastChanges, PastContent, PastEntry};
 pub use scan::{CommandRecord, ProcessTree, Undone};
 pub use settled::AllSettled;
 

@@ -38,6 +38,35 @@ pub struct PastChange {
     pub after: Option<PastEntry>,
 }
 
+/// What happened to a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// Nothing was there.
+    Created,
+    /// It has other contents, or is of another kind.
+    Modified,
+    /// It has another mode, and is otherwise what it was.
+    Mode,
+    /// It was elsewhere before.
+    Moved,
+    /// It is gone.
+    Deleted,
+}
+
+impl PastChange {
+    /// What happened to it.
+    pub fn kind(&self) -> ChangeKind {
+        match (&self.before, &self.after) {
+            _ if self.moved_from.is_some() => ChangeKind::Moved,
+            (None, _) => ChangeKind::Created,
+            (_, None) => ChangeKind::Deleted,
+            // One entry, told twice.
+            (Some(before), Some(after)) if before.place == after.place => ChangeKind::Mode,
+            (Some(_), Some(_)) => ChangeKind::Modified,
+        }
+    }
+}
+
 /// Something that was at a path; [`HostFilesystem::past_content`] reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PastEntry {
