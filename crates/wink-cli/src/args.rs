@@ -39,7 +39,7 @@ pub(crate) struct Common {
     /// The session
     #[arg(long, value_name = "NAME", default_value = "main", global = true, value_parser = session_name)]
     pub(crate) session: String,
-    /// The agent file [default: wink.toml in the workspace, else the built-in workspace agent]
+    /// The agent file [default: wink.toml in DIR, else the built-in agent]
     #[arg(long, value_name = "FILE", global = true, value_hint = ValueHint::FilePath)]
     pub(crate) agent: Option<PathBuf>,
     /// Print JSON, for programs

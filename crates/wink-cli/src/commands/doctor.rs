@@ -155,7 +155,8 @@ async fn store(workspace: &Workspace, deep: bool, checks: &mut Vec<Check>) {
     match store.sessions().await {
         Ok(sessions) => {
             let names: Vec<&str> = sessions.iter().map(|name| name.as_str()).take(10).collect();
-            checks.push(Check::ok("store", format!("{} sessions: {}", sessions.len(), names.join(", "))));
+            let count = if sessions.len() == 1 { "1 session".to_owned() } else { format!("{} sessions", sessions.len()) };
+            checks.push(Check::ok("store", format!("{count}: {}", names.join(", "))));
         }
         Err(error) => checks.push(Check::broken("store", error.to_string(), None)),
     }

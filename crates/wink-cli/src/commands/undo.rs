@@ -22,7 +22,7 @@ pub(super) async fn run(common: &Common, which: &str, to: bool, force: bool) -> 
     {
         let message = format!("{} was undone already, by entry {}", named(entry), undo.seq);
         return Err(CliError::new(Exit::Failure, message)
-            .hint(format!("`wink undo {}` brings back what it changed", undo.event.id())));
+            .hint(format!("`wink undo {}` brings back what it changed", undo.seq)));
     }
     let waiting = Waiting::begin(format!("undoing {}", named(entry)));
     let session = workspace.session(common.session.as_str()).open().await?;
