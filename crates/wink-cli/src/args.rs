@@ -235,7 +235,12 @@ pub(crate) enum LedgerCommand {
         #[command(flatten)]
         verdict: Verdict,
         /// What later calls are told, if it happened
-        #[arg(long, value_name = "TEXT", requires = "happened", default_value = "settled by hand: it happened")]
+        #[arg(
+            long,
+            value_name = "TEXT",
+            requires = "happened",
+            default_value = "settled by hand: it happened"
+        )]
         message: String,
         /// The value that later calls get, as JSON, if it happened
         #[arg(long, value_name = "JSON", requires = "happened")]

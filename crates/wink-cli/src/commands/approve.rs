@@ -11,21 +11,20 @@ use super::progress::Reporter;
 use crate::frame::visible;
 use crate::term::{BOLD, DIM, NAME};
 
-/// The approver of a call from the command line.
-pub(super) fn approver(yes: bool, reporter: Reporter) -> Arc<dyn Approver> {
+/// The approver of a call from the command line. In a pipe there is none, and what needs one is denied as everywhere.
+pub(super) fn approver(yes: bool, reporter: Reporter) -> Option<Arc<dyn Approver>> {
     let is_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
-    Arc::new(match (yes, is_terminal) {
-        (true, _) => Asked::Beforehand,
-        (false, true) => Asked::Person(reporter),
-        (false, false) => Asked::Nobody,
-    })
+    match (yes, is_terminal) {
+        (true, _) => Some(Arc::new(Asked::Beforehand)),
+        (false, true) => Some(Arc::new(Asked::Person(reporter))),
+        (false, false) => None,
+    }
 }
 
 enum Asked {
     /// Whoever called has approved everything.
     Beforehand,
     Person(Reporter),
-    Nobody,
 }
 
 impl Approver for Asked {
@@ -41,13 +40,6 @@ impl Approver for Asked {
                     let answer = at_terminal(request).await;
                     reporter.resume();
                     answer?
-                }
-                Self::Nobody => {
-                    let reason = format!(
-                        "nobody can be asked, since this is not a terminal: {} Run it on a terminal, or with --yes",
-                        request.question
-                    );
-                    Approval::Refused { by: "wink call".into(), reason }
                 }
             })
         })
@@ -66,7 +58,8 @@ async fn at_terminal(request: &ApprovalRequest) -> io::Result<Approval> {
         // Nobody pressed the key that ends a line.
         writeln!(err)?;
     }
-    let by: Arc<str> = std::env::var("USER").ok().filter(|name| !name.is_empty()).as_deref().unwrap_or("terminal").into();
+    let by: Arc<str> =
+        std::env::var("USER").ok().filter(|name| !name.is_empty()).as_deref().unwrap_or("terminal").into();
     Ok(match line.trim().to_lowercase().as_str() {
         "y" | "yes" => Approval::Approved { by },
         _ => Approval::Refused { by, reason: "the answer was no".to_owned() },

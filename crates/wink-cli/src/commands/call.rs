@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use tokio::signal::unix::{SignalKind, signal};
-use wink::executor::{Escalation, Executor, Outcome, ToolCall};
+use wink::executor::{Escalation, Executor, ExecutorBuilder, Outcome, ToolCall};
 use wink::limits::CancelToken;
 use wink::session::InvocationId;
 use wink::tool::AdapterInfo;
 
 use super::progress::Waiting;
-use super::row::CallRow;
+use super::row::{self, CallRow};
 use super::{approve, arguments, open};
 use crate::args::{CallArgs, Common};
 use crate::frame::{self, CliError, Done, Exit, note};
@@ -20,11 +20,14 @@ pub(super) async fn run(common: &Common, call: CallArgs) -> Done {
     let text = arguments(call.arguments)?;
     let workspace = open::workspace(common)?;
     let waiting = Waiting::begin(format!("calling {}", call.tool));
-    let surface = |builder: wink::executor::ExecutorBuilder| {
-        builder
-            .adapter(AdapterInfo::new("cli"))
-            .approver(approve::approver(call.yes, waiting.reporter()))
-            .progress(Arc::new(waiting.reporter()))
+    let approver = approve::approver(call.yes, waiting.reporter());
+    let can_ask = approver.is_some();
+    let surface = |builder: ExecutorBuilder| {
+        let builder = builder.adapter(AdapterInfo::new("cli")).progress(Arc::new(waiting.reporter()));
+        match approver {
+            Some(approver) => builder.approver(approver),
+            None => builder,
+        }
     };
     let opened = agent.open_with(&workspace, &common.session, surface).await;
     let opened = opened.map_err(|error| open::not_open(&error))?;
@@ -43,6 +46,9 @@ pub(super) async fn run(common: &Common, call: CallArgs) -> Done {
         true => frame::print_json(&CallRow::of(&outcome.event, outcome.text()))?,
         false => frame::print(outcome.text())?,
     };
+    if !can_ask && row::decision(&outcome.event).is_some_and(|decision| decision.outcome == row::REFUSED) {
+        note("nobody can be asked in a pipe: call it on a terminal, or with --yes");
+    }
     ended(&outcome)
 }
 

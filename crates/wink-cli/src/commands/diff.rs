@@ -79,7 +79,8 @@ pub(super) async fn run(common: &Common, which: &str) -> Done {
 
 impl FileDiff {
     fn of(files: &HostFilesystem, change: &PastChange) -> Result<Self, CliError> {
-        let mode = |entry: &Option<PastEntry>| entry.as_ref().map(|entry| format!("{:06o}", full_mode(entry)));
+        let mode =
+            |entry: &Option<PastEntry>| entry.as_ref().map(|entry| format!("{:06o}", full_mode(entry)));
         let (diff, note) = match change.kind() {
             ChangeKind::Moved if change.before == change.after => (None, None),
             ChangeKind::Mode => (None, None),
@@ -149,7 +150,9 @@ fn side(files: &HostFilesystem, entry: Option<&PastEntry>) -> Result<Side, CliEr
     }
     Ok(match files.past_content(entry, MOST_BYTES).map_err(CliError::internal)? {
         PastContent::TooLarge => Side::Unknown("too large to be compared"),
-        PastContent::Lost => Side::Unknown("changed since by something else: what this call left is not kept"),
+        PastContent::Lost => {
+            Side::Unknown("changed since by something else: what this call left is not kept")
+        }
         PastContent::Bytes(bytes) => match String::from_utf8(bytes) {
             Ok(text) if !text.contains('\0') => Side::Text(text),
             Ok(text) => Side::Binary(text.into_bytes()),

@@ -139,12 +139,15 @@ fn workspace(common: &Common) -> Result<(Check, Option<std::sync::Arc<Workspace>
         Check::broken("workspace", message, hint)
     };
     match open::workspace_with_past(common).map_err(broken)? {
-        Some(workspace) => Ok((Check::ok("workspace", format!("{shown}, with its state in {STATE}")), Some(workspace))),
+        Some(workspace) => {
+            Ok((Check::ok("workspace", format!("{shown}, with its state in {STATE}")), Some(workspace)))
+        }
         None if open::may_write(root) => {
             Ok((Check::ok("workspace", format!("{shown}, where nothing has happened yet")), None))
         }
         None => {
-            let hint = "give this user the right to write there, or choose another directory with --workspace";
+            let hint =
+                "give this user the right to write there, or choose another directory with --workspace";
             Err(Check::broken("workspace", format!("{shown} cannot be written"), Some(hint.to_owned())))
         }
     }
@@ -155,7 +158,11 @@ async fn store(workspace: &Workspace, deep: bool, checks: &mut Vec<Check>) {
     match store.sessions().await {
         Ok(sessions) => {
             let names: Vec<&str> = sessions.iter().map(|name| name.as_str()).take(10).collect();
-            let count = if sessions.len() == 1 { "1 session".to_owned() } else { format!("{} sessions", sessions.len()) };
+            let count = if sessions.len() == 1 {
+                "1 session".to_owned()
+            } else {
+                format!("{} sessions", sessions.len())
+            };
             checks.push(Check::ok("store", format!("{count}: {}", names.join(", "))));
         }
         Err(error) => checks.push(Check::broken("store", error.to_string(), None)),
@@ -224,7 +231,11 @@ mod machine {
         });
         checks.push(match able.hides_state() {
             true => Check::ok("state directory", "hidden from every command"),
-            false => Check::missing("state directory", "not hidden from commands that are in no sandbox", NAMESPACES),
+            false => Check::missing(
+                "state directory",
+                "not hidden from commands that are in no sandbox",
+                NAMESPACES,
+            ),
         });
         checks.push(match able.usable_landlock() {
             Some(version) => Check::ok("Landlock", format!("version {version}, a second wall behind the mounts")),
@@ -243,7 +254,11 @@ mod machine {
         checks.push(limited("limit on memory", Limits { memory: Some(256 << 20), ..Limits::default() }));
         checks.push(match is_installed("podman") {
             true => Check::ok("podman", "installed"),
-            false => Check::missing("podman", "not installed; only agents that ask for it need it", "apt-get install podman"),
+            false => Check::missing(
+                "podman",
+                "not installed; only agents that ask for it need it",
+                "apt-get install podman",
+            ),
         });
     }
 
@@ -258,7 +273,11 @@ mod machine {
         };
         match overlay {
             Ok(()) => Check::ok("commands", "undone by an overlay: quick however large the workspace is"),
-            Err(reason) => Check::missing("commands", format!("undone by a scan of the whole workspace: {reason}"), NAMESPACES),
+            Err(reason) => Check::missing(
+                "commands",
+                format!("undone by a scan of the whole workspace: {reason}"),
+                NAMESPACES,
+            ),
         }
     }
 }

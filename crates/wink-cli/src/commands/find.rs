@@ -11,7 +11,8 @@ pub(super) fn find<'a>(common: &Common, log: &'a [LogEntry], text: &str) -> Resu
     let session = &common.session;
     if text == "last" {
         let last = log.iter().rev().find(|entry| matches!(entry.event, LogEvent::Call(_)));
-        return last.ok_or_else(|| CliError::new(Exit::Usage, format!("session '{session}' has no calls yet")));
+        return last
+            .ok_or_else(|| CliError::new(Exit::Usage, format!("session '{session}' has no calls yet")));
     }
     if let Some(id) = InvocationId::parse(text) {
         let found = log.iter().find(|entry| entry.event.id() == id);

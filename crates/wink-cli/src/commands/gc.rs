@@ -22,7 +22,11 @@ pub(super) async fn run(common: &Common, keep_days: u32) -> Done {
         1 => format!("1 {what}"),
         count => format!("{count} {what}s"),
     };
-    frame::print(&format!("removed {} and {}", count(effects, "expired effect"), count(journals, "old undo point")))
+    frame::print(&format!(
+        "removed {} and {}",
+        count(effects, "expired effect"),
+        count(journals, "old undo point")
+    ))
 }
 
 async fn prune(common: &Common, keep_days: u32) -> Result<Pruned, CliError> {

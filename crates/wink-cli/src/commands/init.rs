@@ -22,7 +22,8 @@ pub(super) fn run(common: &Common, force: bool) -> Done {
     let written = options.open(&path).and_then(|mut file| file.write_all(TEMPLATE.as_bytes()));
     written.map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => {
-            CliError::new(Exit::Usage, format!("{} is there already", path.display())).hint("--force replaces it")
+            CliError::new(Exit::Usage, format!("{} is there already", path.display()))
+                .hint("--force replaces it")
         }
         _ => CliError::new(Exit::Usage, format!("{} cannot be written: {error}", path.display())),
     })?;

@@ -55,7 +55,8 @@ pub(super) async fn resolve(
     value: Option<String>,
 ) -> Done {
     let value = value.map(|text| serde_json::from_str(&text)).transpose().map_err(|error| {
-        CliError::new(Exit::Usage, format!("--value is not JSON: {error}")).hint("a text has quotes: --value '\"text\"'")
+        CliError::new(Exit::Usage, format!("--value is not JSON: {error}"))
+            .hint("a text has quotes: --value '\"text\"'")
     })?;
     let unknown = || {
         CliError::new(Exit::Usage, format!("nothing is in doubt under the key '{key}'"))

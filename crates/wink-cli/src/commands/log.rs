@@ -61,9 +61,7 @@ fn row(entry: &LogEntry) -> Vec<Span> {
             let tool = span(visible(&event.tool), NAME);
             (event.time, tool, span(ended(event), style(event)), message.to_string())
         }
-        LogEvent::Undone(undone) => {
-            (undone.time, span("(undo)", DIM), span("ok", GOOD), undone.to_string())
-        }
+        LogEvent::Undone(undone) => (undone.time, span("(undo)", DIM), span("ok", GOOD), undone.to_string()),
     };
     let time = time.strftime("%Y-%m-%d %H:%M:%SZ").to_string();
     let message = span(visible(&message).into_owned(), PLAIN);

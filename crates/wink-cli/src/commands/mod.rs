@@ -30,7 +30,9 @@ pub(crate) fn run(common: &Common, command: Command) -> Done {
         Command::Call(call) => block_on(call::run(common, call))?,
         Command::Tools { format } => block_on(tools::run(common, format))?,
         Command::Prompt { format } => block_on(prompt::run(common, format))?,
-        Command::Log { last, tool, failed } => block_on(log::run(common, &log::Filter { last, tool, failed }))?,
+        Command::Log { last, tool, failed } => {
+            block_on(log::run(common, &log::Filter { last, tool, failed }))?
+        }
         Command::Show { call } => block_on(show::run(common, &call.call))?,
         Command::Diff { call } => block_on(diff::run(common, &call.call))?,
         Command::Undo { to, force, call } => block_on(undo::run(common, &call.call, to, force))?,
@@ -66,7 +68,9 @@ fn arguments(given: Option<String>) -> Result<String, CliError> {
         Some(_) => {
             let mut bytes = Vec::new();
             let read = std::io::stdin().lock().take(MOST).read_to_end(&mut bytes);
-            read.map_err(|error| CliError::new(Exit::Usage, format!("standard input cannot be read: {error}")))?;
+            read.map_err(|error| {
+                CliError::new(Exit::Usage, format!("standard input cannot be read: {error}"))
+            })?;
             // What is not UTF-8 is no JSON either, and is answered so.
             Ok(String::from_utf8_lossy(&bytes).into_owned())
         }

@@ -57,7 +57,11 @@ pub(super) fn agent(common: &Common) -> Result<Agent, CliError> {
 
 /// An agent that cannot be used, with every place and hint.
 pub(super) fn bad_agent(error: &LoadError) -> CliError {
-    CliError::new(Exit::Usage, error.to_string())
+    let said = CliError::new(Exit::Usage, error.to_string());
+    match error {
+        LoadError::Unreadable { .. } => said.hint("`wink init` writes an agent file to start from"),
+        _ => said,
+    }
 }
 
 /// A session of an agent that could not be opened.
@@ -79,8 +83,10 @@ pub(super) async fn session_to_look_at(common: &Common) -> Result<Session, CliEr
 fn must_be_there(root: &Path) -> Result<(), CliError> {
     match root.metadata() {
         Ok(about) if about.is_dir() => Ok(()),
-        Ok(_) => Err(CliError::new(Exit::Usage, format!("the workspace {} is not a directory", root.display()))
-            .hint("--workspace names the directory to work in")),
+        Ok(_) => {
+            Err(CliError::new(Exit::Usage, format!("the workspace {} is not a directory", root.display()))
+                .hint("--workspace names the directory to work in"))
+        }
         Err(error) => {
             let message = format!("the workspace {} cannot be used: {error}", root.display());
             Err(CliError::new(Exit::Usage, message).hint("--workspace names the directory to work in"))
@@ -89,8 +95,10 @@ fn must_be_there(root: &Path) -> Result<(), CliError> {
 }
 
 fn not_opened(root: &Path, error: &WorkspaceError) -> CliError {
-    let refused = |kind: ErrorKind| matches!(kind, ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem);
-    let may_not = "this user may not write there: give it the right to, or choose another directory with --workspace";
+    let refused =
+        |kind: ErrorKind| matches!(kind, ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem);
+    let may_not =
+        "this user may not write there: give it the right to, or choose another directory with --workspace";
     let usage = |message: String| CliError::new(Exit::Usage, message);
     match error {
         WorkspaceError::Directory { source, .. } if refused(source.kind()) => {
@@ -108,8 +116,9 @@ fn not_opened(root: &Path, error: &WorkspaceError) -> CliError {
         WorkspaceError::Store(_) if !may_write(&root.join(STATE)) => {
             usage(format!("the workspace {} cannot be used: {error}", root.display())).hint(may_not)
         }
-        _ => CliError::internal(format!("the workspace {} cannot be opened: {error}", root.display()))
-            .hint("`wink doctor` says more"),
+        _ => CliError::internal(format!("the workspace {} cannot be opened: {error}", root.display())).hint(
+            "keep a copy of .wink before anything is done about it; `wink doctor` says what else it finds",
+        ),
     }
 }
 
@@ -124,7 +133,10 @@ fn tell_recovered(recovered: &Recovered) {
     let Recovered { kept, rolled_back, aside, trash } = recovered;
     let times = |count: usize| if count == 1 { "1 change".to_owned() } else { format!("{count} changes") };
     if !rolled_back.is_empty() {
-        note(&format!("a process died here: {} of it taken back", were(&times(rolled_back.len()), rolled_back.len())));
+        note(&format!(
+            "a process died here: {} of it taken back",
+            were(&times(rolled_back.len()), rolled_back.len())
+        ));
     }
     if !kept.is_empty() {
         note(&format!("a process died here: {} of it finished", were(&times(kept.len()), kept.len())));

@@ -81,7 +81,8 @@ impl Checked {
                 _ => BAD,
             };
             let label = [span(format!("  {outcome:<6}"), style), span(format!("{policy} "), BOLD)];
-            let reason = reason.as_ref().map_or_else(|| format!("({kind})"), |reason| format!("({kind}) {reason}"));
+            let reason =
+                reason.as_ref().map_or_else(|| format!("({kind})"), |reason| format!("({kind}) {reason}"));
             screen.labelled(&label, span(visible(&reason), DIM))?;
         }
         Ok(Exit::Success)

@@ -3,8 +3,11 @@
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use wink::session::{Ending, LogEntry, LogEvent, LoggedAnswer, LoggedParams, ToolInvoked, UndoReach, Undone};
 use wink::filesystem::UndoForce;
+use wink::session::{Ending, LogEntry, LogEvent, LoggedAnswer, LoggedParams, ToolInvoked, UndoReach, Undone};
+
+/// The outcome of a call about which somebody was to be asked, and did not agree.
+pub(super) const REFUSED: &str = "refused";
 
 /// What is told of every call.
 #[derive(Debug, Serialize)]
@@ -157,7 +160,7 @@ pub(super) fn decision(event: &ToolInvoked) -> Option<Decision> {
             LoggedAnswer::Allow => ("allow", None),
             LoggedAnswer::Deny(reason) => ("deny", Some(reason.to_string())),
             LoggedAnswer::Ask { question, approved: true } => ("approved", Some(question.to_string())),
-            LoggedAnswer::Ask { question, approved: false } => ("refused", Some(question.to_string())),
+            LoggedAnswer::Ask { question, approved: false } => (REFUSED, Some(question.to_string())),
         };
         return Some(Decision { outcome, policy: Some(decided.policy.to_string()), reason });
     }

@@ -161,8 +161,12 @@ fn show_call(screen: &mut Screen, seq: u64, call: &ToolInvoked) -> io::Result<()
         let said = match &decision.answer {
             LoggedAnswer::Allow => "allowed it".to_owned(),
             LoggedAnswer::Deny(reason) => format!("denied it: {reason}"),
-            LoggedAnswer::Ask { question, approved: true } => format!("asked, and was answered yes: {question}"),
-            LoggedAnswer::Ask { question, approved: false } => format!("asked, and was not answered yes: {question}"),
+            LoggedAnswer::Ask { question, approved: true } => {
+                format!("asked, and was answered yes: {question}")
+            }
+            LoggedAnswer::Ask { question, approved: false } => {
+                format!("asked, and was not answered yes: {question}")
+            }
         };
         field(screen, "policy", &format!("{} {said}", decision.policy))?;
     }

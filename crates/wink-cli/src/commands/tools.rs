@@ -19,7 +19,8 @@ pub(super) async fn run(common: &Common, format: Option<Format>) -> Done {
     }
     let session = open::session_to_look_at(common).await?;
     agent.prompt().prepare(&session).map_err(CliError::internal)?;
-    let rendered = agent.prompt().render(&session).map_err(|error| CliError::new(Exit::Usage, error.to_string()))?;
+    let rendered =
+        agent.prompt().render(&session).map_err(|error| CliError::new(Exit::Usage, error.to_string()))?;
     match format {
         Format::Text => {
             let mut screen = Screen::fitted();

@@ -1,11 +1,14 @@
 //! `wink undo`: takes back what a call changed in files and session.
 
-use wink::filesystem::UndoForce;
+use wink::filesystem::host::PastChange;
+use wink::filesystem::{FsPath, UndoForce};
 use wink::session::{InvocationId, LogEntry, LogEvent, UndoReach};
 use wink::suites;
 use wink::transaction::{UndoError, UndoRequest};
+use wink_store::Workspace;
 
 use super::progress::Waiting;
+use super::show::changes_of;
 use super::{find, open};
 use crate::args::Common;
 use crate::frame::{self, CliError, Done, Exit};
@@ -31,7 +34,10 @@ pub(super) async fn run(common: &Common, which: &str, to: bool, force: bool) -> 
     let force = if force { UndoForce::Anyway } else { UndoForce::Refuse };
     let undone = workspace.undo(&session, UndoRequest { call, reach, force }).await;
     drop(waiting);
-    let undone = undone.map_err(|error| refused(entry, error))?;
+    let undone = match undone {
+        Ok(undone) => undone,
+        Err(error) => return Err(refused(&workspace, common, &log, entry, error).await),
+    };
     if common.json {
         return frame::print_json(&undone);
     }
@@ -69,24 +75,59 @@ fn named(entry: &LogEntry) -> String {
     }
 }
 
-fn refused(entry: &LogEntry, error: UndoError) -> CliError {
+/// Why nothing was undone, and what can be done about it.
+async fn refused(
+    workspace: &Workspace,
+    common: &Common,
+    log: &[LogEntry],
+    entry: &LogEntry,
+    error: UndoError,
+) -> CliError {
     let name = named(entry);
-    let (exit, hint) = match &error {
-        UndoError::Unknown { .. } => (Exit::Usage, None),
-        UndoError::NotSucceeded { .. } => (Exit::Failure, Some("what did not succeed has changed nothing")),
-        UndoError::Forgotten { .. } => {
-            (Exit::Failure, Some("the last hundred changes to files are kept, for as long as `wink gc` is told to"))
+    let failure = |message: String| CliError::new(Exit::Failure, message);
+    match &error {
+        UndoError::NotSucceeded { .. } => {
+            failure(format!("{name} did not succeed, so there is nothing of it to undo"))
         }
-        UndoError::Changed { .. } => (
-            Exit::Failure,
-            Some("`wink log` and `wink show` tell which calls came later; --force overwrites, --to goes back to before this call"),
-        ),
-        UndoError::Slices { .. } => (Exit::Failure, Some("they belong to another program: undo it there")),
-        _ => (Exit::Internal, None),
-    };
-    let error = CliError::new(exit, format!("{name}: {error}"));
-    match hint {
-        Some(hint) => error.hint(hint),
-        None => error,
+        UndoError::Forgotten { .. } => failure(format!("{name}: {error}"))
+            .hint("the last hundred changes to files are kept, and for as long as `wink gc` is told to"),
+        UndoError::Changed { files, slices } => {
+            let later = changed_later(workspace, common, log, entry, files, slices).await;
+            let who = match later.is_empty() {
+                true => "no later call of this session did that; look at it before --force overwrites it"
+                    .to_owned(),
+                false => format!(
+                    "{}: undo that first, or use --force, or --to to go back to before {name}",
+                    later.join(", ")
+                ),
+            };
+            failure(format!("{name}: {error}")).hint(who)
+        }
+        UndoError::Slices { .. } => {
+            failure(format!("{name}: {error}")).hint("they belong to another program: undo it there")
+        }
+        _ => CliError::internal(format!("{name}: {error}")),
     }
+}
+
+/// The later entries that changed one of these, as far as that is known.
+async fn changed_later(
+    workspace: &Workspace,
+    common: &Common,
+    log: &[LogEntry],
+    entry: &LogEntry,
+    files: &[FsPath],
+    slices: &[String],
+) -> Vec<String> {
+    let mut found = Vec::new();
+    for later in log.iter().filter(|later| later.seq > entry.seq) {
+        let Ok((changed, past)) = changes_of(workspace, common, later).await else { continue };
+        let is_one = |path: &FsPath| files.contains(path);
+        let touched =
+            |change: &PastChange| is_one(&change.path) || change.moved_from.as_ref().is_some_and(is_one);
+        if past.changes.iter().any(touched) || changed.slices.iter().any(|slice| slices.contains(slice)) {
+            found.push(named(later));
+        }
+    }
+    found
 }

@@ -85,7 +85,9 @@ fn a_store_of_a_newer_version_is_exit_code_2_and_is_not_touched() {
     file.write_all(&99_u32.to_be_bytes()).unwrap();
     drop(file);
     let before = fs::read(&path).unwrap();
-    for arguments in [&["log"][..], &["call", "list_directory"], &["undo", "last"], &["ledger", "list"], &["gc"]] {
+    for arguments in
+        [&["log"][..], &["call", "list_directory"], &["undo", "last"], &["ledger", "list"], &["gc"]]
+    {
         let said = place.wink(arguments);
         assert_eq!((said.code, said.out.as_str()), (Some(2), ""), "{arguments:?}: {said:?}");
     }
@@ -152,7 +154,9 @@ fn output_that_cannot_be_written_is_exit_code_4() {
     place.write("a", "x\n");
     for arguments in [&["log"][..], &["log", "--json"], &["call", "list_directory"]] {
         let full = fs::File::options().write(true).open("/dev/full").unwrap();
-        let said = said(place.command(arguments).stdout(full).stderr(std::process::Stdio::piped()).output().unwrap());
+        let said = said(
+            place.command(arguments).stdout(full).stderr(std::process::Stdio::piped()).output().unwrap(),
+        );
         assert_eq!(said.code, Some(4), "{arguments:?}: {said:?}");
         assert!(said.err.starts_with("error: the output cannot be written: "), "{said:?}");
     }

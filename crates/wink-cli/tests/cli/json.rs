@@ -40,7 +40,8 @@ fn every_ending_of_a_call_fits_its_schema() {
         check("show", &place.json(&["show", row["invocation_id"].as_str().unwrap()]));
     }
     let value = place.json(&["call", "write_file", r#"{"path": "b", "content": "one", "x": 1, "y": 2}"#]);
-    let told: Vec<&str> = value["error"]["problems"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
+    let told: Vec<&str> =
+        value["error"]["problems"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
     assert_eq!(told.len(), 2, "{value:#}");
 }
 
@@ -50,8 +51,18 @@ fn the_fields_of_a_call_and_of_the_log() {
     let call = place.json(&["call", "write_file", r#"{"path": "a", "content": "one"}"#]);
     let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     let expected = [
-        "call_id", "invocation_id", "tool", "success", "message", "value", "rendered", "replayed", "rolled_back",
-        "decision", "error", "duration_ms",
+        "call_id",
+        "invocation_id",
+        "tool",
+        "success",
+        "message",
+        "value",
+        "rendered",
+        "replayed",
+        "rolled_back",
+        "decision",
+        "error",
+        "duration_ms",
     ];
     assert_eq!(names(&call), expected);
     assert_eq!(names(&call["decision"]), ["outcome", "policy", "reason"]);
@@ -85,7 +96,11 @@ fn undo_diff_gc_doctor_init_tools_and_prompt() {
         check("diff", &place.json(&["diff", &row["seq"].to_string()]));
     }
     let undo = place.rows(&["log"]).pop().unwrap();
-    assert_eq!((undo["kind"].as_str(), undo["arguments"]["to"].as_bool()), (Some("undo"), Some(true)), "{undo:#}");
+    assert_eq!(
+        (undo["kind"].as_str(), undo["arguments"]["to"].as_bool()),
+        (Some("undo"), Some(true)),
+        "{undo:#}"
+    );
     check("gc", &place.json(&["gc"]));
     check("doctor", &place.json(&["doctor", "--deep"]));
     check("init", &place.json(&["init"]));
@@ -111,8 +126,14 @@ fn what_policies_would_say() {
     }
     assert_eq!(place.rows(&["log"]), Vec::<Value>::new(), "nothing was recorded");
     assert_eq!(place.names(), ["theirs"], "and nothing run");
-    insta::assert_snapshot!("policy_allows", place.wink(&["policy", "check", "write_file", r#"{"path": "new", "content": ""}"#]).whole());
-    insta::assert_snapshot!("policy_denies", place.wink(&["policy", "check", "write_file", r#"{"path": "theirs", "content": ""}"#]).whole());
+    insta::assert_snapshot!(
+        "policy_allows",
+        place.wink(&["policy", "check", "write_file", r#"{"path": "new", "content": ""}"#]).whole()
+    );
+    insta::assert_snapshot!(
+        "policy_denies",
+        place.wink(&["policy", "check", "write_file", r#"{"path": "theirs", "content": ""}"#]).whole()
+    );
 }
 
 #[test]
@@ -133,7 +154,10 @@ fn effects_recorded_and_in_doubt() {
     assert_eq!(sorted, ["in_doubt", "recorded"]);
     entries.iter().for_each(|entry| check("ledger-list", entry));
     let text = place.wink(&["ledger", "list"]).whole();
-    insta::assert_snapshot!("ledger_list", regex::Regex::new("pay:[0-9a-f]+").unwrap().replace_all(&text, "pay:<hash>"));
+    insta::assert_snapshot!(
+        "ledger_list",
+        regex::Regex::new("pay:[0-9a-f]+").unwrap().replace_all(&text, "pay:<hash>")
+    );
 
     // Nobody runs it again before somebody has looked.
     place.put_script("pay", "echo paid again");

@@ -19,7 +19,10 @@ fn worked() -> Place {
 fn a_call_prints_what_the_model_would_see_and_nothing_else() {
     let place = Place::new();
     let said = place.wink(&["call", "write_file", r#"{"path": "a.txt", "content": "one\n"}"#]);
-    assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (Some(0), "Created a.txt (4 bytes).\n", ""));
+    assert_eq!(
+        (said.code, said.out.as_str(), said.err.as_str()),
+        (Some(0), "Created a.txt (4 bytes).\n", "")
+    );
     let said = place.wink_with(&["call", "read_file", "-"], r#"{"path": "a.txt"}"#);
     assert_eq!(said.ok(), "a.txt, lines 1-1 of 1:\n1 | one\n");
     // Without arguments there are none.
@@ -137,11 +140,15 @@ fn what_commands_do_is_in_the_diff_too() {
     let place = Place::with_agent(
         "[agent]\nns = \"t\"\nkey = \"t\"\n\n[[section]]\nkey = \"s\"\ntitle = \"S\"\n\n[[section.tool]]\nname = \"wreck\"\ndescription = \"Wreck.\"\ncommand = [\"./wreck\"]\n",
     );
-    place.put_script("wreck", "mv a b\nrm -r dir\nmkdir -p new/deep\nprintf 'a\\0b' > binary\nchmod 700 mode\necho done");
+    place.put_script(
+        "wreck",
+        "mv a b\nrm -r dir\nmkdir -p new/deep\nprintf 'a\\0b' > binary\nchmod 700 mode\necho done",
+    );
     place.put("a", "moved\n");
     place.put("dir/x", "x\n");
     place.put("mode", "m\n");
-    std::fs::set_permissions(place.root().join("mode"), std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    std::fs::set_permissions(place.root().join("mode"), std::os::unix::fs::PermissionsExt::from_mode(0o644))
+        .unwrap();
     assert_eq!(place.call("wreck", "{}"), "done\n");
     insta::assert_snapshot!("diff_of_a_command", place.wink(&["diff", "last"]).whole());
     place.wink(&["undo", "last"]).ok();

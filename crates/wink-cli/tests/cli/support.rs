@@ -99,7 +99,11 @@ impl Place {
     /// The program, to be started here, in an environment that says nothing about colours.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_wink"));
-        command.args(arguments).current_dir(self.root()).env("TERM", "xterm-256color").env("USER", "somebody");
+        command
+            .args(arguments)
+            .current_dir(self.root())
+            .env("TERM", "xterm-256color")
+            .env("USER", "somebody");
         for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI", "COLUMNS"] {
             command.env_remove(name);
         }

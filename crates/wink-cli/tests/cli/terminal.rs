@@ -24,10 +24,15 @@ fn the_log_has_colours_and_fits() {
     let (code, seen) = on_terminal(place.command(&["log"]), 60, "");
     assert_eq!(code, Some(0));
     insta::assert_snapshot!("log_on_a_terminal", colours(&seen));
-    let long: Vec<String> = without_colours(&seen).lines().filter(|line| line.chars().count() > 60).map(str::to_owned).collect();
+    let long: Vec<String> =
+        without_colours(&seen).lines().filter(|line| line.chars().count() > 60).map(str::to_owned).collect();
     assert_eq!(long, Vec::<String>::new());
     let (_, wide) = on_terminal(place.command(&["log"]), 200, "");
-    assert_eq!(without_colours(&wide), place.wink(&["log"]).ok(), "nothing but colours differs where there is room");
+    assert_eq!(
+        without_colours(&wide),
+        place.wink(&["log"]).ok(),
+        "nothing but colours differs where there is room"
+    );
     let (_, plain) = {
         let mut command = place.command(&["log"]);
         command.env("NO_COLOR", "1");
@@ -85,7 +90,10 @@ fn somebody_is_asked_and_says_yes() {
     insta::assert_snapshot!("asked", without_colours(&seen));
     assert_eq!(place.text("a.txt").as_deref(), Some("x"));
     let shown = place.json(&["show", "last"]);
-    assert_eq!((&shown["decision"]["outcome"], &shown["approvers"][0]), (&"approved".into(), &"somebody".into()));
+    assert_eq!(
+        (&shown["decision"]["outcome"], &shown["approvers"][0]),
+        (&"approved".into(), &"somebody".into())
+    );
 }
 
 #[test]
@@ -145,7 +153,8 @@ fn a_wait_of_more_than_a_second_is_shown_and_leaves_no_trace() {
     assert!(seen.ends_with("\r\x1b[2Kdone\n"), "{seen:?}");
     // In a pipe nothing is said.
     let mut command = place.command(&["call", "slow"]);
-    let child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let child =
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
     std::fs::write(&line, "done\n").unwrap();
     let said = crate::support::said(child.wait_with_output().unwrap());
     assert_eq!(said.ok(), "done\n");

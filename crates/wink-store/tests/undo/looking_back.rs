@@ -53,7 +53,10 @@ async fn calls_and_undos_are_numbered_as_they_ended() {
     assert!(matches!(&log[2].event, LogEvent::Undone(undone) if undone.calls == [first]));
 
     let of_first = changes(&world, first).await;
-    assert_eq!((of_first.journals.len(), of_first.slices, of_first.forgotten), (1, vec!["note".to_owned()], false));
+    assert_eq!(
+        (of_first.journals.len(), of_first.slices, of_first.forgotten),
+        (1, vec!["note".to_owned()], false)
+    );
     assert_eq!(changes(&world, failed).await, CallChanges::default(), "what failed changed nothing");
     let of_undo = changes(&world, undo).await;
     assert_eq!((of_undo.journals.len(), of_undo.slices), (1, vec!["note".to_owned()]));
@@ -65,7 +68,8 @@ async fn calls_and_undos_are_numbered_as_they_ended() {
 async fn every_kind_of_change_is_told_with_what_was_there() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path()).await;
-    for (path, text) in [("a", "old"), ("d/b", "kept"), ("d/c", "old c"), ("gone/x/y", "deep"), ("large", "")] {
+    for (path, text) in [("a", "old"), ("d/b", "kept"), ("d/c", "old c"), ("gone/x/y", "deep"), ("large", "")]
+    {
         world.put(path, text);
     }
     world.put("large", &"x".repeat(101));
