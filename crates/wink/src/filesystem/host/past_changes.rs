@@ -168,7 +168,7 @@ impl HostFilesystem {
             past.after.iter().map(|(path, after)| (path.as_path(), after)).collect();
         let after = |path: &Path, stamp: &Stamp| Some(left_entry(path, stamp, later));
         let mut changes = Vec::new();
-        let mut told: HashSet<PathBuf> = moves.0.iter().map(|(_, to)| (*to).to_owned()).collect();
+        let mut told: HashSet<PathBuf> = moves.0.values().map(|to| (*to).to_owned()).collect();
         for (path, before) in &past.before {
             match before {
                 Before::Nothing => {}
