@@ -68,6 +68,14 @@ pub(crate) enum Command {
     /// pipe that is a denial, unless --yes says so beforehand.
     #[command(verbatim_doc_comment, after_help = EXIT_CODES)]
     Call(CallArgs),
+    /// Serve the agent's tools as an MCP server
+    ///
+    /// Speaks with the client that started it, over standard input and output;
+    /// with --http over streamable HTTP, where each session has its own path
+    /// (/mcp/NAME) and its own token. Serves until the client ends, or until it
+    /// is told to (Ctrl-C): calls that are on their way are cancelled and undone.
+    #[command(verbatim_doc_comment, after_help = EXIT_CODES)]
+    Serve(ServeArgs),
     /// List the tools that the model would be given
     #[command(after_help = EXIT_CODES)]
     Tools {
@@ -186,6 +194,23 @@ pub(crate) struct CallArgs {
     /// The id by which the call is known to whoever makes it [default: a fresh one]
     #[arg(long, value_name = "ID")]
     pub(crate) call_id: Option<String>,
+}
+
+/// How to serve.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Serve over HTTP at this address of the machine's own, such as 127.0.0.1:8377, or a port
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) http: Option<String>,
+    /// An origin of pages that may call, beside this machine's
+    #[arg(long, value_name = "ORIGIN", requires = "http")]
+    pub(crate) allow_origin: Vec<String>,
+    /// A name under which the server may be called, beside this machine's
+    #[arg(long, value_name = "NAME", requires = "http")]
+    pub(crate) allow_host: Vec<String>,
+    /// Print the token of the session for --http, and end
+    #[arg(long)]
+    pub(crate) print_token: bool,
 }
 
 /// Which entry of the log.

@@ -15,6 +15,7 @@ mod policy;
 mod progress;
 mod prompt;
 mod row;
+mod serve;
 mod show;
 mod tools;
 mod undo;
@@ -28,6 +29,12 @@ use crate::frame::{CliError, Done, Exit};
 pub(crate) fn run(common: &Common, command: Command) -> Done {
     match command {
         Command::Call(call) => block_on(call::run(common, call))?,
+        // Many clients at once are what the other threads are for.
+        Command::Serve(serve) if serve.http.is_some() => {
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+            runtime.map_err(CliError::internal)?.block_on(serve::run(common, serve))
+        }
+        Command::Serve(serve) => block_on(serve::run(common, serve))?,
         Command::Tools { format } => block_on(tools::run(common, format))?,
         Command::Prompt { format } => block_on(prompt::run(common, format))?,
         Command::Log { last, tool, failed } => {

@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 use wink::prompt::PlacedTool;
-use wink::tool::Contract;
 
 use super::open;
 use crate::args::{Common, Format};
@@ -14,8 +13,7 @@ pub(super) async fn run(common: &Common, format: Option<Format>) -> Done {
     let format = format.unwrap_or(if common.json { Format::Json } else { Format::Text });
     if format == Format::Mcp {
         // A client is shown all that can be enabled; what is closed says how to open it.
-        let tools: Vec<Value> = agent.prompt().placed_tools().map(mcp).collect();
-        return frame::print_json(&json!({ "tools": tools }));
+        return frame::print_json(&json!({ "tools": wink_mcp::tools_of(agent.prompt()) }));
     }
     let session = open::session_to_look_at(common).await?;
     agent.prompt().prepare(&session).map_err(CliError::internal)?;
@@ -34,13 +32,12 @@ pub(super) async fn run(common: &Common, format: Option<Format>) -> Done {
     }
 }
 
-/// Tools as a provider's API takes them.
+/// Tools as a provider's API takes them; as they are, for one that does not.
 pub(super) fn listed(tools: &[PlacedTool], format: Format) -> Value {
     let form = match format {
-        Format::Text | Format::Json => plain,
         Format::Openai => openai,
         Format::Anthropic => anthropic,
-        Format::Mcp => mcp,
+        Format::Text | Format::Json | Format::Mcp => plain,
     };
     Value::Array(tools.iter().map(form).collect())
 }
@@ -80,31 +77,6 @@ fn anthropic(placed: &PlacedTool) -> Value {
         "description": contract.description(),
         "input_schema": contract.schema(),
     })
-}
-
-fn mcp(placed: &PlacedTool) -> Value {
-    let contract = placed.tool.contract();
-    let said = contract.annotations();
-    let mut tool = json!({
-        "name": contract.name(),
-        "description": contract.description(),
-        "inputSchema": contract.schema(),
-        "annotations": {
-            "readOnlyHint": said.read_only,
-            "destructiveHint": said.destructive,
-            "idempotentHint": said.idempotent,
-            "openWorldHint": said.open_world,
-        },
-    });
-    if let (Some(output), Some(tool)) = (structured(contract), tool.as_object_mut()) {
-        tool.insert("outputSchema".to_owned(), output.clone());
-    }
-    tool
-}
-
-/// What a structured answer looks like: MCP has it for objects only.
-fn structured(contract: &Contract) -> Option<&Value> {
-    contract.output_schema().filter(|schema| schema.get("type").and_then(Value::as_str) == Some("object"))
 }
 
 fn row(placed: &PlacedTool) -> Vec<Span> {
