@@ -86,7 +86,8 @@ async fn over_http(common: &Common, served: &Arc<Served>, address: SocketAddr, s
     options.allowed_hosts = serve.allow_host;
     let cancel = CancelToken::new();
     let sessions: Arc<dyn Sessions> = Arc::clone(served) as _;
-    let mut serving = std::pin::pin!(serve_http(listener, sessions, options, |server| server, cancel.clone()));
+    let mut serving =
+        std::pin::pin!(serve_http(listener, sessions, options, |server| server, cancel.clone()));
     tokio::select! {
         ended = &mut serving => ended.map_err(CliError::internal)?,
         told = told_to_end() => {
@@ -143,7 +144,9 @@ fn address(text: &str) -> Result<SocketAddr, CliError> {
     match address.ip().is_loopback() {
         true => Ok(address),
         false => Err(CliError::new(Exit::Usage, format!("{address} can be reached from other machines"))
-            .hint("tokens are sent as they are: listen at 127.0.0.1, and put something in front that encrypts")),
+            .hint(
+                "tokens are sent as they are: listen at 127.0.0.1, and put something in front that encrypts",
+            )),
     }
 }
 
@@ -175,9 +178,8 @@ fn read_key(path: &Path) -> Result<Option<TokenKey>, CliError> {
         read => read.map_err(|error| CliError::internal(format!("{}: {error}", path.display())))?,
     };
     let digits = text.trim().as_bytes().chunks(2);
-    let bytes: Option<Vec<u8>> = digits
-        .map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok())
-        .collect();
+    let bytes: Option<Vec<u8>> =
+        digits.map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok()).collect();
     let key = bytes.and_then(|bytes| <[u8; 32]>::try_from(bytes).ok()).map(TokenKey::from_bytes);
     key.map(Some).ok_or_else(|| {
         CliError::new(Exit::Usage, format!("{} is no key", path.display()))

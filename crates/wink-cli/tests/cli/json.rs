@@ -8,7 +8,7 @@ use crate::killed::{PAYING, kill_in};
 use crate::support::{Place, has_commands, steady};
 
 /// Checks a value against the schema of this name.
-fn check(schema: &str, value: &Value) {
+pub(crate) fn check(schema: &str, value: &Value) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("schemas/{schema}.schema.json"));
     let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let validator = jsonschema::draft202012::options().should_validate_formats(true).build(&schema).unwrap();

@@ -13,6 +13,8 @@ mod agents;
 mod exits;
 mod json;
 mod killed;
+mod one_executor;
 mod pipe;
+mod serve;
 mod support;
 mod terminal;
