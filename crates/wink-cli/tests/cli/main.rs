@@ -18,3 +18,4 @@ mod pipe;
 mod serve;
 mod support;
 mod terminal;
+mod tidy;
