@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
 
-use crate::frame::Done;
+use crate::frame::{self, Done};
 
 /// Wink, a tool runtime for LLM agents.
 ///
@@ -301,11 +301,15 @@ pub(crate) enum Format {
 }
 
 /// Writes a completion script.
-pub(crate) fn completions(shell: clap_complete::Shell) -> Done {
+pub(crate) fn completions(shell: clap_complete::Shell, json: bool) -> Done {
     // Into memory first: a pipe that is closed early is no reason to panic.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "wink", &mut script);
-    crate::frame::print_bytes(&script)
+    if json {
+        let script = String::from_utf8_lossy(&script);
+        return frame::print_json(&serde_json::json!({ "shell": shell.to_string(), "script": script }));
+    }
+    frame::print_bytes(&script)
 }
 
 fn session_name(text: &str) -> Result<String, String> {

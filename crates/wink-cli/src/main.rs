@@ -24,10 +24,10 @@ fn main() -> ExitCode {
     let Arguments { common, command } = Arguments::parse();
     match command {
         #[cfg(unix)]
-        Command::Demo => demo::main(),
+        Command::Demo => demo::main(common.json),
         #[cfg(unix)]
         Command::DemoVictim { root, tool, arguments } => demo::victim::main(root, &tool, &arguments),
-        Command::Completions { shell } => frame::ended(args::completions(shell)),
+        Command::Completions { shell } => frame::ended(args::completions(shell, common.json)),
         #[cfg(unix)]
         command => frame::ended(commands::run(&common, command)),
         #[cfg(not(unix))]

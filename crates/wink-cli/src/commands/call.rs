@@ -8,7 +8,7 @@ use wink::limits::CancelToken;
 use wink::session::InvocationId;
 use wink::tool::AdapterInfo;
 
-use super::progress::Waiting;
+use super::progress::{Reporter, Waiting};
 use super::row::{self, CallRow};
 use super::{approve, arguments, open};
 use crate::args::{CallArgs, Common};
@@ -33,7 +33,8 @@ pub(super) async fn run(common: &Common, call: CallArgs) -> Done {
     let opened = opened.map_err(|error| open::not_open(&error))?;
     let clock = opened.session().clock();
     let id = call.call_id.unwrap_or_else(|| fresh_id(InvocationId::fresh(clock.now())));
-    let outcome = cancellable(opened.executor(), ToolCall::new(id, call.tool, text)).await?;
+    let call = ToolCall::new(id, call.tool, text);
+    let outcome = cancellable(opened.executor(), call, &waiting.reporter()).await?;
     if let Some(Escalation::Visibility(expansion)) = &outcome.escalation {
         opened.executor().expand(expansion).map_err(CliError::internal)?;
         opened.session().flush().await?;
@@ -53,8 +54,9 @@ pub(super) async fn run(common: &Common, call: CallArgs) -> Done {
 }
 
 /// Makes a call that is cancelled when somebody wants the program to end. Then everything is undone before it does.
-async fn cancellable(executor: &Executor, call: ToolCall) -> Result<Outcome, CliError> {
+async fn cancellable(executor: &Executor, call: ToolCall, reporter: &Reporter) -> Result<Outcome, CliError> {
     let cancel = CancelToken::new();
+    let name = Arc::clone(&call.tool);
     let mut calling = std::pin::pin!(executor.call_cancellable(call, cancel.clone()));
     let listen = |kind| signal(kind).map_err(CliError::internal);
     let mut interrupt = listen(SignalKind::interrupt())?;
@@ -66,6 +68,7 @@ async fn cancellable(executor: &Executor, call: ToolCall) -> Result<Outcome, Cli
         _ = terminate.recv() => {}
         _ = hang_up.recv() => {}
     }
+    reporter.say(format!("cancelling {name}"));
     cancel.cancel();
     Ok(calling.await)
 }

@@ -104,6 +104,8 @@ fn undo_diff_gc_doctor_init_tools_and_prompt() {
     check("gc", &place.json(&["gc"]));
     check("doctor", &place.json(&["doctor", "--deep"]));
     check("init", &place.json(&["init"]));
+    check("demo", &place.json(&["demo"]));
+    check("completions", &place.json(&["completions", "fish"]));
     check("tools", &place.json(&["tools"]));
     check("prompt", &place.json(&["prompt"]));
 }
