@@ -1,76 +1,41 @@
-//! The wink program: its arguments and its exit codes. What a command does is in the command's own module.
+//! The wink program. What it can be asked is in [`args`]; what a command does is in the command's own module, below
+//! [`commands`].
 
+mod args;
+#[cfg(unix)]
+mod commands;
 #[cfg(unix)]
 mod demo;
+mod frame;
 #[cfg(unix)]
 mod term;
 
-#[cfg(unix)]
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::Parser;
 
-/// Wink, a tool runtime for LLM agents.
-///
-/// A model proposes tool calls; Wink decides whether each may run, runs it as
-/// one atomic transaction over session state, files and resources, records it,
-/// and renders what the model sees.
-#[derive(Parser)]
-#[command(
-    name = "wink",
-    version,
-    arg_required_else_help = true,
-    disable_help_subcommand = true,
-    verbatim_doc_comment,
-    after_help = EXIT_CODES
-)]
-struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand)]
-enum Command {
-    /// Watch a session: calls that are denied, undone, replayed, killed and in doubt
-    ///
-    /// Plays a short agent session and checks it. A script stands in for the
-    /// model; the runtime is the real one, on a temporary directory that is
-    /// removed at the end: no network, no key. One scene runs commands in a
-    /// sandbox, where the machine allows that. It takes a moment.
-    ///
-    /// Colours are used on a terminal. NO_COLOR and TERM=dumb turn them off,
-    /// CLICOLOR_FORCE=1 turns them on.
-    #[command(verbatim_doc_comment, after_help = EXIT_CODES)]
-    Demo,
-    /// The process that the demo kills
-    #[cfg(unix)]
-    #[command(name = demo::victim::COMMAND, hide = true)]
-    DemoVictim { root: PathBuf, tool: String, arguments: String },
-}
-
-const EXIT_CODES: &str = "\
-Exit codes:
-  0  success
-  1  the demo failed: one of its own checks did, or its output could not be
-     written; standard error says which, and where its directory is
-  2  the command line was not understood";
+use args::{Arguments, Command};
 
 fn main() -> ExitCode {
     #[cfg(feature = "eval")]
     if wink_eval::worker::is_called() {
         return wink_eval::worker::main();
     }
-    match Arguments::parse().command {
+    let Arguments { common, command } = Arguments::parse();
+    match command {
         #[cfg(unix)]
-        Command::Demo => demo::main(),
-        #[cfg(not(unix))]
-        Command::Demo => {
-            eprintln!("wink demo: it plays on a real directory, which is not built for this system yet");
-            ExitCode::FAILURE
-        }
+        Command::Demo => demo::main(common.json),
         #[cfg(unix)]
         Command::DemoVictim { root, tool, arguments } => demo::victim::main(root, &tool, &arguments),
+        Command::Completions { shell } => frame::ended(args::completions(shell, common.json)),
+        #[cfg(unix)]
+        command => frame::ended(commands::run(&common, command)),
+        #[cfg(not(unix))]
+        _ => {
+            let _ = common;
+            let message = "it works on a real directory, which is not built for this system yet";
+            frame::ended(Err(frame::CliError::new(frame::Exit::Usage, message)))
+        }
     }
 }
 

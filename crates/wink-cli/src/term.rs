@@ -6,11 +6,12 @@
 #[cfg(test)]
 mod tests;
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 
 use anstyle::{AnsiColor, Style};
 
-/// Lines have at most this many characters, whatever the terminal: fewer than most have, and pleasant to read.
+/// Prose has at most this many characters in a line, whatever the terminal: fewer than most have, and pleasant to read.
 const WIDTH: usize = 80;
 
 /// The space before everything that is not a heading.
@@ -45,16 +46,23 @@ impl Span {
 /// What is written to.
 pub(crate) struct Screen {
     out: Box<dyn Write>,
+    width: usize,
+    margin: usize,
 }
 
 impl Screen {
-    /// Standard output.
+    /// Standard output, for prose.
     pub(crate) fn stdout() -> Self {
         Self::over(anstream::stdout())
     }
 
+    /// Standard output, for lists: as wide as the terminal, or as it takes where there is none.
+    pub(crate) fn fitted() -> Self {
+        Self { out: Box::new(anstream::stdout()), width: width_of(&io::stdout()), margin: 0 }
+    }
+
     pub(crate) fn over(out: impl Write + 'static) -> Self {
-        Self { out: Box::new(out) }
+        Self { out: Box::new(out), width: WIDTH, margin: MARGIN }
     }
 
     pub(crate) fn blank(&mut self) -> io::Result<()> {
@@ -76,15 +84,15 @@ impl Screen {
     pub(crate) fn labelled(&mut self, label: &[Span], body: Span) -> io::Result<()> {
         let whole = label.iter().map(Span::width).sum::<usize>();
         let hang = label.first().map_or(0, Span::width);
-        let room = WIDTH.saturating_sub(MARGIN + hang);
-        let mut first = vec![span(" ".repeat(MARGIN), PLAIN)];
+        let room = self.width.saturating_sub(self.margin + hang);
+        let mut first = vec![span(" ".repeat(self.margin), PLAIN)];
         first.extend_from_slice(label);
         for (number, text) in body.text.lines().enumerate() {
             let taken = if number == 0 { whole - hang } else { 0 };
             for line in wrapped(text, room, taken) {
                 let mut begin = std::mem::take(&mut first);
                 if begin.is_empty() && !line.is_empty() {
-                    begin.push(span(" ".repeat(MARGIN + hang), PLAIN));
+                    begin.push(span(" ".repeat(self.margin + hang), PLAIN));
                 }
                 begin.push(span(line, body.style));
                 self.spans(&begin)?;
@@ -97,7 +105,7 @@ impl Screen {
     pub(crate) fn listed(&mut self, label: &Span, parts: &[String]) -> io::Result<()> {
         let beside = span(format!(" {}", parts.join(" ")), PLAIN);
         let label = std::slice::from_ref(label);
-        if MARGIN + label.iter().chain([&beside]).map(Span::width).sum::<usize>() <= WIDTH {
+        if self.margin + label.iter().chain([&beside]).map(Span::width).sum::<usize>() <= self.width {
             return self.labelled(label, beside);
         }
         self.labelled(label, span("", PLAIN))?;
@@ -114,10 +122,12 @@ impl Screen {
         let widest = |column| rows.iter().filter_map(|row| row.get(column)).map(Span::width).max();
         let widths: Vec<usize> = (0..columns).map(|column| widest(column).unwrap_or(0)).collect();
         for row in rows {
-            let mut line = vec![span(" ".repeat(MARGIN), PLAIN)];
-            let mut left = WIDTH.saturating_sub(MARGIN);
-            for (at, (cell, width)) in row.iter().zip(&widths).enumerate() {
-                let last = at + 1 == row.len();
+            let mut line = vec![span(" ".repeat(self.margin), PLAIN)];
+            let mut left = self.width.saturating_sub(self.margin);
+            // Nothing comes after the last that says something, not even space.
+            let used = row.iter().rposition(|cell| !cell.text.is_empty()).map_or(0, |last| last + 1);
+            for (at, (cell, width)) in row.iter().zip(&widths).take(used).enumerate() {
+                let last = at + 1 == used;
                 let text = cut(&cell.text, left);
                 let gap = if last { 0 } else { (width + GAP).saturating_sub(cell.width()) };
                 line.extend([span(text, cell.style), span(" ".repeat(gap), PLAIN)]);
@@ -128,12 +138,22 @@ impl Screen {
         Ok(())
     }
 
-    fn spans(&mut self, spans: &[Span]) -> io::Result<()> {
+    /// A line as it is, however long.
+    pub(crate) fn spans(&mut self, spans: &[Span]) -> io::Result<()> {
         for Span { text, style } in spans {
             write!(self.out, "{style}{text}{style:#}")?;
         }
         writeln!(self.out)
     }
+}
+
+/// How many columns there are: those of the terminal, or any number where there is none.
+pub(crate) fn width_of(stream: &(impl AsFd + IsTerminal)) -> usize {
+    if !stream.is_terminal() {
+        return usize::MAX / 2;
+    }
+    let size = rustix::termios::tcgetwinsize(stream).ok();
+    size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(WIDTH)
 }
 
 /// The lines that `text` takes, when `taken` columns of the first are used already. Breaks between words; a word that

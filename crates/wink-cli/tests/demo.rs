@@ -139,7 +139,7 @@ fn output_that_cannot_be_written_is_a_failure() {
 fn without_a_command_there_is_help_and_exit_code_2() {
     let (code, out, err) = run(&mut wink(&[]));
     assert_eq!((code, out.as_str()), (2, ""));
-    assert!(err.contains("Usage: wink <COMMAND>"), "{err}");
+    assert!(err.contains("Usage: wink [OPTIONS] <COMMAND>"), "{err}");
 }
 
 #[test]

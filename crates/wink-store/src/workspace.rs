@@ -10,8 +10,8 @@ use wink::filesystem::host::{Capture, HostDisk, HostFilesystem, HostOptions};
 use wink::filesystem::{EntryKind, FsError, STATE};
 use wink::ledger::{EffectLedger, InDoubt};
 use wink::resource::{Binding, ResourceRegistry};
-use wink::session::{Session, SessionBuilder, SessionId};
-use wink::store::StoreError;
+use wink::session::{Logbook, Session, SessionBuilder, SessionId};
+use wink::store::{Store, StoreError};
 use wink::transaction::{AccessError, UndoError, UndoRequest, Undone, undo};
 
 use crate::maintain::JournalMarks;
@@ -111,6 +111,30 @@ impl Workspace {
     /// The session of this name, to be opened.
     pub fn session(&self, name: impl Into<SessionId>) -> SessionBuilder {
         Session::builder().store(Arc::clone(&self.store) as _).id(name)
+    }
+
+    /// The log of the session of this name. Calls whose process died are given their event first.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let dir = tempfile::tempdir()?;
+    /// let workspace = wink_store::Workspace::open(dir.path())?;
+    /// let log = workspace.logbook("main").await?.entries().await?;
+    /// assert!(log.is_empty(), "nothing has happened here");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// When the store cannot be read, or an event not be written.
+    pub async fn logbook(&self, session: impl Into<SessionId>) -> Result<Logbook, StoreError> {
+        let session = session.into();
+        // Without its records, which nobody needs for this.
+        let left = self.store.load_since(&session, u64::MAX).await?;
+        if !left.unfinished.is_empty() {
+            drop(self.session(session.clone()).open().await?);
+        }
+        Ok(Logbook::of(Arc::clone(&self.store) as _, session))
     }
 
     /// Its files, as what tools work on.

@@ -181,6 +181,7 @@ fn put_mark(environment: &mut Vec<CString>, mark: CommandMark) -> Result<(), Lau
 fn failure(stage: Stage, errno: i32, (program, cwd): (String, String)) -> LaunchError {
     let source = io::Error::from_raw_os_error(errno);
     match stage {
+        Stage::Execute if errno == Errno::TOOBIG.raw_os_error() => LaunchError::TooLarge { program },
         Stage::Execute => LaunchError::Program { program, source },
         Stage::Workspace => LaunchError::Cwd { cwd, source },
         stage => LaunchError::Surroundings { what: stage.what(), source },

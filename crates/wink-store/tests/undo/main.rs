@@ -10,6 +10,7 @@
 
 mod crashes;
 mod later;
+mod looking_back;
 mod model;
 mod restores;
 mod single;

@@ -130,6 +130,15 @@ impl Call {
 
     pub(super) fn is_idempotent(&self) -> bool {
         self.placed.as_ref().is_some_and(|placed| placed.tool.contract().idempotency.is_some())
+            || self.once_by_request().is_some()
+    }
+
+    /// The request's key, if it is what keeps the effect from happening twice: a tool that says something of its effects
+    /// itself is taken at its word, and one that only reads has none.
+    pub(super) fn once_by_request(&self) -> Option<&Arc<str>> {
+        let contract = self.placed.as_ref()?.tool.contract();
+        let concerns = contract.idempotency.is_none() && !contract.annotations.read_only;
+        self.request_key.as_ref().filter(|_| concerns)
     }
 
     pub(super) fn has_listening_policies(&self) -> bool {
@@ -255,7 +264,10 @@ impl Call {
                 Err(refused(result))
             }
             Err(error) => {
-                self.handler = HandlerState::Refused;
+                // One that cannot tell what became of its effect is as good as stopped.
+                if !error.leaves_doubt() {
+                    self.handler = HandlerState::Refused;
+                }
                 Err(self.raised(&error))
             }
         }
@@ -388,7 +400,11 @@ impl Call {
                 .because(chain)
                 .escalating(Escalation::Evaluation(error));
         }
-        Failure::new(Ending::Errored, error.text()).because(chain)
+        let mut text = error.text();
+        if error.leaves_doubt() && self.claim.is_some() {
+            text.push_str("\nWhether its effect outside happened is not known.");
+        }
+        Failure::new(Ending::Errored, text).because(chain)
     }
 
     pub(super) fn store_failed(&self, error: &StoreError) -> Box<Failure> {

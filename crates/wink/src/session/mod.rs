@@ -11,6 +11,7 @@ mod family;
 mod fork;
 mod ids;
 mod log_part;
+mod logbook;
 mod open;
 mod past;
 mod read_only;
@@ -49,6 +50,7 @@ pub use events::{
 pub use family::FamilyError;
 pub use fork::Conflict;
 pub use ids::{InvocationId, SessionId};
+pub use logbook::{CallChanges, LogEntry, LogEvent, Logbook};
 pub use open::{SessionBuilder, SliceProblem};
 pub use read_only::ReadOnlySession;
 pub use reducer::{

@@ -8,6 +8,20 @@ pub mod files;
 mod plain;
 pub mod planning;
 
+use crate::prompt::SectionVisibility;
+use crate::session::{Session, SessionError};
+
 pub use digest::{RefreshError, Refreshed, WorkspaceDigest, WorkspaceDigestSection};
 pub use files::{HostMount, MountError, VfsConfig, VfsToolsSection};
 pub use planning::{Plan, PlanStatus, PlanStep, PlanningStrategy, PlanningToolsSection, StepStatus};
+
+/// Makes the slices of every suite known to a session, and what says which sections are open: for a program that has none
+/// of their sections at hand, and undoes what their tools did.
+///
+/// # Errors
+/// When another type has one of their names.
+pub fn know_slices(session: &Session) -> Result<(), SessionError> {
+    session.know::<Plan>()?;
+    session.know::<WorkspaceDigest>()?;
+    session.know::<SectionVisibility>()
+}

@@ -27,7 +27,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-pub use context::{AdapterInfo, Invocation, ReadContext, ToolContext};
+pub use context::{AdapterInfo, Invocation, Progress, ReadContext, ToolContext};
 pub use context_builder::{OpenContext, ToolContextBuilder};
 pub use contract::{Annotations, Contract, HandlerKind, ToolExample};
 pub use erased::{AnyTool, IntoTool, Params};

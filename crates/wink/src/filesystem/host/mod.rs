@@ -21,6 +21,7 @@ mod name;
 mod operations;
 mod owner;
 mod past;
+mod past_changes;
 pub mod plan;
 mod report;
 mod resolve;
@@ -54,6 +55,7 @@ pub use command::{Capture, CommandLayer, OverlayDirs};
 pub use host_disk::HostDisk;
 pub use lock::{LockHolder, LockedWork, WorkspaceLock};
 pub use owner::{Owner, Owners};
+pub use past_changes::{ChangeKind, PastChange, PastChanges, PastContent, PastEntry};
 pub use scan::{CommandMark, CommandProcesses, CommandRecord, ProcessTree, Undone};
 pub use settled::AllSettled;
 

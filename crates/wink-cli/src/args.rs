@@ -1,0 +1,335 @@
+//! What the program can be asked, and how it is told to people.
+
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
+
+use crate::frame::{self, Done};
+
+/// Wink, a tool runtime for LLM agents.
+///
+/// A model proposes tool calls; Wink decides whether each may run, runs it as
+/// one atomic transaction over session state, files and resources, records it,
+/// and renders what the model sees.
+///
+/// State is kept in `.wink` in the workspace, which tools never see.
+#[derive(Parser)]
+#[command(
+    name = "wink",
+    version = env!("WINK_VERSION"),
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    verbatim_doc_comment,
+    after_help = EXIT_CODES
+)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every command takes.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Common options")]
+pub(crate) struct Common {
+    /// The directory to work in
+    #[arg(long, value_name = "DIR", default_value = ".", global = true, value_hint = ValueHint::DirPath)]
+    pub(crate) workspace: PathBuf,
+    /// The session
+    #[arg(long, value_name = "NAME", default_value = "main", global = true, value_parser = session_name)]
+    pub(crate) session: String,
+    /// The agent file [default: wink.toml in DIR, else the built-in agent]
+    #[arg(long, value_name = "FILE", global = true, value_hint = ValueHint::FilePath)]
+    pub(crate) agent: Option<PathBuf>,
+    /// Print JSON, for programs
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Watch a session: calls that are denied, undone, replayed, killed and in doubt
+    ///
+    /// Plays a short agent session and checks it. A script stands in for the
+    /// model; the runtime is the real one, on a temporary directory that is
+    /// removed at the end: no network, no key. One scene runs commands in a
+    /// sandbox, where the machine allows that. It takes a moment.
+    ///
+    /// Colours are used on a terminal. NO_COLOR and TERM=dumb turn them off,
+    /// CLICOLOR_FORCE=1 turns them on.
+    #[command(verbatim_doc_comment, after_help = DEMO_EXIT_CODES)]
+    Demo,
+    /// Call a tool: one transaction in this workspace's session
+    ///
+    /// Prints what the model would see. If the call fails, is denied or
+    /// cancelled (Ctrl-C), everything is as it was before; the log says what
+    /// happened. A policy that wants somebody's word asks on the terminal; in a
+    /// pipe that is a denial, unless --yes says so beforehand.
+    #[command(verbatim_doc_comment, after_help = EXIT_CODES)]
+    Call(CallArgs),
+    /// Serve the agent's tools as an MCP server
+    ///
+    /// Speaks with the client that started it, over standard input and output;
+    /// with --http over streamable HTTP, where each session has its own path
+    /// (/mcp/NAME) and its own token. Serves until the client ends, or until it
+    /// is told to (Ctrl-C): calls that are on their way are cancelled and undone.
+    #[command(verbatim_doc_comment, after_help = EXIT_CODES)]
+    Serve(ServeArgs),
+    /// List the tools that the model would be given
+    #[command(after_help = EXIT_CODES)]
+    Tools {
+        /// In which form [default: text, or json with --json]
+        #[arg(long, value_enum)]
+        format: Option<Format>,
+    },
+    /// Print the prompt that the model would be given
+    #[command(after_help = EXIT_CODES)]
+    Prompt {
+        /// In which form [default: text, or json with --json]
+        #[arg(long, value_enum)]
+        format: Option<Format>,
+    },
+    /// List what happened in the session, oldest first
+    #[command(after_help = EXIT_CODES)]
+    Log {
+        /// Only the last so many
+        #[arg(short = 'n', long, value_name = "COUNT")]
+        last: Option<usize>,
+        /// Only calls of this tool
+        #[arg(long, value_name = "NAME")]
+        tool: Option<String>,
+        /// Only what did not succeed
+        #[arg(long)]
+        failed: bool,
+    },
+    /// Show all of one call: arguments, decision, value, what it changed
+    #[command(after_help = EXIT_CODES)]
+    Show {
+        #[command(flatten)]
+        call: Which,
+    },
+    /// Show what a call changed in files, as a unified diff
+    ///
+    /// What was there before comes from the call's journal; what it left is what
+    /// is there now, or what a later call replaced. Of what somebody else has
+    /// changed since, only the name is known.
+    #[command(verbatim_doc_comment, after_help = EXIT_CODES)]
+    Diff {
+        #[command(flatten)]
+        call: Which,
+    },
+    /// Take back what a call changed in files and session
+    ///
+    /// Refused, and nothing done, when something later changed the same, unless
+    /// it is forced. What the call did outside is not undone: the ledger keeps
+    /// its entries. The undo is an entry of the log itself, and can be undone.
+    #[command(verbatim_doc_comment, after_help = EXIT_CODES)]
+    Undo {
+        /// Everything since just before the call, not the call alone
+        #[arg(long)]
+        to: bool,
+        /// Overwrite what something later changed
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        call: Which,
+    },
+    /// Find out what policies say
+    #[command(subcommand, after_help = EXIT_CODES)]
+    Policy(PolicyCommand),
+    /// Effects outside that are recorded, claimed or in doubt
+    #[command(subcommand, after_help = EXIT_CODES)]
+    Ledger(LedgerCommand),
+    /// Write a commented wink.toml to start from
+    #[command(after_help = EXIT_CODES)]
+    Init {
+        /// Replace the one that is there
+        #[arg(long)]
+        force: bool,
+    },
+    /// Find out what works on this machine, and how to get what does not
+    #[command(after_help = EXIT_CODES)]
+    Doctor {
+        /// Look through the whole store, however long that takes
+        #[arg(long)]
+        deep: bool,
+    },
+    /// Remove what need not be kept any more
+    ///
+    /// Effects that no longer count, and the memory of which changes to files
+    /// were committed, if it is older than --keep-days: calls that are older
+    /// cannot be undone any more. The log is kept for good.
+    #[command(verbatim_doc_comment, after_help = EXIT_CODES)]
+    Gc {
+        /// For how many days calls can be undone
+        #[arg(long, value_name = "DAYS", default_value_t = 90)]
+        keep_days: u32,
+    },
+    /// Print a completion script for a shell
+    #[command(after_help = EXIT_CODES)]
+    Completions {
+        /// The shell
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// The process that the demo kills
+    #[cfg(unix)]
+    #[command(name = crate::demo::victim::COMMAND, hide = true)]
+    DemoVictim { root: PathBuf, tool: String, arguments: String },
+}
+
+/// A call to make.
+#[derive(Debug, Args)]
+pub(crate) struct CallArgs {
+    /// The tool's name
+    #[arg(value_name = "TOOL")]
+    pub(crate) tool: String,
+    /// The arguments, as JSON; `-` reads them from standard input [default: none]
+    #[arg(value_name = "JSON", allow_hyphen_values = true)]
+    pub(crate) arguments: Option<String>,
+    /// Approve whatever a policy asks
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// The id by which the call is known to whoever makes it [default: a fresh one]
+    #[arg(long, value_name = "ID")]
+    pub(crate) call_id: Option<String>,
+}
+
+/// How to serve.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Serve over HTTP at this address of the machine's own, such as 127.0.0.1:8377, or a port
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) http: Option<String>,
+    /// An origin of pages that may call, beside this machine's
+    #[arg(long, value_name = "ORIGIN", requires = "http")]
+    pub(crate) allow_origin: Vec<String>,
+    /// A name under which the server may be called, beside this machine's
+    #[arg(long, value_name = "NAME", requires = "http")]
+    pub(crate) allow_host: Vec<String>,
+    /// Print the token of the session for --http, and end
+    #[arg(long)]
+    pub(crate) print_token: bool,
+}
+
+/// Which entry of the log.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Which {
+    /// An invocation id, a call id (the latest), a seq of `wink log`, or `last`
+    #[arg(value_name = "CALL")]
+    pub(crate) call: String,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Say what every policy would answer to a call, and why; nothing is run
+    ///
+    /// Exits with 0 if the call would run without anybody being asked, else
+    /// with 1.
+    #[command(verbatim_doc_comment, after_help = EXIT_CODES)]
+    Check {
+        /// The tool's name
+        #[arg(value_name = "TOOL")]
+        tool: String,
+        /// The arguments, as JSON; `-` reads them from standard input [default: none]
+        #[arg(value_name = "JSON", allow_hyphen_values = true)]
+        arguments: Option<String>,
+    },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum LedgerCommand {
+    /// List the effects of all sessions
+    #[command(after_help = EXIT_CODES)]
+    List {
+        /// Only those of which nobody knows whether they happened
+        #[arg(long)]
+        in_doubt: bool,
+    },
+    /// Say of an effect in doubt whether it happened
+    ///
+    /// Look into the books of the other side first. If it happened, later calls
+    /// with this key get the message and value given here; if not, the next one
+    /// runs.
+    #[command(verbatim_doc_comment, after_help = EXIT_CODES)]
+    Resolve {
+        /// The key, as `wink ledger list` shows it
+        #[arg(value_name = "KEY")]
+        key: String,
+        #[command(flatten)]
+        verdict: Verdict,
+        /// What later calls are told, if it happened
+        #[arg(
+            long,
+            value_name = "TEXT",
+            requires = "happened",
+            default_value = "settled by hand: it happened"
+        )]
+        message: String,
+        /// The value that later calls get, as JSON, if it happened
+        #[arg(long, value_name = "JSON", requires = "happened")]
+        value: Option<String>,
+    },
+}
+
+/// Whether an effect happened.
+#[derive(Debug, Clone, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Verdict {
+    /// The effect happened
+    #[arg(long)]
+    pub(crate) happened: bool,
+    /// It did not
+    #[arg(long)]
+    pub(crate) did_not_happen: bool,
+}
+
+/// In which form tools and prompt are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    Text,
+    /// Everything that is known, as JSON
+    Json,
+    /// As OpenAI's API takes it
+    Openai,
+    /// As Anthropic's API takes it
+    Anthropic,
+    /// As an MCP server gives it
+    Mcp,
+}
+
+/// Writes a completion script.
+pub(crate) fn completions(shell: clap_complete::Shell, json: bool) -> Done {
+    // Into memory first: a pipe that is closed early is no reason to panic.
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "wink", &mut script);
+    if json {
+        let script = String::from_utf8_lossy(&script);
+        return frame::print_json(&serde_json::json!({ "shell": shell.to_string(), "script": script }));
+    }
+    frame::print_bytes(&script)
+}
+
+fn session_name(text: &str) -> Result<String, String> {
+    match text.is_empty() || text.chars().any(char::is_control) {
+        true => Err("a session has a name of at least one character, without control characters".to_owned()),
+        false => Ok(text.to_owned()),
+    }
+}
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  success
+  1  the tool's result is a failure, or what was asked for was refused
+  2  usage or configuration: the command line, the agent file, the workspace
+  3  the evaluation ended: deadline, budget, or cancelled (Ctrl-C)
+  4  internal: the store failed, or something could not be put back";
+
+const DEMO_EXIT_CODES: &str = "\
+Exit codes:
+  0  success
+  1  the demo failed: one of its own checks did, or its output could not be
+     written; standard error says which, and where its directory is
+  2  the command line was not understood";

@@ -1,0 +1,283 @@
+//! `wink doctor`: what works on this machine and in this workspace, and how to get what does not.
+
+use std::path::Path;
+
+use serde::Serialize;
+use wink::filesystem::STATE;
+use wink_agent::Origin;
+use wink_store::Workspace;
+
+use super::open;
+use super::progress::Waiting;
+use crate::args::Common;
+use crate::frame::{self, Done, Exit, visible};
+use crate::term::{BAD, BOLD, DIM, GOOD, ODD, PLAIN, Screen, span};
+
+/// What `doctor --json` prints.
+#[derive(Serialize)]
+struct Findings {
+    version: &'static str,
+    checks: Vec<Check>,
+}
+
+/// One thing that was looked at.
+#[derive(Serialize)]
+pub(super) struct Check {
+    name: &'static str,
+    status: Status,
+    found: String,
+    /// How to get it, or what to do.
+    hint: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Status {
+    /// It works.
+    Ok,
+    /// It works without this, less well.
+    Missing,
+    /// Somebody should look at it.
+    Warning,
+    /// It does not work.
+    Broken,
+}
+
+impl Check {
+    fn ok(name: &'static str, found: impl Into<String>) -> Self {
+        Self { name, status: Status::Ok, found: found.into(), hint: None }
+    }
+
+    fn missing(name: &'static str, found: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { name, status: Status::Missing, found: found.into(), hint: Some(hint.into()) }
+    }
+
+    fn warning(name: &'static str, found: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { name, status: Status::Warning, found: found.into(), hint: Some(hint.into()) }
+    }
+
+    fn broken(name: &'static str, found: impl Into<String>, hint: Option<String>) -> Self {
+        Self { name, status: Status::Broken, found: found.into(), hint }
+    }
+}
+
+pub(super) async fn run(common: &Common, deep: bool) -> Done {
+    let waiting = Waiting::begin("looking at this machine");
+    let mut checks = Vec::new();
+    checks.push(agent(common));
+    let opened = match workspace(common) {
+        Ok((check, opened)) => {
+            checks.push(check);
+            opened
+        }
+        Err(check) => {
+            checks.push(check);
+            None
+        }
+    };
+    if let Some(workspace) = &opened {
+        store(workspace, deep, &mut checks).await;
+    }
+    #[cfg(target_os = "linux")]
+    machine::look(opened.as_deref(), &mut checks);
+    checks.push(python());
+    drop(waiting);
+    let exit = match checks.iter().any(|check| check.status == Status::Broken) {
+        true => Exit::Failure,
+        false => Exit::Success,
+    };
+    let findings = Findings { version: env!("WINK_VERSION"), checks };
+    match common.json {
+        true => frame::print_json(&findings)?,
+        false => findings.show()?,
+    };
+    Ok(exit)
+}
+
+impl Findings {
+    fn show(&self) -> Done {
+        let mut screen = Screen::fitted();
+        screen.spans(&[span("wink ", BOLD), span(self.version, PLAIN)])?;
+        for Check { name, status, found, hint } in &self.checks {
+            let (mark, style) = match status {
+                Status::Ok => ("ok", GOOD),
+                Status::Missing => ("no", ODD),
+                Status::Warning => ("look", ODD),
+                Status::Broken => ("broken", BAD),
+            };
+            let label = [span(format!("{mark:<8}"), style), span(format!("{name}: "), BOLD)];
+            screen.labelled(&label, span(visible(found), PLAIN))?;
+            if let Some(hint) = hint {
+                screen.labelled(&[span(" ".repeat(8), PLAIN)], span(visible(hint), DIM))?;
+            }
+        }
+        Ok(Exit::Success)
+    }
+}
+
+fn agent(common: &Common) -> Check {
+    match wink_agent::Agent::find(&common.workspace, common.agent.as_deref()) {
+        Ok(agent) => {
+            let tools = agent.prompt().placed_tools().count();
+            let origin = match agent.origin() {
+                Origin::Builtin => "the built-in one; `wink init` writes a file to start from".to_owned(),
+                Origin::File(path) => path.display().to_string(),
+                Origin::Text(name) => name.clone(),
+            };
+            Check::ok("agent", format!("{} with {tools} tools ({origin})", agent.name()))
+        }
+        Err(error) => Check::broken("agent", error.to_string(), None),
+    }
+}
+
+/// The workspace; it is opened only if it has a state already.
+fn workspace(common: &Common) -> Result<(Check, Option<std::sync::Arc<Workspace>>), Check> {
+    let root = &common.workspace;
+    let shown = root.display();
+    let broken = |error: crate::frame::CliError| {
+        let (message, hint) = error.into_parts();
+        Check::broken("workspace", message, hint)
+    };
+    match open::workspace_with_past(common).map_err(broken)? {
+        Some(workspace) => {
+            Ok((Check::ok("workspace", format!("{shown}, with its state in {STATE}")), Some(workspace)))
+        }
+        None if open::may_write(root) => {
+            Ok((Check::ok("workspace", format!("{shown}, where nothing has happened yet")), None))
+        }
+        None => {
+            let hint =
+                "give this user the right to write there, or choose another directory with --workspace";
+            Err(Check::broken("workspace", format!("{shown} cannot be written"), Some(hint.to_owned())))
+        }
+    }
+}
+
+async fn store(workspace: &Workspace, deep: bool, checks: &mut Vec<Check>) {
+    let store = workspace.store();
+    match store.sessions().await {
+        Ok(sessions) => {
+            let names: Vec<&str> = sessions.iter().map(|name| name.as_str()).take(10).collect();
+            let count = if sessions.len() == 1 {
+                "1 session".to_owned()
+            } else {
+                format!("{} sessions", sessions.len())
+            };
+            checks.push(Check::ok("store", format!("{count}: {}", names.join(", "))));
+        }
+        Err(error) => checks.push(Check::broken("store", error.to_string(), None)),
+    }
+    for warning in store.warnings() {
+        checks.push(Check::warning("store", warning.clone(), "keep the workspace on a local disk"));
+    }
+    if deep {
+        checks.push(match store.check().await {
+            Ok(report) if report.is_sound() => Check::ok("store, looked through", "sound"),
+            Ok(report) => {
+                let hint = "keep a copy of .wink, and bring back an earlier one".to_owned();
+                Check::broken("store, looked through", report.problems.join("; "), Some(hint))
+            }
+            Err(error) => Check::broken("store, looked through", error.to_string(), None),
+        });
+    }
+    match workspace.in_doubt().await {
+        Ok(doubts) if doubts.is_empty() => checks.push(Check::ok("ledger", "nothing is in doubt")),
+        Ok(doubts) => checks.push(Check::warning(
+            "ledger",
+            format!("{} effects in doubt", doubts.len()),
+            "`wink ledger list --in-doubt` lists them, `wink ledger resolve` settles one",
+        )),
+        Err(error) => checks.push(Check::broken("ledger", error.to_string(), None)),
+    }
+}
+
+fn python() -> Check {
+    match cfg!(feature = "eval") {
+        true => Check::ok("evaluate_python", "built in"),
+        false => Check::missing(
+            "evaluate_python",
+            "not built in",
+            "cargo install --path crates/wink-cli --features eval",
+        ),
+    }
+}
+
+/// Whether a program of this name can be started.
+#[cfg(target_os = "linux")]
+fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| Path::new(&dir).join(program).is_file())
+}
+
+/// What this machine can do for commands.
+#[cfg(target_os = "linux")]
+mod machine {
+    use wink::filesystem::host::Capture;
+    use wink_sandbox::{Capabilities, Limits, NamespaceSandbox, capture_of};
+    use wink_store::Workspace;
+
+    use super::{Check, is_installed};
+
+    const NAMESPACES: &str = "run it as the superuser, or allow user namespaces: \
+        sysctl kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000 \
+        (on Ubuntu also kernel.apparmor_restrict_unprivileged_userns=0)";
+
+    pub(super) fn look(workspace: Option<&Workspace>, checks: &mut Vec<Check>) {
+        let able = Capabilities::detect();
+        checks.push(commands(able, workspace));
+        checks.push(match NamespaceSandbox::new(Limits::default()) {
+            Ok(_) => Check::ok("sandbox", "commands can be confined to the workspace"),
+            Err(error) => Check::missing("sandbox", error.to_string(), NAMESPACES),
+        });
+        checks.push(match able.hides_state() {
+            true => Check::ok("state directory", "hidden from every command"),
+            false => Check::missing(
+                "state directory",
+                "not hidden from commands that are in no sandbox",
+                NAMESPACES,
+            ),
+        });
+        checks.push(match able.usable_landlock() {
+            Some(version) => Check::ok("Landlock", format!("version {version}, a second wall behind the mounts")),
+            None => {
+                let hint = "use a kernel from 5.19 on with CONFIG_SECURITY_LANDLOCK, and `landlock` in its list of LSMs";
+                Check::missing("Landlock", "not to be had", hint)
+            }
+        });
+        let limited = |name, limits: Limits| match NamespaceSandbox::new(limits) {
+            Ok(_) => Check::ok(name, "enforced where it is asked for"),
+            Err(error) => {
+                let hint = "run it as the superuser, or in a delegated cgroup: systemd-run --user --scope -p Delegate=yes";
+                Check::missing(name, error.to_string(), hint)
+            }
+        };
+        checks.push(limited("limit on memory", Limits { memory: Some(256 << 20), ..Limits::default() }));
+        checks.push(match is_installed("podman") {
+            true => Check::ok("podman", "installed"),
+            false => Check::missing(
+                "podman",
+                "not installed; only agents that ask for it need it",
+                "apt-get install podman",
+            ),
+        });
+    }
+
+    /// How what commands do is found out.
+    fn commands(able: &Capabilities, workspace: Option<&Workspace>) -> Check {
+        let overlay = match workspace.map(|workspace| capture_of(workspace.files())) {
+            Some(Ok((Capture::Overlay, _))) => Ok(()),
+            Some(Ok((Capture::Scan, finding))) => Err(finding.found),
+            Some(Err(error)) => Err(error.to_string()),
+            None if able.overlay.is_some() => Ok(()),
+            None => Err(able.why_no_overlay.clone()),
+        };
+        match overlay {
+            Ok(()) => Check::ok("commands", "undone by an overlay: quick however large the workspace is"),
+            Err(reason) => Check::missing(
+                "commands",
+                format!("undone by a scan of the whole workspace: {reason}"),
+                NAMESPACES,
+            ),
+        }
+    }
+}

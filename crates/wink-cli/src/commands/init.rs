@@ -1,0 +1,37 @@
+//! `wink init`: writes a commented agent file to start from.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+
+use serde_json::json;
+use wink_agent::FILE_NAME;
+
+use crate::args::Common;
+use crate::frame::{self, CliError, Done, Exit};
+
+/// What is written. It is a valid agent as it is; so is each of its examples without the comment signs.
+const TEMPLATE: &str = include_str!("init.toml");
+
+pub(super) fn run(common: &Common, force: bool) -> Done {
+    let path = common.workspace.join(FILE_NAME);
+    let mut options = OpenOptions::new();
+    match force {
+        true => options.write(true).create(true).truncate(true),
+        false => options.write(true).create_new(true),
+    };
+    let written = options.open(&path).and_then(|mut file| file.write_all(TEMPLATE.as_bytes()));
+    written.map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => {
+            CliError::new(Exit::Usage, format!("{} is there already", path.display()))
+                .hint("--force replaces it")
+        }
+        _ => CliError::new(Exit::Usage, format!("{} cannot be written: {error}", path.display())),
+    })?;
+    match common.json {
+        true => frame::print_json(&json!({ "written": path.display().to_string() })),
+        false => frame::print(&format!(
+            "wrote {}\nNext: `wink tools` lists what the model would be given, `wink call TOOL JSON` calls a tool.",
+            path.display()
+        )),
+    }
+}

@@ -1,0 +1,136 @@
+//! `wink ledger`: effects outside that are recorded, claimed or in doubt, of all sessions of the workspace.
+
+use serde::Serialize;
+use serde_json::Value;
+use wink::ledger::{Settlement, ToolEffect};
+use wink::store::{LedgerRow, LedgerState, Rows, Store};
+
+use super::open;
+use crate::args::{Common, Verdict};
+use crate::frame::{self, CliError, Done, Exit, note, visible};
+use crate::term::{BOLD, DIM, GOOD, NAME, ODD, PLAIN, Screen, Span, span};
+
+/// What `ledger list --json` prints, one for each line.
+#[derive(Serialize)]
+struct Entry {
+    key: String,
+    tool: String,
+    state: &'static str,
+    /// Since when it is so.
+    since: Option<String>,
+    expires_at: Option<String>,
+    /// The session that ran it.
+    session: Option<String>,
+    message: Option<String>,
+    value: Value,
+    /// Why it is in doubt.
+    reason: Option<String>,
+}
+
+pub(super) async fn list(common: &Common, in_doubt: bool) -> Done {
+    let rows = match open::workspace_with_past(common)? {
+        Some(workspace) => workspace.store().rows(Rows::All).await?,
+        None => Vec::new(),
+    };
+    let entries: Vec<Entry> =
+        rows.into_iter().map(Entry::of).filter(|entry| !in_doubt || entry.state == IN_DOUBT).collect();
+    if common.json {
+        return entries.iter().try_fold(Exit::Success, |_, entry| frame::print_json(entry));
+    }
+    if entries.is_empty() {
+        note(if in_doubt { "nothing is in doubt" } else { "the ledger is empty" });
+        return Ok(Exit::Success);
+    }
+    let mut table = vec![["STATE", "SINCE", "TOOL", "KEY", "NOTE"].map(|title| span(title, BOLD)).to_vec()];
+    table.extend(entries.iter().map(Entry::row));
+    Screen::fitted().table(&table)?;
+    Ok(Exit::Success)
+}
+
+pub(super) async fn resolve(
+    common: &Common,
+    key: &str,
+    verdict: &Verdict,
+    message: String,
+    value: Option<String>,
+) -> Done {
+    let value = value.map(|text| serde_json::from_str(&text)).transpose().map_err(|error| {
+        CliError::new(Exit::Usage, format!("--value is not JSON: {error}"))
+            .hint("a text has quotes: --value '\"text\"'")
+    })?;
+    let unknown = || {
+        CliError::new(Exit::Usage, format!("nothing is in doubt under the key '{key}'"))
+            .hint("`wink ledger list --in-doubt` lists what is")
+    };
+    let Some(workspace) = open::workspace_with_past(common)? else { return Err(unknown()) };
+    let settlement = match verdict.happened {
+        true => Settlement::Happened { message, value, exclude_value_from_context: false },
+        false => Settlement::DidNotHappen,
+    };
+    if !workspace.ledger().settle(key, settlement).await? {
+        return Err(unknown());
+    }
+    if common.json {
+        let state = if verdict.happened { RECORDED } else { "removed" };
+        return frame::print_json(&serde_json::json!({ "key": key, "state": state }));
+    }
+    frame::print(match verdict.happened {
+        true => "settled: it happened, and later calls with this key get what was said",
+        false => "settled: it did not happen, and the next call with this key runs",
+    })
+}
+
+const RECORDED: &str = "recorded";
+const CLAIMED: &str = "claimed";
+const IN_DOUBT: &str = "in_doubt";
+
+impl Entry {
+    fn of(row: LedgerRow) -> Self {
+        let entry = Self {
+            key: row.key,
+            tool: row.tool,
+            state: CLAIMED,
+            since: None,
+            expires_at: None,
+            session: None,
+            message: None,
+            value: Value::Null,
+            reason: None,
+        };
+        match row.state {
+            LedgerState::Claimed { since, .. } => Self { since: Some(since.to_string()), ..entry },
+            LedgerState::InDoubt { reason, since } => {
+                Self { state: IN_DOUBT, since: Some(since.to_string()), reason: Some(reason), ..entry }
+            }
+            LedgerState::Recorded { effect, expires_at } => {
+                let effect: Option<ToolEffect> = serde_json::from_value(effect).ok();
+                Self {
+                    state: RECORDED,
+                    since: effect.as_ref().map(|effect| effect.created_at.to_string()),
+                    expires_at: expires_at.map(|at| at.to_string()),
+                    session: effect.as_ref().and_then(|effect| Some(effect.session.as_ref()?.to_string())),
+                    message: effect.as_ref().map(|effect| effect.message.clone()),
+                    value: effect.and_then(|effect| effect.value).unwrap_or_default(),
+                    ..entry
+                }
+            }
+        }
+    }
+
+    fn row(&self) -> Vec<Span> {
+        let state = match self.state {
+            RECORDED => span(RECORDED, GOOD),
+            IN_DOUBT => span("in doubt", ODD),
+            state => span(state, PLAIN),
+        };
+        let note = self.reason.as_ref().or(self.message.as_ref()).map(String::as_str).unwrap_or_default();
+        let since = self.since.as_deref().and_then(|since| since.get(..19)).unwrap_or_default();
+        vec![
+            state,
+            span(since.replace('T', " "), DIM),
+            span(visible(&self.tool), NAME),
+            span(visible(&self.key), PLAIN),
+            span(visible(note), DIM),
+        ]
+    }
+}

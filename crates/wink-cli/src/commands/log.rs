@@ -1,0 +1,79 @@
+//! `wink log`: what happened in a session, oldest first.
+
+use anstyle::Style;
+use wink::session::{LogEntry, LogEvent, ToolInvoked};
+
+use super::open;
+use super::row::{LogRow, ended};
+use crate::args::Common;
+use crate::frame::{self, Done, Exit, note, visible};
+use crate::term::{BAD, BOLD, DIM, GOOD, NAME, ODD, PLAIN, Screen, Span, span};
+
+/// Which entries.
+pub(super) struct Filter {
+    pub(super) last: Option<usize>,
+    pub(super) tool: Option<String>,
+    pub(super) failed: bool,
+}
+
+pub(super) async fn run(common: &Common, filter: &Filter) -> Done {
+    let log = match open::workspace_with_past(common)? {
+        Some(workspace) => open::log(&workspace, common).await?,
+        None => Vec::new(),
+    };
+    let chosen: Vec<&LogEntry> = log.iter().filter(|entry| filter.takes(&entry.event)).collect();
+    let skipped = filter.last.map_or(0, |last| chosen.len().saturating_sub(last));
+    let chosen = chosen.get(skipped..).unwrap_or_default();
+    if common.json {
+        let mut lines = Vec::new();
+        for entry in chosen {
+            serde_json::to_writer(&mut lines, &LogRow::of(entry, &common.session))
+                .map_err(frame::CliError::internal)?;
+            lines.push(b'\n');
+        }
+        return frame::print_bytes(&lines);
+    }
+    if log.is_empty() {
+        note(&format!("session '{}' has no calls yet", common.session));
+        return Ok(Exit::Success);
+    }
+    let mut rows = vec![["SEQ", "TIME", "TOOL", "RESULT", "MESSAGE"].map(|title| span(title, BOLD)).to_vec()];
+    rows.extend(chosen.iter().map(|entry| row(entry)));
+    Screen::fitted().table(&rows)?;
+    Ok(Exit::Success)
+}
+
+impl Filter {
+    fn takes(&self, event: &LogEvent) -> bool {
+        match event {
+            LogEvent::Call(call) => {
+                self.tool.as_ref().is_none_or(|tool| **tool == *call.tool) && !(self.failed && call.success)
+            }
+            LogEvent::Undone(_) => self.tool.is_none() && !self.failed,
+        }
+    }
+}
+
+fn row(entry: &LogEntry) -> Vec<Span> {
+    let (time, tool, result, message) = match &entry.event {
+        LogEvent::Call(event) => {
+            let message = if event.message.is_empty() { &event.rendered } else { &event.message };
+            let tool = span(visible(&event.tool), NAME);
+            (event.time, tool, span(ended(event), style(event)), message.to_string())
+        }
+        LogEvent::Undone(undone) => (undone.time, span("(undo)", DIM), span("ok", GOOD), undone.to_string()),
+    };
+    let time = time.strftime("%Y-%m-%d %H:%M:%SZ").to_string();
+    let message = span(visible(&message).into_owned(), PLAIN);
+    vec![span(entry.seq.to_string(), PLAIN), span(time, DIM), tool, result, message]
+}
+
+/// In which colour an ending is told.
+pub(super) fn style(event: &ToolInvoked) -> Style {
+    use wink::session::Ending::{Cancelled, Denied, Expanded, InDoubt, Interrupted, NotRun};
+    match event.ending {
+        _ if event.success => GOOD,
+        Denied | Cancelled | Expanded | InDoubt | Interrupted | NotRun => ODD,
+        _ => BAD,
+    }
+}

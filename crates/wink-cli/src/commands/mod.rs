@@ -1,0 +1,85 @@
+//! The commands, one module for each, and what they share: opening a workspace ([`open`]), the rows of the log ([`row`]),
+//! finding one of them ([`find`]), and the wait that a person sees ([`progress`]).
+
+mod approve;
+mod call;
+mod diff;
+mod doctor;
+mod find;
+mod gc;
+mod init;
+mod ledger;
+mod log;
+mod open;
+mod policy;
+mod progress;
+mod prompt;
+mod row;
+mod serve;
+mod show;
+mod tools;
+mod undo;
+
+use std::io::Read;
+
+use crate::args::{Command, Common, LedgerCommand, PolicyCommand};
+use crate::frame::{CliError, Done, Exit};
+
+/// Does what was asked.
+pub(crate) fn run(common: &Common, command: Command) -> Done {
+    match command {
+        Command::Call(call) => block_on(call::run(common, call))?,
+        // Many clients at once are what the other threads are for.
+        Command::Serve(serve) if serve.http.is_some() => {
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+            runtime.map_err(CliError::internal)?.block_on(serve::run(common, serve))
+        }
+        Command::Serve(serve) => block_on(serve::run(common, serve))?,
+        Command::Tools { format } => block_on(tools::run(common, format))?,
+        Command::Prompt { format } => block_on(prompt::run(common, format))?,
+        Command::Log { last, tool, failed } => {
+            block_on(log::run(common, &log::Filter { last, tool, failed }))?
+        }
+        Command::Show { call } => block_on(show::run(common, &call.call))?,
+        Command::Diff { call } => block_on(diff::run(common, &call.call))?,
+        Command::Undo { to, force, call } => block_on(undo::run(common, &call.call, to, force))?,
+        Command::Policy(PolicyCommand::Check { tool, arguments }) => {
+            block_on(policy::check(common, tool, arguments))?
+        }
+        Command::Ledger(LedgerCommand::List { in_doubt }) => block_on(ledger::list(common, in_doubt))?,
+        Command::Ledger(LedgerCommand::Resolve { key, verdict, message, value }) => {
+            block_on(ledger::resolve(common, &key, &verdict, message, value))?
+        }
+        Command::Init { force } => init::run(common, force),
+        Command::Doctor { deep } => block_on(doctor::run(common, deep))?,
+        Command::Gc { keep_days } => block_on(gc::run(common, keep_days))?,
+        Command::Demo | Command::DemoVictim { .. } | Command::Completions { .. } => {
+            Err(CliError::internal("this command has no workspace"))
+        }
+    }
+}
+
+/// One thread is enough: what takes long has threads of its own.
+fn block_on<T>(work: impl Future<Output = T>) -> Result<T, CliError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    Ok(runtime.map_err(CliError::internal)?.block_on(work))
+}
+
+/// The arguments of a call, from the command line or from standard input.
+fn arguments(given: Option<String>) -> Result<String, CliError> {
+    /// Beyond what any executor reads; the answer says how much that is.
+    const MOST: u64 = 16 << 20;
+    match given {
+        None => Ok(String::new()),
+        Some(text) if text != "-" => Ok(text),
+        Some(_) => {
+            let mut bytes = Vec::new();
+            let read = std::io::stdin().lock().take(MOST).read_to_end(&mut bytes);
+            read.map_err(|error| {
+                CliError::new(Exit::Usage, format!("standard input cannot be read: {error}"))
+            })?;
+            // What is not UTF-8 is no JSON either, and is answered so.
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Opening what a command works on: the workspace, only if the command needs it; the agent; a session.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+
+use wink::filesystem::host::journal::Recovered;
+use wink::filesystem::{FsError, STATE};
+use wink::session::{LogEntry, Session};
+use wink::store::StoreErrorKind;
+use wink_agent::{Agent, LoadError, OpenError};
+use wink_store::{Workspace, WorkspaceError, WorkspaceOptions};
+
+use super::progress::Waiting;
+use crate::args::Common;
+use crate::frame::{CliError, Exit, note};
+
+/// The workspace. Its state directory is made if it is not there.
+pub(super) fn workspace(common: &Common) -> Result<Arc<Workspace>, CliError> {
+    workspace_with(common, WorkspaceOptions::default())
+}
+
+/// The same, opened as these options say.
+pub(super) fn workspace_with(common: &Common, options: WorkspaceOptions) -> Result<Arc<Workspace>, CliError> {
+    let root = &common.workspace;
+    must_be_there(root)?;
+    let _waiting = Waiting::begin("opening the workspace");
+    let opened = Workspace::open_with(root, options).map_err(|error| not_opened(root, &error))?;
+    if let Some(recovered) = opened.recovered() {
+        tell_recovered(recovered);
+    }
+    for warning in opened.store().warnings() {
+        note(warning);
+    }
+    Ok(Arc::new(opened))
+}
+
+/// The workspace, if anything ever happened in it; then nothing is made.
+pub(super) fn workspace_with_past(common: &Common) -> Result<Option<Arc<Workspace>>, CliError> {
+    must_be_there(&common.workspace)?;
+    match common.workspace.join(STATE).symlink_metadata() {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Ok(_) | Err(_) => workspace(common).map(Some),
+    }
+}
+
+/// The log of the session, oldest first.
+pub(super) async fn log(workspace: &Workspace, common: &Common) -> Result<Vec<LogEntry>, CliError> {
+    let _waiting = Waiting::begin("reading the log");
+    Ok(workspace.logbook(common.session.as_str()).await?.entries().await?)
+}
+
+/// The agent that was asked for, or found, or built in.
+pub(super) fn agent(common: &Common) -> Result<Agent, CliError> {
+    Agent::find(&common.workspace, common.agent.as_deref()).map_err(|error| bad_agent(&error))
+}
+
+/// An agent that cannot be used, with every place and hint.
+pub(super) fn bad_agent(error: &LoadError) -> CliError {
+    let said = CliError::new(Exit::Usage, error.to_string());
+    match error {
+        LoadError::Unreadable { .. } => said.hint("`wink init` writes an agent file to start from"),
+        _ => said,
+    }
+}
+
+/// A session of an agent that could not be opened.
+pub(super) fn not_open(error: &OpenError) -> CliError {
+    match error {
+        OpenError::Store(_) => CliError::internal(error),
+        _ => CliError::new(Exit::Usage, error.to_string()),
+    }
+}
+
+/// The session for looking only: as the store has it, or a fresh one where nothing ever happened.
+pub(super) async fn session_to_look_at(common: &Common) -> Result<Session, CliError> {
+    match workspace_with_past(common)? {
+        Some(workspace) => Ok(workspace.session(common.session.as_str()).open().await?),
+        None => Ok(Session::builder().id(common.session.as_str()).build()),
+    }
+}
+
+fn must_be_there(root: &Path) -> Result<(), CliError> {
+    match root.metadata() {
+        Ok(about) if about.is_dir() => Ok(()),
+        Ok(_) => {
+            Err(CliError::new(Exit::Usage, format!("the workspace {} is not a directory", root.display()))
+                .hint("--workspace names the directory to work in"))
+        }
+        Err(error) => {
+            let message = format!("the workspace {} cannot be used: {error}", root.display());
+            Err(CliError::new(Exit::Usage, message).hint("--workspace names the directory to work in"))
+        }
+    }
+}
+
+fn not_opened(root: &Path, error: &WorkspaceError) -> CliError {
+    let refused =
+        |kind: ErrorKind| matches!(kind, ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem);
+    let may_not =
+        "this user may not write there: give it the right to, or choose another directory with --workspace";
+    let usage = |message: String| CliError::new(Exit::Usage, message);
+    match error {
+        WorkspaceError::Directory { source, .. } if refused(source.kind()) => {
+            usage(error.to_string()).hint(may_not)
+        }
+        WorkspaceError::StateTaken { .. } | WorkspaceError::Directory { .. } => usage(error.to_string()),
+        WorkspaceError::Files(FsError::Io { kind, .. }) if refused(*kind) => {
+            usage(format!("the workspace {} cannot be used: {error}", root.display())).hint(may_not)
+        }
+        WorkspaceError::Store(store) if store.kind == StoreErrorKind::Incompatible => {
+            let place = root.join(STATE).join("wink.db");
+            usage(format!("{}: {error}", place.display()))
+                .hint("nothing was changed; `wink --version` tells which version this is")
+        }
+        WorkspaceError::Store(_) if !may_write(&root.join(STATE)) => {
+            usage(format!("the workspace {} cannot be used: {error}", root.display())).hint(may_not)
+        }
+        _ => CliError::internal(format!("the workspace {} cannot be opened: {error}", root.display())).hint(
+            "keep a copy of .wink before anything is done about it; `wink doctor` says what else it finds",
+        ),
+    }
+}
+
+/// Whether this user has the right to change what is in a directory.
+pub(super) fn may_write(dir: &Path) -> bool {
+    use rustix::fs::{Access, access};
+    access(dir, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK).is_ok()
+}
+
+/// What was made whole when the workspace was opened, for whoever wonders.
+fn tell_recovered(recovered: &Recovered) {
+    let Recovered { kept, rolled_back, aside, trash } = recovered;
+    let times = |count: usize| if count == 1 { "1 change".to_owned() } else { format!("{count} changes") };
+    if !rolled_back.is_empty() {
+        note(&format!(
+            "a process died here: {} of it taken back",
+            were(&times(rolled_back.len()), rolled_back.len())
+        ));
+    }
+    if !kept.is_empty() {
+        note(&format!("a process died here: {} of it finished", were(&times(kept.len()), kept.len())));
+    }
+    for left in aside {
+        note(&format!("{} was left as somebody else has changed it", left.path.display()));
+    }
+    for place in trash {
+        note(&format!("what a command of a dead process left is in {}", place.display()));
+    }
+}
+
+fn were(what: &str, count: usize) -> String {
+    format!("{what} {}", if count == 1 { "was" } else { "were" })
+}

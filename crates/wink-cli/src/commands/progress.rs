@@ -1,0 +1,161 @@
+//! The wait that a person sees: after a second, on a terminal, a line on standard error that says what is going on. It is
+//! gone when the wait is over.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use wink::session::InvocationId;
+use wink::tool::Progress;
+
+use crate::frame::visible;
+use crate::term;
+
+/// How long nothing is said.
+const PATIENCE: Duration = Duration::from_secs(1);
+const TICK: Duration = Duration::from_millis(100);
+const FRAMES: [&str; 8] = ["⣷", "⣯", "⣟", "⡿", "⢿", "⣻", "⣽", "⣾"];
+
+/// Something is being waited for, as long as this lives.
+pub(super) struct Waiting {
+    shared: Option<Arc<Shared>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+/// Says how far the work is.
+#[derive(Clone)]
+pub(super) struct Reporter(Option<Arc<Shared>>);
+
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    text: String,
+    over: bool,
+    /// Somebody else uses the terminal.
+    paused: bool,
+    /// Whether there is a line to be removed.
+    shown: bool,
+}
+
+impl Waiting {
+    pub(super) fn begin(text: impl Into<String>) -> Self {
+        if !io::stderr().is_terminal() {
+            return Self { shared: None, thread: None };
+        }
+        let state = State { text: text.into(), over: false, paused: false, shown: false };
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let its = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("wink-waiting".into()).spawn(move || its.show());
+        Self { shared: Some(shared), thread: thread.ok() }
+    }
+
+    pub(super) fn reporter(&self) -> Reporter {
+        Reporter(self.shared.clone())
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(shared) = &self.shared {
+            shared.change(|state| state.over = true);
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+        self.changed.notify_all();
+    }
+
+    /// Until it is over. Time is counted in ticks: it is for people.
+    fn show(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut waited, mut wait) = (Duration::ZERO, PATIENCE);
+        loop {
+            let (held, timeout) =
+                self.changed.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner);
+            state = held;
+            if state.over || state.paused {
+                state.wipe();
+            }
+            if state.over {
+                return;
+            }
+            if timeout.timed_out() {
+                waited += wait;
+                wait = TICK;
+            } else if waited < PATIENCE {
+                // Said something early; the patience begins anew, which is as good.
+                continue;
+            }
+            if !state.paused {
+                state.draw(waited);
+            }
+        }
+    }
+}
+
+impl State {
+    fn draw(&mut self, waited: Duration) {
+        let ticks = waited.as_millis() / TICK.as_millis();
+        let frame = usize::try_from(ticks).unwrap_or(0) % FRAMES.len();
+        let frame = FRAMES.get(frame).copied().unwrap_or_default();
+        let line = format!("{frame} {} {}s", self.text, waited.as_secs());
+        let line = term::cut(&visible(&line), term::width_of(&io::stderr()).saturating_sub(1));
+        let _ = write!(io::stderr(), "\r\x1b[2K{line}");
+        self.shown = true;
+    }
+
+    fn wipe(&mut self) {
+        if std::mem::take(&mut self.shown) {
+            let _ = write!(io::stderr(), "\r\x1b[2K");
+        }
+    }
+}
+
+impl Reporter {
+    /// Says what is going on now.
+    pub(super) fn say(&self, text: impl Into<String>) {
+        if let Some(shared) = &self.0 {
+            shared.change(|state| state.text = text.into());
+        }
+    }
+
+    /// The terminal is needed for something else.
+    pub(super) fn pause(&self) {
+        if let Some(shared) = &self.0 {
+            shared.change(|state| {
+                state.paused = true;
+                state.wipe();
+            });
+        }
+    }
+
+    /// It is not needed any more.
+    pub(super) fn resume(&self) {
+        if let Some(shared) = &self.0 {
+            shared.change(|state| state.paused = false);
+        }
+    }
+}
+
+/// What a tool says while it works.
+impl Progress for Reporter {
+    fn progress(&self, _: InvocationId, done: f64, total: Option<f64>, message: &str) {
+        let far = total.map_or_else(|| format!("{done}"), |total| format!("{done} of {total}"));
+        self.say(if message.is_empty() { far } else { format!("{message} ({far})") });
+    }
+
+    fn partial(&self, _: InvocationId, text: &str) {
+        if let Some(line) = text.lines().rev().find(|line| !line.trim().is_empty()) {
+            self.say(line);
+        }
+    }
+}

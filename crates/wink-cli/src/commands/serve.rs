@@ -1,0 +1,206 @@
+//! `wink serve`: the agent's tools as an MCP server, for the client that started it or over HTTP.
+
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use wink::BoxFuture;
+use wink::filesystem::STATE;
+use wink::limits::CancelToken;
+use wink::session::SessionId;
+use wink::tool::AdapterInfo;
+use wink_agent::Agent;
+use wink_mcp::{
+    Access, HttpOptions, OpenError, ServedSession, Server, ServerOptions, Sessions, TokenKey, serve_http,
+    serve_stdio,
+};
+use wink_store::Workspace;
+
+use super::open;
+use super::row::CallRow;
+use crate::args::{Common, ServeArgs};
+use crate::frame::{self, CliError, Done, Exit};
+
+/// Where the secret is kept that tokens are made of, so that clients need not be told another one each time.
+const KEY: &str = "mcp-key";
+
+pub(super) async fn run(common: &Common, serve: ServeArgs) -> Done {
+    if serve.print_token {
+        let workspace = open::workspace(common)?;
+        return frame::print(&key(&workspace)?.token(&common.session.as_str().into()));
+    }
+    let agent = open::agent(common)?;
+    let address = serve.http.as_deref().map(address).transpose()?;
+    let workspace = open::workspace(common)?;
+    let served = Arc::new(Served { agent, workspace, open: Mutex::default() });
+    let ended = match address {
+        None => over_stdio(common, &served).await,
+        Some(address) => over_http(common, &served, address, serve).await,
+    };
+    // Every call has its event before the program ends.
+    let open = std::mem::take(&mut *served.open.lock().unwrap_or_else(PoisonError::into_inner));
+    for session in open {
+        session.executor().cancel();
+        session.close().await;
+    }
+    ended
+}
+
+/// Serves whoever started this process, until they close their end.
+async fn over_stdio(common: &Common, served: &Served) -> Done {
+    let session = served.session(&common.session.as_str().into()).await;
+    let session = session.map_err(|error| CliError::new(Exit::Usage, error.to_string()))?;
+    let options = session.options().clone();
+    tokio::select! {
+        ended = serve_stdio(Server::new(session), &options) => {
+            ended.map_err(|error| CliError::new(Exit::Usage, format!("the client is no MCP client: {error}")))?;
+        }
+        told = told_to_end() => told?,
+    }
+    Ok(Exit::Success)
+}
+
+/// Serves whoever has a session's token, until somebody wants the program to end.
+async fn over_http(common: &Common, served: &Arc<Served>, address: SocketAddr, serve: ServeArgs) -> Done {
+    let key = key(&served.workspace)?;
+    let listener = TcpListener::bind(address).await.map_err(|error| {
+        CliError::new(Exit::Usage, format!("{address} cannot be listened at: {error}"))
+            .hint("port 0 takes any that is free")
+    })?;
+    let address = listener.local_addr().map_err(CliError::internal)?;
+    let url = format!("http://{address}/mcp/{}", common.session);
+    let token = key.token(&common.session.as_str().into());
+    match common.json {
+        true => frame::print_json(&json!({ "url": url, "session": common.session, "token": token }))?,
+        false => frame::print(&format!(
+            "serving the agent {} at {url}\nAuthorization: Bearer {token}",
+            served.agent.name()
+        ))?,
+    };
+    let mut options = HttpOptions::new(Access::Tokens(key));
+    options.allowed_origins = serve.allow_origin;
+    options.allowed_hosts = serve.allow_host;
+    let cancel = CancelToken::new();
+    let sessions: Arc<dyn Sessions> = Arc::clone(served) as _;
+    let mut serving =
+        std::pin::pin!(serve_http(listener, sessions, options, |server| server, cancel.clone()));
+    tokio::select! {
+        ended = &mut serving => ended.map_err(CliError::internal)?,
+        told = told_to_end() => {
+            told?;
+            cancel.cancel();
+            serving.await.map_err(CliError::internal)?;
+        }
+    }
+    Ok(Exit::Success)
+}
+
+/// The sessions of one agent in one workspace.
+struct Served {
+    agent: Agent,
+    workspace: Arc<Workspace>,
+    open: Mutex<Vec<Arc<ServedSession>>>,
+}
+
+impl Served {
+    async fn session(&self, name: &SessionId) -> Result<Arc<ServedSession>, OpenError> {
+        let surface = |builder: wink::executor::ExecutorBuilder| builder.adapter(AdapterInfo::new("mcp"));
+        let opened = self.agent.open_with(&self.workspace, name.as_str(), surface).await;
+        let opened =
+            opened.map_err(|error| OpenError::Failed { name: name.clone(), cause: Box::new(error) })?;
+        let (prompt, executor) = (opened.prompt().clone(), opened.executor().clone());
+        let session = ServedSession::new(prompt, executor, ServerOptions::default()).log_form(|_, event| {
+            // As `wink log` has it; undos have numbers there, and none here.
+            let mut row = serde_json::to_value(CallRow::of(event, &event.rendered)).unwrap_or_default();
+            if let Some(row) = row.as_object_mut() {
+                row.insert("time".to_owned(), json!(event.time.to_string()));
+                row.insert("arguments".to_owned(), super::row::arguments(&event.params));
+            }
+            row
+        });
+        let session = Arc::new(session);
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&session));
+        Ok(session)
+    }
+}
+
+impl Sessions for Served {
+    fn open<'a>(&'a self, name: &'a SessionId) -> BoxFuture<'a, Result<Arc<ServedSession>, OpenError>> {
+        Box::pin(self.session(name))
+    }
+}
+
+/// Where to listen: an address of this machine's own, or a port of it.
+fn address(text: &str) -> Result<SocketAddr, CliError> {
+    let port = text.parse().map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    let address: SocketAddr = port.or_else(|_| text.parse()).map_err(|_| {
+        CliError::new(Exit::Usage, format!("'{text}' is no address"))
+            .hint("an address and a port, such as 127.0.0.1:8377, or a port alone")
+    })?;
+    match address.ip().is_loopback() {
+        true => Ok(address),
+        false => Err(CliError::new(Exit::Usage, format!("{address} can be reached from other machines"))
+            .hint(
+                "tokens are sent as they are: listen at 127.0.0.1, and put something in front that encrypts",
+            )),
+    }
+}
+
+/// The secret that the tokens of this workspace are made of; made when it is first wanted.
+fn key(workspace: &Workspace) -> Result<TokenKey, CliError> {
+    let state = workspace.files().root().join(STATE);
+    let path = state.join(KEY);
+    let failed = |error: io::Error| CliError::internal(format!("{}: {error}", path.display()));
+    if let Some(key) = read_key(&path)? {
+        return Ok(key);
+    }
+    // Whole, or not there: others may be doing the same.
+    let mut file = tempfile::Builder::new().prefix("new-key-").tempfile_in(&state).map_err(failed)?;
+    let fresh = TokenKey::fresh();
+    file.write_all(hex(fresh.as_bytes()).as_bytes()).map_err(failed)?;
+    file.as_file().sync_all().map_err(failed)?;
+    match file.persist_noclobber(&path) {
+        Ok(_) => Ok(fresh),
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
+            read_key(&path)?.ok_or_else(|| failed(error.error))
+        }
+        Err(error) => Err(failed(error.error)),
+    }
+}
+
+fn read_key(path: &Path) -> Result<Option<TokenKey>, CliError> {
+    let text = match std::fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        read => read.map_err(|error| CliError::internal(format!("{}: {error}", path.display())))?,
+    };
+    let digits = text.trim().as_bytes().chunks(2);
+    let bytes: Option<Vec<u8>> =
+        digits.map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok()).collect();
+    let key = bytes.and_then(|bytes| <[u8; 32]>::try_from(bytes).ok()).map(TokenKey::from_bytes);
+    key.map(Some).ok_or_else(|| {
+        CliError::new(Exit::Usage, format!("{} is no key", path.display()))
+            .hint("remove it: another is made, and clients need their tokens anew")
+    })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Ends when somebody wants the program to.
+async fn told_to_end() -> Result<(), CliError> {
+    let listen = |kind| signal(kind).map_err(CliError::internal);
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    let mut terminate = listen(SignalKind::terminate())?;
+    let mut hang_up = listen(SignalKind::hangup())?;
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        _ = hang_up.recv() => {}
+    }
+    Ok(())
+}

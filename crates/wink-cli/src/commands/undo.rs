@@ -1,0 +1,133 @@
+//! `wink undo`: takes back what a call changed in files and session.
+
+use wink::filesystem::host::PastChange;
+use wink::filesystem::{FsPath, UndoForce};
+use wink::session::{InvocationId, LogEntry, LogEvent, UndoReach};
+use wink::suites;
+use wink::transaction::{UndoError, UndoRequest};
+use wink_store::Workspace;
+
+use super::progress::Waiting;
+use super::show::changes_of;
+use super::{find, open};
+use crate::args::Common;
+use crate::frame::{self, CliError, Done, Exit};
+
+pub(super) async fn run(common: &Common, which: &str, to: bool, force: bool) -> Done {
+    let Some(workspace) = open::workspace_with_past(common)? else {
+        return Err(find::unknown(&common.session, which));
+    };
+    let log = open::log(&workspace, common).await?;
+    let entry = find::find(common, &log, which)?;
+    let call = entry.event.id();
+    if let Some(undo) = undone_by(&log, call)
+        && !to
+    {
+        let message = format!("{} was undone already, by entry {}", named(entry), undo.seq);
+        return Err(CliError::new(Exit::Failure, message)
+            .hint(format!("`wink undo {}` brings back what it changed", undo.seq)));
+    }
+    let waiting = Waiting::begin(format!("undoing {}", named(entry)));
+    let session = workspace.session(common.session.as_str()).open().await?;
+    suites::know_slices(&session).map_err(CliError::internal)?;
+    let reach = if to { UndoReach::ToBefore } else { UndoReach::Call };
+    let force = if force { UndoForce::Anyway } else { UndoForce::Refuse };
+    let undone = workspace.undo(&session, UndoRequest { call, reach, force }).await;
+    drop(waiting);
+    let undone = match undone {
+        Ok(undone) => undone,
+        Err(error) => return Err(refused(&workspace, common, &log, entry, error).await),
+    };
+    if common.json {
+        return frame::print_json(&undone);
+    }
+    let mut text = format!("{undone}\n");
+    for path in &undone.files {
+        let overwritten = if undone.overwritten_files.contains(path) { " (overwritten)" } else { "" };
+        text.push_str(&format!("  {path}{overwritten}\n"));
+    }
+    for slice in &undone.slices {
+        let overwritten = if undone.overwritten_slices.contains(slice) { " (overwritten)" } else { "" };
+        text.push_str(&format!("  slice {slice}{overwritten}\n"));
+    }
+    frame::print(&text)
+}
+
+/// The undo of this entry alone that was not undone in turn.
+fn undone_by(log: &[LogEntry], call: InvocationId) -> Option<&LogEntry> {
+    let mut undo = None;
+    for entry in log {
+        let LogEvent::Undone(undone) = &entry.event else { continue };
+        if undone.calls.contains(&call) {
+            undo = Some(entry);
+        } else if undo.is_some_and(|undo: &LogEntry| undone.calls.contains(&undo.event.id())) {
+            undo = None;
+        }
+    }
+    undo
+}
+
+/// An entry, as an error calls it.
+fn named(entry: &LogEntry) -> String {
+    match &entry.event {
+        LogEvent::Call(call) => format!("call {} ({})", entry.seq, call.tool),
+        LogEvent::Undone(_) => format!("undo {}", entry.seq),
+    }
+}
+
+/// Why nothing was undone, and what can be done about it.
+async fn refused(
+    workspace: &Workspace,
+    common: &Common,
+    log: &[LogEntry],
+    entry: &LogEntry,
+    error: UndoError,
+) -> CliError {
+    let name = named(entry);
+    let failure = |message: String| CliError::new(Exit::Failure, message);
+    match &error {
+        UndoError::NotSucceeded { .. } => {
+            failure(format!("{name} did not succeed, so there is nothing of it to undo"))
+        }
+        UndoError::Forgotten { .. } => failure(format!("{name}: {error}"))
+            .hint("the last hundred changes to files are kept, and for as long as `wink gc` is told to"),
+        UndoError::Changed { files, slices } => {
+            let later = changed_later(workspace, common, log, entry, files, slices).await;
+            let who = match later.is_empty() {
+                true => "no later call of this session did that; look at it before --force overwrites it"
+                    .to_owned(),
+                false => format!(
+                    "{}: undo that first, or use --force, or --to to go back to before {name}",
+                    later.join(", ")
+                ),
+            };
+            failure(format!("{name}: {error}")).hint(who)
+        }
+        UndoError::Slices { .. } => {
+            failure(format!("{name}: {error}")).hint("they belong to another program: undo it there")
+        }
+        _ => CliError::internal(format!("{name}: {error}")),
+    }
+}
+
+/// The later entries that changed one of these, as far as that is known.
+async fn changed_later(
+    workspace: &Workspace,
+    common: &Common,
+    log: &[LogEntry],
+    entry: &LogEntry,
+    files: &[FsPath],
+    slices: &[String],
+) -> Vec<String> {
+    let mut found = Vec::new();
+    for later in log.iter().filter(|later| later.seq > entry.seq) {
+        let Ok((changed, past)) = changes_of(workspace, common, later).await else { continue };
+        let is_one = |path: &FsPath| files.contains(path);
+        let touched =
+            |change: &PastChange| is_one(&change.path) || change.moved_from.as_ref().is_some_and(is_one);
+        if past.changes.iter().any(touched) || changed.slices.iter().any(|slice| slices.contains(slice)) {
+            found.push(named(later));
+        }
+    }
+    found
+}

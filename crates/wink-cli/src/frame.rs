@@ -1,0 +1,141 @@
+//! The frame of every command: how it ends, and how that is told. Results go to standard output, everything else to
+//! standard error.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anstyle::{AnsiColor, Style};
+use serde::Serialize;
+
+/// How the program ends. The numbers are part of its interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Success = 0,
+    /// The tool's result is a failure, or what was asked for was refused.
+    Failure = 1,
+    /// The command line, the agent file or the workspace.
+    Usage = 2,
+    /// Deadline, budget, cancelled.
+    Evaluation = 3,
+    /// The store failed, or something could not be put back.
+    Internal = 4,
+}
+
+/// Why a command did not do what it was asked.
+#[derive(Debug)]
+pub(crate) struct CliError {
+    exit: Exit,
+    message: String,
+    hint: Option<String>,
+}
+
+/// How a command ended.
+pub(crate) type Done = Result<Exit, CliError>;
+
+impl CliError {
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into(), hint: None }
+    }
+
+    /// The runtime's own ground failed.
+    pub(crate) fn internal(error: impl fmt::Display) -> Self {
+        Self::new(Exit::Internal, error.to_string())
+    }
+
+    /// The message and the hint.
+    #[cfg(unix)]
+    pub(crate) fn into_parts(self) -> (String, Option<String>) {
+        (self.message, self.hint)
+    }
+
+    /// What the person can do about it.
+    #[must_use]
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl From<io::Error> for CliError {
+    /// Writing the output failed.
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            // Whoever read it has seen enough, as `head` does.
+            io::ErrorKind::BrokenPipe => Self::new(Exit::Success, ""),
+            _ => Self::internal(format!("the output cannot be written: {error}")),
+        }
+    }
+}
+
+impl From<wink::store::StoreError> for CliError {
+    fn from(error: wink::store::StoreError) -> Self {
+        Self::internal(error)
+    }
+}
+
+/// Tells how a command ended.
+pub(crate) fn ended(done: Done) -> ExitCode {
+    let (exit, error) = match done {
+        Ok(exit) => (exit, None),
+        Err(error) => (error.exit, Some(error)),
+    };
+    if let Some(CliError { message, hint, .. }) = error.filter(|error| !error.message.is_empty()) {
+        let bad = AnsiColor::Red.on_default().bold();
+        tell("error", bad, &message);
+        if let Some(hint) = hint {
+            tell("hint", AnsiColor::Green.on_default(), &hint);
+        }
+    }
+    ExitCode::from(exit as u8)
+}
+
+/// A remark beside the result.
+pub(crate) fn note(text: &str) {
+    tell("note", AnsiColor::Yellow.on_default(), text);
+}
+
+fn tell(label: &str, style: Style, text: &str) {
+    // Nobody can be told that nobody can be told.
+    let _ = writeln!(anstream::stderr(), "{style}{label}:{style:#} {}", visible(text));
+}
+
+/// A text with its control characters made visible: what a model or a file says must not command a terminal.
+pub(crate) fn visible(text: &str) -> std::borrow::Cow<'_, str> {
+    let commands = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\t');
+    if !text.contains(commands) {
+        return text.into();
+    }
+    let shown = text.chars().map(|letter| match u32::from(letter) {
+        _ if !commands(letter) => letter,
+        0x7f => '\u{2421}',
+        code => char::from_u32(0x2400 + code).filter(|_| code < 0x20).unwrap_or('\u{fffd}'),
+    });
+    shown.collect::<String>().into()
+}
+
+/// Whether a person reads the output.
+pub(crate) fn is_terminal() -> bool {
+    io::IsTerminal::is_terminal(&io::stdout())
+}
+
+/// Prints a text: as it is in a pipe, and without commands on a terminal.
+pub(crate) fn print(text: &str) -> Done {
+    let newline = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
+    let text = if is_terminal() { visible(text) } else { text.into() };
+    print_bytes(format!("{text}{newline}").as_bytes())
+}
+
+/// Prints one JSON object on a line of its own.
+pub(crate) fn print_json(value: &impl Serialize) -> Done {
+    let mut line = serde_json::to_vec(value).map_err(CliError::internal)?;
+    line.push(b'\n');
+    print_bytes(&line)
+}
+
+pub(crate) fn print_bytes(bytes: &[u8]) -> Done {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes)?;
+    out.flush()?;
+    Ok(Exit::Success)
+}

@@ -1,0 +1,92 @@
+//! Agent files: what `init` writes, and what is said about broken ones.
+
+use crate::support::Place;
+
+#[test]
+fn what_init_writes_is_a_valid_agent() {
+    let place = Place::new();
+    insta::assert_snapshot!("init", place.wink(&["init"]).whole());
+    let again = place.wink(&["init"]);
+    assert_eq!((again.code, again.err.contains("--force")), (Some(2), true), "{again:?}");
+    place.put("wink.toml", "broken");
+    place.wink(&["init", "--force"]).ok();
+    insta::assert_snapshot!("tools_after_init", place.wink(&["tools"]).ok());
+}
+
+/// Every line of an example, a comment sign before it, makes part of an agent when the sign is gone.
+#[test]
+fn the_examples_in_it_are_valid_too() {
+    let place = Place::new();
+    place.wink(&["init"]).ok();
+    let text = place.text("wink.toml").unwrap();
+    let mut example = false;
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        match line.strip_prefix("# ") {
+            Some(table) if table.starts_with("[[") => example = true,
+            None => example = false,
+            Some(_) => {}
+        }
+        lines.push(if example { line.trim_start_matches("# ") } else { line });
+    }
+    let all = lines.join("\n");
+    assert_eq!(all.matches("\n[[section.tool]]").count(), 2, "{all}");
+    place.put("wink.toml", &all);
+    let tools = place.wink(&["tools"]).ok();
+    assert!(tools.contains("run_tests") && tools.contains("deploy"), "{tools}");
+    let check = place.wink(&["policy", "check", "deploy", r#"{"environment":"staging"}"#]);
+    assert_eq!(check.code, Some(1), "{check:?}");
+    assert!(check.out.contains("missing required tools: run_tests"), "{check:?}");
+}
+
+#[test]
+fn everything_wrong_with_an_agent_file_is_told_with_its_place() {
+    let place = Place::with_agent(
+        r#"
+[agent]
+ns = "ops"
+kee = "deploy"
+
+[[section]]
+key = "Deployment"
+title = 7
+suites = ["plannin"]
+
+[[section.tool]]
+name = "Run Tests"
+description = "Run."
+command = []
+timeout = "5 parsecs"
+
+[[section.policy]]
+sequential = { deploy = "run_tests" }
+
+[[section.mcp]]
+name = "github"
+command = ["github-mcp-server", "stdio"]
+"#,
+    );
+    for arguments in [&["tools"][..], &["prompt"], &["call", "x"], &["policy", "check", "x"]] {
+        let said = place.wink(arguments);
+        assert_eq!((said.code, said.out.as_str()), (Some(2), ""), "{arguments:?}");
+    }
+    insta::assert_snapshot!("broken_agent", place.wink(&["tools"]).whole());
+    assert_eq!(place.names(), ["wink.toml"], "nothing was made");
+    let doctor = place.wink(&["doctor"]);
+    assert_eq!(doctor.code, Some(1));
+    assert!(doctor.out.contains("broken  agent: "), "{doctor:?}");
+}
+
+#[test]
+fn an_agent_file_that_is_not_there_is_an_error() {
+    let place = Place::new();
+    insta::assert_snapshot!("no_agent", place.wink(&["tools", "--agent", "other.toml"]).whole());
+}
+
+#[test]
+fn another_agent_file_can_be_named() {
+    let place = Place::new();
+    place.put("agents/small.toml", "[agent]\nns = \"a\"\nkey = \"b\"\n\n[[section]]\nkey = \"s\"\ntitle = \"S\"\nsuites = [\"planning\"]\n");
+    let tools = place.wink(&["--agent", "agents/small.toml", "tools", "--format", "anthropic"]).ok();
+    assert!(tools.contains("planning_setup_plan") && !tools.contains("write_file"), "{tools}");
+}

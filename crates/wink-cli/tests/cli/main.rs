@@ -1,0 +1,21 @@
+//! The commands as a person or a script types them, through the real program: in a pipe and on a terminal.
+
+#![cfg(unix)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test says what is broken by panicking"
+)]
+
+mod agents;
+mod exits;
+mod json;
+mod killed;
+mod one_executor;
+mod pipe;
+mod serve;
+mod support;
+mod terminal;
+mod tidy;

@@ -1,0 +1,258 @@
+//! `wink serve`, and clients of it that know no more of the protocol than they need.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::support::{Place, has_commands};
+
+/// A client of a server.
+pub(crate) trait Client {
+    /// Sends a request and waits for its answer.
+    fn request(&mut self, method: &str, params: Value) -> Value;
+
+    /// The text that a model would be given.
+    fn call(&mut self, tool: &str, arguments: &Value) -> String {
+        let answer = self.request("tools/call", json!({ "name": tool, "arguments": arguments }));
+        let text = answer.pointer("/result/content/0/text").or_else(|| answer.pointer("/error/message"));
+        text.and_then(Value::as_str).unwrap_or_else(|| panic!("no text in {answer:#}")).to_owned()
+    }
+}
+
+fn hello() -> Value {
+    json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "test", "version": "1" } })
+}
+
+/// Over the pipes of a process that it has started.
+pub(crate) struct Pipes {
+    pub(crate) child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    last: u64,
+}
+
+impl Pipes {
+    pub(crate) fn start(place: &Place) -> Self {
+        let mut command = place.command(&["serve"]);
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+        let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+        let mut client = Self { child, input, output, last: 0 };
+        let answer = client.request("initialize", hello());
+        assert_eq!(answer["result"]["serverInfo"]["name"], "wink", "{answer:#}");
+        client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+        client
+    }
+
+    pub(crate) fn send(&mut self, message: &Value) {
+        let input = self.input.as_mut().unwrap();
+        writeln!(input, "{message}").unwrap();
+        input.flush().unwrap();
+    }
+
+    /// Closes its end, and waits for the server to end.
+    pub(crate) fn leave(mut self) -> Option<i32> {
+        drop(self.input.take());
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Client for Pipes {
+    fn request(&mut self, method: &str, params: Value) -> Value {
+        self.last += 1;
+        self.send(&json!({ "jsonrpc": "2.0", "id": self.last, "method": method, "params": params }));
+        loop {
+            let mut line = String::new();
+            assert!(self.output.read_line(&mut line).unwrap() > 0, "the server ended");
+            let message: Value = serde_json::from_str(&line).unwrap();
+            if message["id"] == self.last {
+                return message;
+            }
+        }
+    }
+}
+
+/// Over HTTP, a connection for each request.
+pub(crate) struct Http {
+    pub(crate) child: Child,
+    pub(crate) address: String,
+    pub(crate) token: String,
+    client: Option<String>,
+    last: u64,
+}
+
+impl Http {
+    pub(crate) fn start(place: &Place) -> Self {
+        let mut command = place.command(&["serve", "--http", "0", "--json"]);
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let said: Value = serde_json::from_str(&line).unwrap();
+        crate::json::check("serve", &said);
+        let url = said["url"].as_str().unwrap();
+        let address = url.strip_prefix("http://").unwrap().split('/').next().unwrap().to_owned();
+        assert_eq!(url, format!("http://{address}/mcp/main"));
+        let token = said["token"].as_str().unwrap().to_owned();
+        Self { child, address, token, client: None, last: 0 }
+    }
+
+    pub(crate) fn shake_hands(&mut self) {
+        self.request("initialize", hello());
+        let (status, _) =
+            self.post("/mcp/main", &json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+        assert_eq!(status, 202);
+    }
+
+    /// The status, and the message that came back.
+    pub(crate) fn post(&mut self, path: &str, message: &Value) -> (u16, Option<Value>) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let body = message.to_string();
+        let client = self.client.as_ref().map(|id| format!("mcp-session-id: {id}\r\n")).unwrap_or_default();
+        write!(
+            stream,
+            "POST {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\n\
+             accept: application/json, text/event-stream\r\nmcp-protocol-version: 2025-11-25\r\n{client}\
+             content-length: {}\r\nconnection: close\r\n\r\n{body}",
+            self.address,
+            self.token,
+            body.len()
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        if let Some(id) = head.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")) {
+            self.client = Some(id.to_owned());
+        }
+        // Events, in chunks or not: a line is never divided.
+        let events = body.lines().filter_map(|line| line.strip_prefix("data: ").or(Some(line)));
+        let mut messages =
+            events.filter_map(|line| serde_json::from_str::<Value>(line).ok()).filter(Value::is_object);
+        (status, messages.rfind(|message| message.get("id") == Some(&self.last.into())))
+    }
+
+    /// Tells it to end, and waits for that.
+    pub(crate) fn end(mut self) -> Option<i32> {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Client for Http {
+    fn request(&mut self, method: &str, params: Value) -> Value {
+        self.last += 1;
+        let message = json!({ "jsonrpc": "2.0", "id": self.last, "method": method, "params": params });
+        let (status, answer) = self.post("/mcp/main", &message);
+        assert_eq!(status, 200);
+        answer.unwrap()
+    }
+}
+
+#[test]
+fn the_tools_are_those_that_the_command_line_lists() {
+    let place = Place::new();
+    let mut client = Pipes::start(&place);
+    let listed = client.request("tools/list", json!({}));
+    let printed: Value = serde_json::from_str(&place.wink(&["tools", "--format", "mcp"]).ok()).unwrap();
+    assert_eq!(listed["result"]["tools"], printed["tools"]);
+    assert_eq!(client.leave(), Some(0));
+}
+
+#[test]
+fn what_a_client_did_is_in_the_log_and_can_be_undone() {
+    let place = Place::new();
+    let mut client = Pipes::start(&place);
+    assert_eq!(
+        client.call("write_file", &json!({ "path": "a.txt", "content": "x" })),
+        "Created a.txt (1 byte)."
+    );
+    // While it is served, others can look.
+    assert_eq!(place.rows(&["log"]).len(), 1);
+    let log = client.request("resources/read", json!({ "uri": "wink://log" }));
+    let line: Value = serde_json::from_str(log["result"]["contents"][0]["text"].as_str().unwrap()).unwrap();
+    let row = &place.rows(&["log"])[0];
+    for name in
+        ["invocation_id", "tool", "success", "message", "value", "rendered", "decision", "arguments", "time"]
+    {
+        assert_eq!(line[name], row[name], "{name}");
+    }
+    assert_eq!(client.leave(), Some(0));
+    place.wink(&["undo", "last"]).ok();
+    assert_eq!(place.names(), Vec::<String>::new());
+}
+
+#[test]
+fn a_server_that_is_told_to_end_undoes_what_is_on_its_way() {
+    if !has_commands() {
+        return;
+    }
+    for signal in [None, Some(Signal::TERM)] {
+        let place = Place::with_agent(
+            "[agent]\nns = \"t\"\nkey = \"t\"\n\n[[section]]\nkey = \"s\"\ntitle = \"S\"\n\n[[section.tool]]\nname = \"slow\"\ndescription = \"Slow.\"\ncommand = [\"./slow\"]\n",
+        );
+        let line = place.pipe("line");
+        place.put_script(
+            "slow",
+            &format!("exec 3> {}\ntouch made\necho ready >&3\nsleep 1000", line.display()),
+        );
+        let mut client = Pipes::start(&place);
+        client.send(
+            &json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": { "name": "slow" } }),
+        );
+        let mut line = std::fs::File::open(line).unwrap();
+        line.read_exact(&mut [0; 6]).unwrap();
+        match signal {
+            Some(signal) => {
+                kill_process(Pid::from_child(&client.child), signal).unwrap();
+                assert_eq!(client.child.wait().unwrap().code(), Some(0));
+            }
+            None => assert_eq!(client.leave(), Some(0)),
+        }
+        // Nobody has the other end any more.
+        assert_eq!(line.read(&mut [0; 6]).unwrap(), 0);
+        assert_eq!(place.names(), ["slow", "wink.toml"]);
+        let rows = place.rows(&["log"]);
+        assert_eq!((rows.len(), &rows[0]["error"]["kind"]), (1, &"cancelled".into()), "{rows:#?}");
+    }
+}
+
+#[test]
+fn over_http_a_session_wants_its_token() {
+    let place = Place::new();
+    let mut client = Http::start(&place);
+    assert_eq!(place.wink(&["serve", "--print-token"]).ok(), format!("{}\n", client.token));
+    let other = place.wink(&["serve", "--print-token", "--session", "other"]).ok();
+    assert_ne!(other.trim(), client.token);
+    let ping = json!({ "jsonrpc": "2.0", "id": 0, "method": "ping" });
+    assert_eq!(client.post("/mcp/other", &ping).0, 401);
+    let token = std::mem::replace(&mut client.token, other.trim().to_owned());
+    assert_eq!(client.post("/mcp/main", &ping).0, 401);
+    client.token = token;
+    client.shake_hands();
+    assert_eq!(
+        client.call("write_file", &json!({ "path": "a.txt", "content": "x" })),
+        "Created a.txt (1 byte)."
+    );
+    assert_eq!(client.end(), Some(0));
+    assert_eq!(place.rows(&["log"]).len(), 1);
+    // The key is nobody else's to read.
+    let about = std::fs::metadata(place.root().join(".wink/mcp-key")).unwrap();
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&about.permissions()) & 0o777, 0o600);
+    // It is the same the next time.
+    let again = Http::start(&place);
+    assert_eq!(place.wink(&["serve", "--print-token"]).ok(), format!("{}\n", again.token));
+    assert_eq!(again.end(), Some(0));
+}
+
+#[test]
+fn an_address_that_others_can_reach_is_refused() {
+    let place = Place::new();
+    insta::assert_snapshot!("not_loopback", place.wink(&["serve", "--http", "0.0.0.0:8377"]).whole());
+    insta::assert_snapshot!("no_address", place.wink(&["serve", "--http", "here"]).whole());
+    assert_eq!(place.names(), Vec::<String>::new());
+}

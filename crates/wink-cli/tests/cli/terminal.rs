@@ -1,0 +1,161 @@
+//! On a terminal: colours, its width, the wait that is shown, and questions.
+
+use regex::Regex;
+
+use crate::support::{Place, Terminal, has_commands, on_terminal, steady};
+
+const ASKING: &str = "[agent]\nns = \"t\"\nkey = \"t\"\n\n[[section]]\nkey = \"s\"\ntitle = \"S\"\nsuites = [\"files\"]\n\n[[section.policy]]\napproval = { tools = [\"write_file\"] }\n";
+
+const WRITE: [&str; 3] = ["call", "write_file", r#"{"path": "a.txt", "content": "x"}"#];
+
+fn without_colours(text: &str) -> String {
+    Regex::new("\x1b\\[[0-9;]*m").unwrap().replace_all(text, "").into_owned()
+}
+
+fn colours(text: &str) -> String {
+    steady(text).replace('\x1b', "\\e")
+}
+
+#[test]
+fn the_log_has_colours_and_fits() {
+    let place = Place::new();
+    place.write("a-file-with-a-rather-long-name-for-a-narrow-terminal.txt", "one\n");
+    assert_eq!(place.wink(&["call", "read_file", r#"{"path": "nope"}"#]).code, Some(1));
+    let (code, seen) = on_terminal(place.command(&["log"]), 60, "");
+    assert_eq!(code, Some(0));
+    insta::assert_snapshot!("log_on_a_terminal", colours(&seen));
+    let long: Vec<String> =
+        without_colours(&seen).lines().filter(|line| line.chars().count() > 60).map(str::to_owned).collect();
+    assert_eq!(long, Vec::<String>::new());
+    let (_, wide) = on_terminal(place.command(&["log"]), 200, "");
+    assert_eq!(
+        without_colours(&wide),
+        place.wink(&["log"]).ok(),
+        "nothing but colours differs where there is room"
+    );
+    let (_, plain) = {
+        let mut command = place.command(&["log"]);
+        command.env("NO_COLOR", "1");
+        on_terminal(command, 200, "")
+    };
+    assert!(!plain.contains('\x1b'), "{plain}");
+}
+
+#[test]
+fn a_diff_has_colours() {
+    let place = Place::new();
+    place.write("a.txt", "one\ntwo\n");
+    place.call("edit_file", r#"{"path": "a.txt", "old_string": "two", "new_string": "three"}"#);
+    let (_, seen) = on_terminal(place.command(&["diff", "last"]), 80, "");
+    insta::assert_snapshot!("diff_on_a_terminal", colours(&seen));
+    assert_eq!(without_colours(&seen), place.wink(&["diff", "last"]).ok());
+}
+
+#[test]
+fn errors_have_colours_too() {
+    let place = Place::new();
+    let (code, seen) = on_terminal(place.command(&["show", "last"]), 80, "");
+    assert_eq!(code, Some(2));
+    insta::assert_snapshot!("error_on_a_terminal", colours(&seen));
+}
+
+#[test]
+fn what_a_model_wrote_does_not_command_the_terminal() {
+    let place = Place::new();
+    place.write("a.txt", "\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}31m text\n");
+    for arguments in [
+        &["call", "read_file", r#"{"path": "a.txt"}"#][..],
+        &["log"],
+        &["show", "1"],
+        &["diff", "1"],
+        &["call", "\u{1b}[2J"],
+        &["show", "\u{1b}[2J"],
+    ] {
+        let (_, seen) = on_terminal(place.command(arguments), 80, "");
+        let seen = without_colours(&seen);
+        assert!(!seen.contains(['\x1b', '\u{7}', '\u{9b}']), "{arguments:?}: {seen:?}");
+    }
+    let (_, seen) = on_terminal(place.command(&["call", "read_file", r#"{"path": "a.txt"}"#]), 80, "");
+    assert!(seen.contains("␛]0;owned␇␛[2J"), "{seen:?}");
+}
+
+#[test]
+fn somebody_is_asked_and_says_yes() {
+    let place = Place::with_agent(ASKING);
+    let mut terminal = Terminal::start(place.command(&WRITE), 80);
+    terminal.until("[y/N]");
+    terminal.types("y\n");
+    let (code, seen) = terminal.ends();
+    assert_eq!(code, Some(0), "{seen}");
+    insta::assert_snapshot!("asked", without_colours(&seen));
+    assert_eq!(place.text("a.txt").as_deref(), Some("x"));
+    let shown = place.json(&["show", "last"]);
+    assert_eq!(
+        (&shown["decision"]["outcome"], &shown["approvers"][0]),
+        (&"approved".into(), &"somebody".into())
+    );
+}
+
+#[test]
+fn anything_but_yes_is_no() {
+    for answer in ["n\n", "\n", "perhaps\n", "\u{4}"] {
+        let place = Place::with_agent(ASKING);
+        let mut terminal = Terminal::start(place.command(&WRITE), 80);
+        terminal.until("[y/N]");
+        terminal.types(answer);
+        let (code, seen) = terminal.ends();
+        assert_eq!(code, Some(1), "{answer:?}: {seen}");
+        assert!(seen.contains("was not approved by somebody"), "{answer:?}: {seen}");
+        assert_eq!(place.text("a.txt"), None);
+    }
+}
+
+#[test]
+fn a_question_that_nobody_answers_can_be_cancelled() {
+    let place = Place::with_agent(ASKING);
+    let mut terminal = Terminal::start(place.command(&WRITE), 80);
+    terminal.until("[y/N]");
+    terminal.interrupt();
+    let (code, seen) = terminal.ends();
+    assert_eq!(code, Some(3), "{seen}");
+    assert_eq!(place.text("a.txt"), None);
+}
+
+#[test]
+fn in_a_pipe_nobody_can_be_asked() {
+    let place = Place::with_agent(ASKING);
+    let said = place.wink(&WRITE);
+    insta::assert_snapshot!("nobody_to_ask", said.whole());
+    assert_eq!((said.code, place.text("a.txt")), (Some(1), None));
+    place.wink(&[&WRITE[..], &["--yes"]].concat()).ok();
+    assert_eq!(place.text("a.txt").as_deref(), Some("x"));
+    assert_eq!(place.json(&["show", "last"])["approvers"][0], "--yes");
+    let check = place.wink(&["policy", "check", "write_file", r#"{"path": "b.txt", "content": "x"}"#]);
+    insta::assert_snapshot!("policy_asks", check.whole());
+}
+
+#[test]
+fn a_wait_of_more_than_a_second_is_shown_and_leaves_no_trace() {
+    if !has_commands() {
+        return;
+    }
+    let place = Place::with_agent(
+        "[agent]\nns = \"t\"\nkey = \"t\"\n\n[[section]]\nkey = \"s\"\ntitle = \"S\"\n\n[[section.tool]]\nname = \"slow\"\ndescription = \"Slow.\"\ncommand = [\"./slow\"]\n",
+    );
+    let line = place.pipe("line");
+    place.put_script("slow", &format!("read word < {}\necho \"$word\"", line.display()));
+    let mut terminal = Terminal::start(place.command(&["call", "slow"]), 80);
+    terminal.until("calling slow 1s");
+    std::fs::write(&line, "done\n").unwrap();
+    let (code, seen) = terminal.ends();
+    assert_eq!(code, Some(0), "{seen:?}");
+    // The line is removed before the answer comes.
+    assert!(seen.ends_with("\r\x1b[2Kdone\n"), "{seen:?}");
+    // In a pipe nothing is said.
+    let mut command = place.command(&["call", "slow"]);
+    let child =
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    std::fs::write(&line, "done\n").unwrap();
+    let said = crate::support::said(child.wait_with_output().unwrap());
+    assert_eq!(said.ok(), "done\n");
+}
