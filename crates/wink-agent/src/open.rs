@@ -1,0 +1,76 @@
+//! Opening: an agent on a session of a workspace.
+
+use std::sync::Arc;
+
+use wink::executor::{Executor, ExecutorBuilder};
+use wink::prompt::Prompt;
+use wink::session::Session;
+use wink::store::StoreError;
+use wink_store::Workspace;
+
+use crate::agent::Agent;
+
+/// A session of an agent in a workspace, with the one executor that its calls go through. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct OpenSession {
+    session: Session,
+    executor: Executor,
+    prompt: Prompt,
+}
+
+/// A session could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The store cannot be read.
+    #[error("the session cannot be opened: {0}")]
+    Store(#[from] StoreError),
+    /// The executor cannot be opened.
+    #[error(transparent)]
+    Executor(#[from] wink::executor::OpenError),
+}
+
+impl OpenSession {
+    /// The session.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// What its calls go through.
+    pub fn executor(&self) -> &Executor {
+        &self.executor
+    }
+
+    /// What the model is given, unrendered.
+    pub fn prompt(&self) -> &Prompt {
+        &self.prompt
+    }
+}
+
+impl Agent {
+    /// Opens a session of this agent in a workspace. Nobody can be asked there: what needs an approval is denied.
+    ///
+    /// # Errors
+    /// When the session cannot be read.
+    pub async fn open(&self, workspace: &Arc<Workspace>, session: &str) -> Result<OpenSession, OpenError> {
+        self.open_with(workspace, session, |builder| builder).await
+    }
+
+    /// As [`Agent::open`], with an approver, a progress listener and the like: whatever the surface brings along. The agent's
+    /// own limits are set already.
+    ///
+    /// # Errors
+    /// As [`Agent::open`].
+    pub async fn open_with(
+        &self,
+        workspace: &Arc<Workspace>,
+        session: &str,
+        surface: impl FnOnce(ExecutorBuilder) -> ExecutorBuilder,
+    ) -> Result<OpenSession, OpenError> {
+        let session = workspace.session(session).open().await?;
+        let prompt = self.prompt().clone();
+        let builder = Executor::builder(&prompt, &session).resources(workspace.resources());
+        let executor = surface(builder).open().await?;
+        Ok(OpenSession { session, executor, prompt })
+    }
+}
