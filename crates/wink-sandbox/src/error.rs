@@ -14,6 +14,14 @@ pub enum LaunchError {
         /// What the system said.
         source: io::Error,
     },
+    /// It was given more than a program can be given.
+    #[error(
+        "the arguments and the environment are too large for {program:?}; give it long texts on its standard input, or in a file"
+    )]
+    TooLarge {
+        /// As it was asked for.
+        program: String,
+    },
     /// Its working directory is not there, is no directory, or leads out of the workspace.
     #[error("the working directory {cwd:?} cannot be used: {source}; give a directory below the workspace")]
     Cwd {

@@ -50,7 +50,16 @@ impl Limits {
         self.output.saturating_mul(4)
     }
 
-    pub(crate) fn check(&self) -> Result<(), SandboxError> {
+    /// How long a command may take that asks for this much.
+    pub(crate) fn allow(&self, asked: Option<Duration>) -> Duration {
+        asked.map_or(self.time, |asked| asked.min(self.time))
+    }
+
+    /// Whether they make sense, wherever that is.
+    ///
+    /// # Errors
+    /// The first that makes none.
+    pub fn check(&self) -> Result<(), SandboxError> {
         let invalid = |limit, value: String, expected| Err(SandboxError::Invalid { limit, value, expected });
         if let Some(memory) = self.memory
             && memory < 4 * 1024 * 1024

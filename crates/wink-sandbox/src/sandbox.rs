@@ -50,7 +50,7 @@ impl Job {
     }
 
     pub(crate) fn time(&self, limits: &Limits) -> Duration {
-        self.time.map_or(limits.time, |time| time.min(limits.time))
+        limits.allow(self.time)
     }
 }
 

@@ -172,6 +172,7 @@ fn open_gate(gate: &OwnedFd, watch: &Watch, record: Option<&CommandRecord>) -> i
 fn failure(stage: Stage, errno: i32, (program, cwd): (String, String)) -> LaunchError {
     let source = io::Error::from_raw_os_error(errno);
     match stage {
+        Stage::Execute if errno == Errno::TOOBIG.raw_os_error() => LaunchError::TooLarge { program },
         Stage::Execute => LaunchError::Program { program, source },
         Stage::Workspace => LaunchError::Cwd { cwd, source },
         stage => LaunchError::Surroundings { what: stage.what(), source },

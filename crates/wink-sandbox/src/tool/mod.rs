@@ -2,16 +2,14 @@
 
 mod layer;
 mod params;
+mod run;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use wink::filesystem::Filesystem;
-use wink::filesystem::host::Undone;
 use wink::prompt::Section;
 use wink::tool::{Annotations, Handler, IntoToolResult, Tool, ToolContext, ToolError, ToolResult};
 
-use crate::error::{LaunchError, SandboxError};
 use crate::launch::{Command, Ended, Finished};
 use crate::namespace::NamespaceSandbox;
 use crate::podman::PodmanSandbox;
@@ -19,6 +17,7 @@ use crate::sandbox::{Job, Sandbox};
 
 pub use layer::{HostLayers, LayerError, WorkspaceLayer, WorkspaceLayers, capture_of};
 pub use params::{Executed, ShellExecute};
+pub use run::{Ran, run_in_layer};
 
 /// `shell_execute` in the sandbox of namespaces.
 #[derive(Clone)]
@@ -90,8 +89,13 @@ impl Suite {
     }
 
     fn section(self) -> Section {
-        Section::markdown("shell", "Shell").body(BODY).tool(shell_execute(self.sandbox, self.layers))
+        shell_section(self.sandbox, self.layers)
     }
+}
+
+/// The section with `shell_execute`, in any sandbox; under key `shell`.
+pub fn shell_section(sandbox: Arc<dyn Sandbox>, layers: Arc<dyn WorkspaceLayers>) -> Section {
+    Section::markdown("shell", "Shell").body(BODY).tool(shell_execute(sandbox, layers))
 }
 
 /// The tool alone, in any sandbox.
@@ -134,34 +138,22 @@ impl Executor {
     ) -> Result<ToolResult<Executed>, ToolError> {
         let limits = self.sandbox.limits();
         params.check(limits)?;
-        let files = cx.resource::<dyn Filesystem>().await?;
-        let layer = self.layers.layer(&files).await?;
         let (time, cwd) = (params.time(), params.plain_cwd());
         let undo_on_failure = params.undo_on_failure;
         let mut words = params.command.into_iter();
         let program = words.next().unwrap_or_default().into();
-        let job = Job {
-            command: Command::Program { program, args: words.map(Into::into).collect() },
-            workspace: layer.workspace(),
-            cwd,
-            env: params.env,
-            stdin: params.stdin.map(String::into_bytes),
-            time,
-            cancel: None,
-        };
-        let allowed = job.time(limits);
-        let finished = self.sandbox.run(job, cx.clock()).await.map_err(told)?;
-        let executed = Executed::of(&finished, limits);
-        if let Some(failure) = failure(&finished, allowed, undo_on_failure) {
-            // The call is rolled back.
-            let undone = layer.undo().await.map_err(|error| {
-                let text = format!("{failure} But the workspace could not be restored: {error}");
-                ToolError::from(error).tell(text)
-            })?;
-            return Ok(ToolResult::failed(executed, failure + &aftermath(&undone)));
-        }
-        layer.finish().await?;
-        Ok(ToolResult::value(executed))
+        let command = Command::Program { program, args: words.map(Into::into).collect() };
+        let (env, stdin) = (params.env, params.stdin.map(String::into_bytes));
+        let job = |workspace| Job { command, workspace, cwd, env, stdin, time, cancel: None };
+        let allowed = limits.allow(time);
+        let run = |workspace| self.sandbox.run(job(workspace), cx.clock());
+        let ran =
+            run_in_layer(&*self.layers, cx, run, |finished| failure(finished, allowed, undo_on_failure)).await?;
+        let executed = Executed::of(&ran.finished, limits);
+        Ok(match ran.failure {
+            Some(failure) => ToolResult::failed(executed, failure),
+            None => ToolResult::value(executed),
+        })
     }
 }
 
@@ -178,41 +170,6 @@ fn failure(finished: &Finished, allowed: Duration, undo_on_failure: bool) -> Opt
             format!("The command exited with {}. What it changed is undone.", finished.ended.code())
         }),
     }
-}
-
-/// What is to be known about a command that is undone.
-fn aftermath(undone: &Undone) -> String {
-    let mut text = String::new();
-    if let Some(trash) = &undone.trash {
-        let trash = trash.display();
-        text.push_str(&format!(
-            " What it, or anybody else meanwhile, had changed is kept for a while in {trash} of the workspace."
-        ));
-    }
-    if !undone.lost.is_empty() {
-        let lost: Vec<_> = undone.lost.iter().take(10).map(ToString::to_string).collect();
-        let more = if undone.lost.len() > lost.len() { " and others" } else { "" };
-        text.push_str(&format!(
-            " Sockets or devices that it removed cannot be brought back: {}{more}.",
-            lost.join(", ")
-        ));
-    }
-    text
-}
-
-/// What the model is told: what it can mend itself, and no more than that of the rest.
-fn told(error: SandboxError) -> ToolError {
-    let text = match &error {
-        SandboxError::Launch(
-            LaunchError::Program { .. } | LaunchError::Cwd { .. } | LaunchError::Zero { .. },
-        ) => {
-            return ToolError::from(error);
-        }
-        _ => {
-            "the command could not be run: the sandbox failed; trying again may help, another command will not"
-        }
-    };
-    ToolError::from(error).tell(text)
 }
 
 const BODY: &str = "\

@@ -28,5 +28,6 @@ pub use placed::{PlacedSection, PlacedTool};
 pub use rendered::{Hidden, RenderedPrompt};
 pub use section::{Section, SectionKind};
 pub use template::{PromptTemplate, PromptTemplateBuilder};
+pub use text::{StrayDollar, Text};
 pub use view::SessionView;
 pub use visibility::{SectionVisibility, Visibility, record_expansion};

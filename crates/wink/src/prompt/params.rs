@@ -14,12 +14,24 @@ pub trait PromptParams: Serialize + JsonSchema + Send + Sync + 'static {}
 impl<T: Serialize + JsonSchema + Send + Sync + 'static> PromptParams for T {}
 
 /// A params type, without an instance.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct ParamsType {
     pub(crate) id: TypeId,
     pub(crate) name: &'static str,
-    schema: fn() -> Value,
+    fields: Fields,
 }
+
+/// Where the names of the fields come from.
+#[derive(Debug, Clone)]
+enum Fields {
+    /// A type's schema.
+    OfType(fn() -> Value),
+    /// Values that one section was given.
+    Given(Arc<BTreeSet<String>>),
+}
+
+/// What the values of a section are bound as, which have no type of their own. Nobody else can bind it.
+struct GivenValues;
 
 impl ParamsType {
     pub(crate) fn of<P: PromptParams>() -> Self {
@@ -27,12 +39,21 @@ impl ParamsType {
             let settings = SchemaSettings::draft2020_12().for_serialize();
             settings.into_generator().into_root_schema_for::<P>().to_value()
         };
-        Self { id: TypeId::of::<P>(), name: type_name::<P>(), schema }
+        Self { id: TypeId::of::<P>(), name: type_name::<P>(), fields: Fields::OfType(schema) }
+    }
+
+    fn given(values: &Map<String, Value>) -> Self {
+        let fields = Fields::Given(Arc::new(values.keys().cloned().collect()));
+        Self { id: TypeId::of::<GivenValues>(), name: "of the section", fields }
     }
 
     /// The names of its fields, as serde writes them.
     pub(crate) fn fields(&self) -> BTreeSet<String> {
-        let root = (self.schema)();
+        let schema = match &self.fields {
+            Fields::OfType(schema) => schema,
+            Fields::Given(names) => return BTreeSet::clone(names),
+        };
+        let root = schema();
         let mut fields = BTreeSet::new();
         collect(&root, &root, &mut BTreeSet::new(), &mut fields);
         fields
@@ -73,5 +94,9 @@ impl BoundParams {
             Err(error) => return Err(format!("the params cannot be serialised: {error}")),
         };
         Ok(Arc::new(Self { of: ParamsType::of::<P>(), typed: Box::new(params), values }))
+    }
+
+    pub(crate) fn given(values: Map<String, Value>) -> Arc<Self> {
+        Arc::new(Self { of: ParamsType::given(&values), typed: Box::new(GivenValues), values })
     }
 }

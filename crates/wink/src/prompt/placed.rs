@@ -100,7 +100,7 @@ impl PlacedSection {
 
     /// The name of its params type.
     pub fn params(&self) -> Option<&'static str> {
-        self.params.map(|params| params.name)
+        self.params.as_ref().map(|params| params.name)
     }
 
     /// How much of it is shown, until a session says otherwise.

@@ -3,6 +3,8 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::params::{BoundParams, ParamsType, PromptParams};
 use super::view::SessionView;
 use super::visibility::Visibility;
@@ -152,6 +154,36 @@ impl Section {
     pub fn default_params<P: PromptParams>(mut self, params: P) -> Self {
         self.defaults = Some(BoundParams::new(params));
         self.params::<P>()
+    }
+
+    /// Values for the placeholders of this section alone, for texts that are known at run time only.
+    ///
+    /// ```
+    /// use wink::prelude::*;
+    /// use wink::prompt::{PromptTemplate, Section};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let section = Section::markdown("task", "Task").body("Reach ${goal}.").values([("goal".into(), "the top".into())]);
+    /// let prompt = PromptTemplate::builder("examples", "task").section(section).build()?.prompt();
+    /// assert_eq!(prompt.render(&Session::new())?.text(), "## 1. Task\n\nReach the top.");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn values(mut self, values: impl IntoIterator<Item = (String, Value)>) -> Self {
+        let given = BoundParams::given(values.into_iter().collect());
+        self.params.push(given.of.clone());
+        self.defaults = Some(Ok(given));
+        self
+    }
+
+    /// Its key.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The tools that it has itself, but for those that are wrong.
+    pub fn own_tools(&self) -> impl Iterator<Item = &AnyTool> {
+        self.tools.iter().filter_map(|(_, tool)| tool.as_ref().ok())
     }
 
     /// Adds a section below this one.

@@ -5,9 +5,19 @@
 
 use serde_json::{Map, Value};
 
-/// A template, dedented, stripped and taken apart.
+/// A text with placeholders, dedented, stripped and taken apart: what bodies and summaries of sections are.
+///
+/// ```
+/// use wink::prompt::Text;
+///
+/// let text = Text::compile("deploy ${environment} for $$5")?;
+/// assert_eq!(text.placeholders().collect::<Vec<_>>(), ["environment"]);
+/// let values = wink::serde_json::json!({ "environment": "staging" });
+/// assert_eq!(text.fill(values.as_object()), "deploy staging for $5");
+/// # Ok::<(), wink::prompt::StrayDollar>(())
+/// ```
 #[derive(Debug)]
-pub(crate) struct Text {
+pub struct Text {
     source: String,
     parts: Vec<Part>,
 }
@@ -19,25 +29,31 @@ enum Part {
 }
 
 /// A `$` that is no placeholder, and what follows it.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct StrayDollar {
-    pub(crate) near: String,
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("stray $ at {near:?}; write $$ for a dollar sign")]
+pub struct StrayDollar {
+    /// It, and what follows it.
+    pub near: String,
 }
 
 impl Text {
-    pub(crate) fn compile(raw: &str) -> Result<Self, StrayDollar> {
+    /// Takes a template apart.
+    ///
+    /// # Errors
+    /// When a `$` is no placeholder.
+    pub fn compile(raw: &str) -> Result<Self, StrayDollar> {
         let source = dedent(raw);
         let parts = split(&source)?;
         Ok(Self { source, parts })
     }
 
     /// The template as it was written, dedented and stripped.
-    pub(crate) fn source(&self) -> &str {
+    pub fn source(&self) -> &str {
         &self.source
     }
 
     /// The fields it names, in order.
-    pub(crate) fn placeholders(&self) -> impl Iterator<Item = &str> {
+    pub fn placeholders(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
             Part::Field(name) => Some(name.as_str()),
             Part::Literal(_) => None,
@@ -45,7 +61,7 @@ impl Text {
     }
 
     /// The text with `values` in place. A value that is not there is nothing.
-    pub(crate) fn fill(&self, values: Option<&Map<String, Value>>) -> String {
+    pub fn fill(&self, values: Option<&Map<String, Value>>) -> String {
         let mut out = String::with_capacity(self.source.len());
         for part in &self.parts {
             match part {

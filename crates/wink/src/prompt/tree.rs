@@ -69,9 +69,9 @@ impl Tree {
         }
         let params = one_params_type(&section.params).map_err(fault)?;
         let defaults = section.defaults.transpose().map_err(fault)?;
-        let body = compile("body", &section.body, params, &path)?;
+        let body = compile("body", &section.body, params.as_ref(), &path)?;
         let summary =
-            section.summary.map(|summary| compile("summary", &summary, params, &path)).transpose()?;
+            section.summary.map(|summary| compile("summary", &summary, params.as_ref(), &path)).transpose()?;
         if section.visibility == Visibility::Summary && summary.is_none() {
             return Err(fault("it is shown as a summary and has none; say .summary(\"…\")".to_owned()));
         }
@@ -79,7 +79,7 @@ impl Tree {
             let reason = "its summary comes from the session, and there is none to show before that; say .summary(\"…\")";
             return Err(fault(reason.to_owned()));
         }
-        self.params.extend(params);
+        self.params.extend(params.clone());
         let resources = one_registry(section.bindings, &section.registries).map_err(fault)?;
         self.resources.push(resources);
         self.installs.extend(section.installs);
@@ -153,7 +153,7 @@ fn check_title(title: &str) -> Result<(), String> {
 fn one_params_type(named: &[ParamsType]) -> Result<Option<ParamsType>, String> {
     let Some(first) = named.first() else { return Ok(None) };
     match named.iter().find(|other| other.id != first.id) {
-        None => Ok(Some(*first)),
+        None => Ok(Some(first.clone())),
         Some(other) => Err(format!("it names two params types, {} and {}", first.name, other.name)),
     }
 }
@@ -161,7 +161,7 @@ fn one_params_type(named: &[ParamsType]) -> Result<Option<ParamsType>, String> {
 fn compile(
     what: &str,
     template: &str,
-    params: Option<ParamsType>,
+    params: Option<&ParamsType>,
     section: &str,
 ) -> Result<Text, PromptValidationError> {
     let fault = |reason: String| PromptValidationError::in_section(section, reason);

@@ -33,8 +33,7 @@ use serde_json::Value;
 pub use advertise::advertised_schema;
 pub use error::SchemaError;
 pub use mask::mark_sensitive;
-pub(crate) use problem::nearest;
-pub use problem::{Problem, ProblemKind, Rejection};
+pub use problem::{Problem, ProblemKind, Rejection, may_mean, nearest};
 pub use tighten::tighten;
 pub(crate) use uniform::Typed;
 

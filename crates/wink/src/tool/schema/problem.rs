@@ -148,13 +148,27 @@ impl fmt::Display for Problem {
 }
 
 /// The candidate that `name` was most likely meant to be: the one with the fewest edits; none without candidates.
-pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+///
+/// ```
+/// use wink::tool::schema::nearest;
+///
+/// assert_eq!(nearest("raed_file", ["write_file", "read_file"]), Some("read_file"));
+/// ```
+pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let name = folded(name);
     candidates.into_iter().min_by_key(|candidate| distance(&name, &folded(candidate)))
 }
 
-/// Whether a name may be a misspelling of another: used where taking it for one is the safe side.
-pub(super) fn may_mean(name: &str, other: &str) -> bool {
+/// Whether a name may be a misspelling of another. Says yes when in doubt: it is used where that is the safe side, and to
+/// leave out what nobody can have meant.
+///
+/// ```
+/// use wink::tool::schema::may_mean;
+///
+/// assert!(may_mean("titel", "title"));
+/// assert!(!may_mean("timeout", "key"));
+/// ```
+pub fn may_mean(name: &str, other: &str) -> bool {
     let (name, other) = (folded(name), folded(other));
     let contains = |long: &[char], short: &[char]| {
         short.len() > 2 && long.windows(short.len()).any(|window| window == short)
