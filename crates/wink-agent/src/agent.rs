@@ -4,9 +4,13 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use wink::prompt::{Prompt, PromptTemplate};
+use wink::prompt::Prompt;
+use wink_store::Workspace;
 
-use crate::problem::LoadError;
+use crate::build::{Binding, Held, build};
+use crate::builtin;
+use crate::file::File;
+use crate::problem::{LoadError, Problems};
 
 /// The name of the agent file that is looked for in a workspace.
 pub const FILE_NAME: &str = "wink.toml";
@@ -18,8 +22,11 @@ pub struct Agent {
 }
 
 pub(crate) struct Inner {
-    pub(crate) origin: Origin,
-    pub(crate) prompt: Prompt,
+    origin: Origin,
+    prompt: Prompt,
+    pub(crate) held: Held,
+    /// For an agent whose prompt has to be built again for each workspace.
+    per_workspace: Option<File>,
 }
 
 /// Where an agent comes from.
@@ -72,14 +79,17 @@ impl Agent {
     /// The built-in agent for any workspace: planning and files; running programs, where the machine has a sandbox for
     /// them; Python, where it was built with the feature `eval`.
     pub fn builtin() -> Self {
-        let template = PromptTemplate::builder("wink", "workspace").build();
-        let prompt = template.map(|template| template.prompt()).unwrap_or_else(|error| panic!("{error}"));
-        Self { inner: Arc::new(Inner { origin: Origin::Builtin, prompt }) }
+        Self::read(&builtin::text(), "the built-in agent", Origin::Builtin).unwrap_or_else(|error| {
+            #[expect(clippy::panic, reason = "the text is part of the program, and every form of it is tested")]
+            {
+                panic!("{error}")
+            }
+        })
     }
 
     /// The JSON Schema of agent files, for editors.
     pub fn schema() -> serde_json::Value {
-        serde_json::Value::Bool(true)
+        crate::read::schema()
     }
 
     /// `ns/key`.
@@ -98,9 +108,30 @@ impl Agent {
         &self.inner.prompt
     }
 
+    /// The prompt as it is in a workspace.
+    pub(crate) fn prompt_in(&self, workspace: &Arc<Workspace>) -> Prompt {
+        let again = self.inner.per_workspace.as_ref().and_then(|file| {
+            let mut problems = Problems::default();
+            build(file, Some(workspace), &mut problems).template
+        });
+        // The same file was built before, so that it can be built.
+        again.map_or_else(|| self.inner.prompt.clone(), |template| template.prompt())
+    }
+
     fn read(text: &str, name: &str, origin: Origin) -> Result<Self, LoadError> {
-        let _ = (text, name, origin);
-        Ok(Self::builtin())
+        let mut problems = Problems::default();
+        let file = crate::read::read(text, &mut problems);
+        let built = build(&file, None, &mut problems);
+        let per_workspace = (built.binding == Binding::PerWorkspace).then_some(file);
+        match (built.template, problems.into_error(name, text)) {
+            (Some(template), None) => {
+                let inner = Inner { origin, prompt: template.prompt(), held: built.held, per_workspace };
+                Ok(Self { inner: Arc::new(inner) })
+            }
+            (_, Some(error)) => Err(error),
+            // Nothing is left out silently.
+            (None, None) => Err(LoadError::Invalid { file: name.to_owned(), problems: Vec::new() }),
+        }
     }
 }
 

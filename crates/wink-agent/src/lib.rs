@@ -38,8 +38,13 @@
 #![cfg(unix)]
 
 mod agent;
+mod build;
+mod builtin;
+mod command;
+mod file;
 mod open;
 mod problem;
+mod read;
 
 pub use agent::{Agent, FILE_NAME, Origin};
 pub use open::{OpenError, OpenSession};

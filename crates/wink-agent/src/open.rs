@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use wink::executor::{Executor, ExecutorBuilder};
+use wink::limits::InvalidDeadline;
 use wink::prompt::Prompt;
 use wink::session::Session;
 use wink::store::StoreError;
@@ -25,6 +26,9 @@ pub enum OpenError {
     /// The store cannot be read.
     #[error("the session cannot be opened: {0}")]
     Store(#[from] StoreError),
+    /// The agent's deadline cannot be kept.
+    #[error(transparent)]
+    Deadline(#[from] InvalidDeadline),
     /// The executor cannot be opened.
     #[error(transparent)]
     Executor(#[from] wink::executor::OpenError),
@@ -68,8 +72,9 @@ impl Agent {
         surface: impl FnOnce(ExecutorBuilder) -> ExecutorBuilder,
     ) -> Result<OpenSession, OpenError> {
         let session = workspace.session(session).open().await?;
-        let prompt = self.prompt().clone();
+        let prompt = self.prompt_in(workspace);
         let builder = Executor::builder(&prompt, &session).resources(workspace.resources());
+        let builder = self.inner.held.apply(builder, &**session.clock())?;
         let executor = surface(builder).open().await?;
         Ok(OpenSession { session, executor, prompt })
     }

@@ -222,7 +222,8 @@ impl SqliteStore {
         self.marks.dead(&self.owners).map_err(failed)
     }
 
-    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+    /// The clock that it reads.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.options.clock
     }
 

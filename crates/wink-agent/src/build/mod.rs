@@ -1,0 +1,203 @@
+//! From the file to a prompt: what a schema cannot say is checked here, and everything that is wrong is reported.
+//!
+//! Rules belong to the library. Each part is tried there by itself, so that one mistake does not hide another, and the whole
+//! is built in the end.
+
+mod limits;
+mod policy;
+mod section;
+mod suite;
+mod tool;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+use wink::prompt::{OPEN_SECTIONS, PromptTemplate, READ_SECTION, Section};
+use wink::tool::AnyTool;
+use wink_store::Workspace;
+
+use crate::file::{At, File};
+use crate::problem::{Problems, Span};
+use crate::read::did_you_mean;
+
+pub(crate) use limits::Held;
+
+/// What is made of a file.
+pub(crate) struct Built {
+    /// What the model is given; none if something is wrong.
+    pub(crate) template: Option<PromptTemplate>,
+    /// What calls are held to.
+    pub(crate) held: Held,
+    /// Whether the prompt has to be built again for each workspace.
+    pub(crate) binding: Binding,
+}
+
+/// Whether an agent's prompt depends on the workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Binding {
+    /// It is the same everywhere.
+    Free,
+    /// Something in it has to know the workspace: a command that probes outside of a call.
+    PerWorkspace,
+}
+
+/// Builds the prompt of a file.
+pub(crate) fn build(file: &File, workspace: Option<&Arc<Workspace>>, problems: &mut Problems) -> Built {
+    let held = limits::held(file.limits.as_ref(), problems);
+    let sandbox = limits::sandbox(file.sandbox.as_ref(), problems);
+    let mut build = Build {
+        problems,
+        workspace,
+        held: &held,
+        sandbox,
+        binding: Binding::Free,
+        tools: Vec::new(),
+        places: HashMap::new(),
+    };
+    let made: Vec<_> = file.section.iter().map(|section| build.section(section, "")).collect();
+    // Policies speak of tools, wherever those are.
+    let sections: Vec<_> = made.into_iter().map(|made| build.with_policies(made)).collect();
+    let policies: Vec<_> = file.policy.iter().filter_map(|policy| build.policy(policy, "")).collect();
+    let (ns, key, name) = build.identity(file);
+    let mut builder = PromptTemplate::builder(ns, key);
+    if let Some(name) = name {
+        builder = builder.name(name);
+    }
+    let builder = sections.into_iter().fold(builder, |builder, section| builder.section(section));
+    let builder = policies.into_iter().fold(builder, |builder, policy| builder.policy(policy));
+    let binding = build.binding;
+    let template = match build.problems.count() {
+        0 => build.whole(builder.build()),
+        _ => None,
+    };
+    Built { template, held, binding }
+}
+
+/// A file on its way to a prompt.
+struct Build<'b> {
+    problems: &'b mut Problems,
+    workspace: Option<&'b Arc<Workspace>>,
+    held: &'b Held,
+    sandbox: suite::SandboxPlan,
+    binding: Binding,
+    /// Every tool, in order.
+    tools: Vec<KnownTool>,
+    /// Where sections are, by path.
+    places: HashMap<String, Span>,
+}
+
+/// A tool that the agent has.
+struct KnownTool {
+    tool: AnyTool,
+    /// The section that has it, by dotted path.
+    section: String,
+    span: Span,
+}
+
+impl KnownTool {
+    /// Whether a policy of this section covers it.
+    fn is_below(&self, section: &str) -> bool {
+        let rest = self.section.strip_prefix(section);
+        section.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    }
+
+    /// The names of its parameters.
+    fn parameters(&self) -> impl Iterator<Item = &str> + Clone {
+        let properties = self.tool.contract().schema().get("properties").and_then(Value::as_object);
+        properties.into_iter().flat_map(|properties| properties.keys().map(String::as_str))
+    }
+}
+
+impl Build<'_> {
+    fn identity(&mut self, file: &File) -> (String, String, Option<String>) {
+        let Some(agent) = &file.agent else { return ("agent".to_owned(), "agent".to_owned(), None) };
+        let text = |part: &Option<At<String>>| part.as_ref().map(|part| part.value.clone());
+        if let Some(ns) = &agent.ns
+            && let Err(error) = PromptTemplate::builder(ns.value.clone(), "key").build()
+        {
+            self.problems.add(&ns.span, error.reason);
+        }
+        if let Some(key) = &agent.key
+            && let Err(error) = PromptTemplate::builder("ns", key.value.clone()).build()
+        {
+            self.problems.add(&key.span, error.reason);
+        }
+        let (ns, key) = (text(&agent.ns), text(&agent.key));
+        (ns.unwrap_or_default(), key.unwrap_or_default(), text(&agent.name))
+    }
+
+    /// The whole, or what the parts did not show.
+    fn whole(
+        &mut self,
+        built: Result<PromptTemplate, wink::prompt::PromptValidationError>,
+    ) -> Option<PromptTemplate> {
+        let error = match built {
+            Ok(template) => return Some(template),
+            Err(error) => error,
+        };
+        let tool = error.tool.as_ref().and_then(|name| self.tools.iter().find(|tool| **tool.tool.name() == **name));
+        let span = tool.map(|tool| &tool.span).or_else(|| self.places.get(&error.section));
+        let span = span.cloned().unwrap_or(0..0);
+        self.problems.add(&span, error.to_string());
+        None
+    }
+
+    /// Adds a tool to those that the agent has.
+    fn know(&mut self, tool: AnyTool, section: &str, span: &Span) {
+        if let Some(other) = self.tools.iter().find(|other| other.tool.name() == tool.name()) {
+            let (name, other) = (tool.name(), &other.section);
+            let message = format!("there is a tool `{name}` already, in section `{other}`");
+            self.problems.hint(span, message, "names are unique in an agent: choose another");
+            return;
+        }
+        self.tools.push(KnownTool { tool, section: section.to_owned(), span: span.clone() });
+    }
+
+    /// A tool by its name, which has to be there.
+    fn find(&mut self, name: &At<String>) -> Option<usize> {
+        let found = self.tools.iter().position(|tool| **tool.tool.name() == *name.value);
+        // They are there for every agent with closed sections.
+        if found.is_none() && ![OPEN_SECTIONS, READ_SECTION].contains(&name.as_str()) {
+            let message = format!("there is no tool `{}`", name.value);
+            let names = self.tools.iter().map(|tool| &**tool.tool.name());
+            match did_you_mean(name, names) {
+                Some(hint) => self.problems.hint(&name.span, message, hint),
+                None => self.problems.add(&name.span, message),
+            }
+        }
+        found
+    }
+
+    /// A tool by its name, which has to be covered by the policies of a section.
+    fn find_covered(&mut self, name: &At<String>, section: &str) -> Option<usize> {
+        let found = self.find(name)?;
+        let tool = self.tools.get(found)?;
+        if !tool.is_below(section) {
+            let message = format!("a policy of this section does not cover `{}`", name.value);
+            let hint = format!("move it to section `{}`, which has the tool, or to the top, as [[policy]]", tool.section);
+            self.problems.hint(&name.span, message, hint);
+        }
+        Some(found)
+    }
+
+    /// A parameter of a tool, which has to be there.
+    fn find_parameter(&mut self, tool: usize, parameter: &At<String>) {
+        let Some(tool) = self.tools.get(tool) else { return };
+        // `list[].field` is the field of each object in a list.
+        let name = parameter.split_once("[].").map_or(parameter.as_str(), |(list, _)| list);
+        if tool.parameters().any(|known| known == name) {
+            return;
+        }
+        let message = format!("`{}` has no parameter `{name}`", tool.tool.name());
+        match did_you_mean(name, tool.parameters()) {
+            Some(hint) => self.problems.hint(&parameter.span, message, hint),
+            None => self.problems.add(&parameter.span, message),
+        }
+    }
+}
+
+/// What is wrong with a section that has nothing but what is tried.
+fn fault(section: Section) -> Option<String> {
+    PromptTemplate::builder("ns", "key").section(section).build().err().map(|error| error.reason)
+}

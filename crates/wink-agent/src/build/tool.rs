@@ -1,0 +1,361 @@
+//! Command tools.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path};
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use wink::ledger::{IdempotencyConfig, KeyStrategy, LedgerScope, WhenInDoubt};
+use wink::prompt::Text;
+use wink::tool::schema::{CompiledSchema, tighten};
+use wink::tool::{Annotations, AnyTool, IntoTool, Tool};
+
+use super::limits::{count, time};
+use super::{Binding, Build};
+use crate::command::{CommandPlan, CommandTool, Confined, Passing, is_ours, variable};
+use crate::file::{
+    Arguments, At, DoubtName, ExampleTable, IdempotencyTable, Json, Named, ScopeName, StrategyName, TIME_HINT,
+    ToolTable,
+};
+use crate::read::did_you_mean;
+
+/// Characters of each output of a command that are kept.
+const OUTPUT: usize = 32_768;
+
+impl Build<'_> {
+    /// The tool that a table describes; none if something is wrong with it.
+    pub(super) fn tool(&mut self, table: &At<ToolTable>) -> Option<AnyTool> {
+        let before = self.problems.count();
+        if let Some(name) = &table.name
+            && let Some(fault) = fault(Tool::<(), ()>::without_handler(name.value.clone(), "…"))
+        {
+            self.problems.add(&name.span, fault);
+        }
+        if let Some(description) = &table.description
+            && let Some(fault) = fault(Tool::<(), ()>::without_handler("tool", description.value.clone()))
+        {
+            self.problems.add(&description.span, fault);
+        }
+        let schema = self.schema(table);
+        let plan = self.plan(table, schema.as_ref());
+        let (plan, schema) = (plan?, schema?);
+        let mut tool = self.command(table, &plan, schema.clone());
+        for field in &table.sensitive {
+            let alone = self.command(table, &plan, schema.clone()).sensitive(field.value.clone());
+            match fault_of(alone) {
+                Some(fault) => self.problems.add(&field.span, fault),
+                None => tool = tool.sensitive(field.value.clone()),
+            }
+        }
+        if let Some(idempotency) = &table.idempotency
+            && let Some(config) = self.idempotency(idempotency, &plan, &schema)
+        {
+            let alone = self.command(table, &plan, schema.clone()).idempotency(config.clone());
+            match fault_of(alone) {
+                Some(fault) => self.problems.add(&idempotency.span, fault),
+                None => tool = tool.idempotency(config),
+            }
+        }
+        for example in &table.example {
+            let Some((description, input, output)) = example_of(example) else { continue };
+            let alone = self.command(table, &plan, schema.clone());
+            match fault_of(alone.example(description.clone(), input.clone(), output.clone())) {
+                Some(fault) => self.problems.add(&example.span, fault),
+                None => tool = tool.example(description, input, output),
+            }
+        }
+        if self.problems.count() > before {
+            return None;
+        }
+        tool.into_tool().map_err(|error| self.problems.add(&table.span, error.0)).ok()
+    }
+
+    /// The tool without what is tried by itself.
+    fn command(&self, table: &ToolTable, plan: &CommandPlan, schema: Value) -> Tool<Value, Value> {
+        let text = |part: &Option<At<String>>| part.as_ref().map(|part| part.value.clone()).unwrap_or_default();
+        #[cfg(target_os = "linux")]
+        let handler = CommandTool::new(plan, &self.sandbox);
+        #[cfg(not(target_os = "linux"))]
+        let handler = CommandTool;
+        let tool = Tool::dynamic(text(&table.name), text(&table.description), schema, handler)
+            .timeout(plan.timeout)
+            .annotations(annotations(table));
+        match &table.accepts_overrides {
+            Some(accepts) if !accepts.value => tool.without_overrides(),
+            Some(_) | None => tool,
+        }
+    }
+
+    /// The schema of the arguments.
+    fn schema(&mut self, table: &ToolTable) -> Option<Value> {
+        let Some(params) = &table.params else { return Some(json!({ "type": "object", "properties": {} })) };
+        let schema = Value::Object(entries(params));
+        let compiled = tighten(schema.clone()).and_then(|schema| CompiledSchema::compile(&schema));
+        match compiled {
+            Ok(_) => Some(schema),
+            Err(error) => {
+                let hint = "it is a JSON Schema, such as { type = \"object\", properties = { name = { type = \"string\" } } }";
+                self.problems.hint(&params.span, error.to_string(), hint);
+                None
+            }
+        }
+    }
+
+    fn plan(&mut self, table: &ToolTable, schema: Option<&Value>) -> Option<CommandPlan> {
+        let timeout = time(table.timeout.as_ref(), self.held.tool_timeout, self.problems);
+        let passing = match table.arguments.as_ref().map(|arguments| arguments.value) {
+            None | Some(Arguments::Both) => Passing::Both,
+            Some(Arguments::Stdin) => Passing::Stdin,
+        };
+        if let (Passing::Both, Some(params), Some(schema)) = (passing, &table.params, schema) {
+            self.variables(params, schema);
+        }
+        let env = self.environment(&table.env);
+        let cwd = table.cwd.as_ref().map(|cwd| self.cwd(cwd)).unwrap_or_default();
+        let words = self.words(table.command.as_ref()?)?;
+        let confined = table.sandbox.as_ref().is_some_and(|sandbox| sandbox.value);
+        let confined = if confined { Confined::Yes } else { Confined::No };
+        let output = count(table.output.as_ref(), OUTPUT);
+        Some(CommandPlan { words, cwd, env, passing, output, confined, timeout })
+    }
+
+    /// Parameters that would be one variable.
+    fn variables(&mut self, params: &At<Named<Json>>, schema: &Value) {
+        let mut from: BTreeMap<String, &str> = BTreeMap::new();
+        let properties = schema.get("properties").and_then(Value::as_object);
+        for name in properties.into_iter().flat_map(Map::keys) {
+            let variable = variable(name);
+            if let Some(other) = from.insert(variable.clone(), name) {
+                let message = format!("parameters `{other}` and `{name}` would both be {variable}");
+                let hint = "rename one of them, or say `arguments = \"stdin\"`";
+                self.problems.hint(&params.span, message, hint);
+            }
+        }
+    }
+
+    fn environment(&mut self, env: &Named<At<String>>) -> Vec<(String, String)> {
+        let mut variables = Vec::new();
+        for (name, value) in env.iter() {
+            if name.is_empty() || name.contains(['=', '\0']) {
+                self.problems.add(&name.span, format!("{:?} is no name of a variable", name.value));
+            } else if is_ours(name.as_bytes()) {
+                let message = format!("`{}` is set for each call", name.value);
+                self.problems.hint(&name.span, message, "choose another name");
+            } else if value.contains('\0') {
+                self.problems.add(&value.span, "there is a zero byte in it, which no program can be given");
+            } else {
+                variables.push((name.value.clone(), value.value.clone()));
+            }
+        }
+        variables
+    }
+
+    /// A directory below the workspace, without anything in it that only stands for itself.
+    fn cwd(&mut self, cwd: &At<String>) -> String {
+        let inside = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
+        if !Path::new(&cwd.value).components().all(inside) || cwd.contains('\0') {
+            let message = format!("{:?} is not below the workspace", cwd.value);
+            self.problems.hint(&cwd.span, message, "give a path from the workspace's root, without `..`");
+        }
+        cwd.split('/').filter(|part| !matches!(*part, "" | ".")).collect::<Vec<_>>().join("/")
+    }
+
+    fn words(&mut self, command: &At<Vec<At<String>>>) -> Option<Vec<String>> {
+        let before = self.problems.count();
+        for (at, word) in command.iter().enumerate() {
+            if word.contains('\0') {
+                self.problems.add(&word.span, "there is a zero byte in it, which no program can be given");
+            } else if at == 0 && word.trim().is_empty() {
+                self.problems.add(&word.span, "the name of the program is blank");
+            } else if at == 0 && command.len() == 1 && word.contains(char::is_whitespace) && !word.contains('/') {
+                let message = format!("there is no shell to take {:?} apart", word.value);
+                let hint = "write each word by itself, as in [\"make\", \"test\"], or run a shell: [\"sh\", \"-c\", \"…\"]";
+                self.problems.hint(&word.span, message, hint);
+            }
+        }
+        let fits = self.problems.count() == before && !command.is_empty();
+        fits.then(|| command.iter().map(|word| word.value.clone()).collect())
+    }
+
+    fn idempotency(
+        &mut self,
+        table: &At<IdempotencyTable>,
+        plan: &CommandPlan,
+        schema: &Value,
+    ) -> Option<IdempotencyConfig> {
+        let before = self.problems.count();
+        let strategy = self.strategy(table, schema);
+        let ttl = self.ttl(table);
+        let scope = self.scope(table);
+        let probe = self.probe(table, plan);
+        if self.problems.count() > before {
+            return None;
+        }
+        let mut config = IdempotencyConfig::new(strategy?).scope(scope);
+        if let Some(ttl) = ttl {
+            config = config.ttl(ttl);
+        }
+        Some(match table.when_in_doubt.as_ref().map(|doubt| doubt.value) {
+            None | Some(DoubtName::Fail) => config.when_in_doubt(WhenInDoubt::Fail),
+            Some(DoubtName::RunAgain) => config.when_in_doubt(WhenInDoubt::RunAgain),
+            Some(DoubtName::Ask) => config.when_in_doubt(WhenInDoubt::Ask),
+            Some(DoubtName::Probe) => self.probed(config, &probe?),
+        })
+    }
+
+    #[cfg(target_os = "linux")]
+    fn probed(&mut self, config: IdempotencyConfig, probe: &CommandPlan) -> IdempotencyConfig {
+        self.binding = Binding::PerWorkspace;
+        crate::command::probed_by(config, probe, &self.sandbox, self.workspace)
+    }
+
+    /// Where no command can be run, nothing can be found out by one.
+    #[cfg(not(target_os = "linux"))]
+    fn probed(&mut self, config: IdempotencyConfig, _: &CommandPlan) -> IdempotencyConfig {
+        let _ = (Binding::PerWorkspace, self.workspace);
+        config.when_in_doubt(WhenInDoubt::Fail)
+    }
+
+    fn strategy(&mut self, table: &At<IdempotencyTable>, schema: &Value) -> Option<KeyStrategy> {
+        let strategy = table.strategy.as_ref()?;
+        let known = || schema.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys);
+        let mut unneeded = |given: Option<&crate::problem::Span>, what: &str, of: &str| {
+            if let Some(span) = given {
+                self.problems.add(span, format!("`{what}` is for the strategy `{of}`"));
+            }
+        };
+        if strategy.value != StrategyName::Params {
+            unneeded(table.fields.as_ref().map(|fields| &fields.span), "fields", "params");
+        }
+        if strategy.value != StrategyName::Custom {
+            unneeded(table.key.as_ref().map(|key| &key.span), "key", "custom");
+        }
+        match strategy.value {
+            StrategyName::Auto => Some(KeyStrategy::Auto),
+            StrategyName::None => Some(KeyStrategy::None),
+            StrategyName::Params => {
+                let Some(fields) = &table.fields else {
+                    let hint = "say which parameters count: `fields = [\"…\"]`";
+                    self.problems.hint(&strategy.span, "the strategy `params` needs `fields`", hint);
+                    return None;
+                };
+                for field in fields.iter().filter(|field| !known().any(|name| *name == field.value)) {
+                    let message = format!("the tool has no parameter `{}`", field.value);
+                    match did_you_mean(field, known().map(String::as_str)) {
+                        Some(hint) => self.problems.hint(&field.span, message, hint),
+                        None => self.problems.add(&field.span, message),
+                    }
+                }
+                Some(KeyStrategy::Params(fields.iter().map(|field| field.value.clone()).collect()))
+            }
+            StrategyName::Custom => {
+                let Some(key) = &table.key else {
+                    let hint = "say how the key is made: `key = \"deploy-${environment}\"`";
+                    self.problems.hint(&strategy.span, "the strategy `custom` needs `key`", hint);
+                    return None;
+                };
+                let text = match Text::compile(key) {
+                    Ok(text) => text,
+                    Err(error) => {
+                        self.problems.add(&key.span, error.to_string());
+                        return None;
+                    }
+                };
+                for name in text.placeholders().filter(|name| !known().any(|known| known == name)) {
+                    let message = format!("the tool has no parameter `{name}`");
+                    match did_you_mean(name, known().map(String::as_str)) {
+                        Some(hint) => self.problems.hint(&key.span, message, hint),
+                        None => self.problems.add(&key.span, message),
+                    }
+                }
+                Some(KeyStrategy::Custom(std::sync::Arc::new(move |arguments| Ok(text.fill(arguments.as_object())))))
+            }
+        }
+    }
+
+    fn ttl(&mut self, table: &IdempotencyTable) -> Option<Option<Duration>> {
+        let ttl = table.ttl.as_ref()?;
+        let duration = ttl.duration();
+        if duration.is_none() {
+            let message = format!("{:?} is no stretch of time", ttl.0);
+            self.problems.hint(&ttl.span, message, format!("{TIME_HINT}; or \"forever\""));
+        }
+        duration
+    }
+
+    fn scope(&mut self, table: &At<IdempotencyTable>) -> LedgerScope {
+        let scope = table.scope.as_ref().map_or(ScopeName::Session, |scope| scope.value);
+        match (scope, &table.scope_name) {
+            (ScopeName::Session, None) => LedgerScope::Session,
+            (ScopeName::Global, None) => LedgerScope::Global,
+            (ScopeName::Named, Some(name)) => LedgerScope::Named(name.value.clone()),
+            (ScopeName::Named, None) => {
+                let span = table.scope.as_ref().map_or(&table.span, |scope| &scope.span);
+                self.problems.hint(span, "the scope has no name", "say which: `scope_name = \"…\"`");
+                LedgerScope::Session
+            }
+            (ScopeName::Session | ScopeName::Global, Some(name)) => {
+                self.problems.hint(&name.span, "`scope_name` is for the scope `named`", "say `scope = \"named\"`");
+                LedgerScope::Session
+            }
+        }
+    }
+
+    /// The command that finds out whether an effect happened. It is like that of the tool, but for its words.
+    fn probe(&mut self, table: &At<IdempotencyTable>, plan: &CommandPlan) -> Option<CommandPlan> {
+        let doubt = table.when_in_doubt.as_ref().map(|doubt| doubt.value);
+        match (doubt, &table.probe) {
+            (Some(DoubtName::Probe), Some(probe)) => {
+                Some(CommandPlan { words: self.words(probe)?, ..plan.clone() })
+            }
+            (Some(DoubtName::Probe), None) => {
+                let span = table.when_in_doubt.as_ref().map_or(&table.span, |doubt| &doubt.span);
+                let hint = "say which command finds out: `probe = [\"…\"]`";
+                self.problems.hint(span, "there is no command to probe with", hint);
+                None
+            }
+            (_, Some(probe)) => {
+                let hint = "say `when_in_doubt = \"probe\"`, or remove it";
+                self.problems.hint(&probe.span, "this probe is never asked", hint);
+                None
+            }
+            (_, None) => None,
+        }
+    }
+}
+
+fn annotations(table: &ToolTable) -> Annotations {
+    let usual = Annotations::default();
+    let Some(said) = &table.annotations else { return usual };
+    let or = |said: &Option<At<bool>>, usual: bool| said.as_ref().map_or(usual, |said| said.value);
+    let read_only = or(&said.read_only, usual.read_only);
+    Annotations {
+        read_only,
+        // What only looks destroys nothing, unless it is said to.
+        destructive: or(&said.destructive, usual.destructive && !read_only),
+        idempotent: or(&said.idempotent, usual.idempotent || read_only),
+        open_world: or(&said.open_world, usual.open_world),
+    }
+}
+
+fn example_of(example: &ExampleTable) -> Option<(String, Value, Value)> {
+    let description = example.description.as_ref()?.value.clone();
+    let input = example.input.as_ref().map(|input| entries(input)).unwrap_or_default();
+    let output = example.output.as_ref()?.value.clone();
+    Some((description, Value::Object(input), Value::String(output)))
+}
+
+fn entries(named: &Named<Json>) -> Map<String, Value> {
+    named.iter().map(|(name, value)| (name.value.clone(), value.0.clone())).collect()
+}
+
+/// What is wrong with a tool that has nothing but what is tried.
+fn fault(tool: Tool<(), ()>) -> Option<String> {
+    fault_of(tool)
+}
+
+fn fault_of(tool: impl IntoTool) -> Option<String> {
+    let name = format!("tool {}: ", tool.declared_name());
+    let error = tool.into_tool().err()?.0;
+    Some(error.strip_prefix(&name).map(str::to_owned).unwrap_or(error))
+}

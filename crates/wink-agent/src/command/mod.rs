@@ -1,0 +1,118 @@
+//! Commands as tools: a program that gets the arguments of a call, and whose exit code is the outcome.
+//!
+//! A command works on the workspace of its call, in a layer that is taken over when it exits with 0 and forgotten
+//! otherwise, as `shell_execute` does; there is no other way in which anything is started here. It has the rights and the
+//! environment of this program, unless it is confined to a sandbox. Its time is the tool's: when that is over, or the call
+//! is cancelled, the call is dropped, and with it every process of the command.
+
+mod arguments;
+#[cfg(target_os = "linux")]
+mod program;
+#[cfg(target_os = "linux")]
+mod sandbox;
+
+#[cfg(target_os = "linux")]
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use wink::ledger::{IdempotencyConfig, WhenInDoubt};
+use wink::tool::{Handler, IntoToolResult, ToolContext, ToolError, ToolResult};
+
+pub(crate) use arguments::{Passing, is_ours, variable};
+#[cfg(target_os = "linux")]
+pub(crate) use program::Program;
+#[cfg(target_os = "linux")]
+pub(crate) use sandbox::{Engine, LazySandbox, SandboxPlan};
+
+/// What a command tool is made of, checked.
+#[derive(Debug, Clone)]
+pub(crate) struct CommandPlan {
+    /// The program and its fixed arguments.
+    pub(crate) words: Vec<String>,
+    /// The directory below the workspace, plain.
+    pub(crate) cwd: String,
+    /// Variables beside the caller's.
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) passing: Passing,
+    /// Characters of each output that are kept.
+    pub(crate) output: usize,
+    pub(crate) confined: Confined,
+    pub(crate) timeout: Duration,
+}
+
+/// Whether a command is confined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Confined {
+    Yes,
+    No,
+}
+
+/// Handles the calls of a command tool.
+#[cfg(target_os = "linux")]
+pub(crate) struct CommandTool {
+    program: Program,
+}
+
+#[cfg(target_os = "linux")]
+impl CommandTool {
+    pub(crate) fn new(plan: &CommandPlan, sandbox: &SandboxPlan) -> Self {
+        Self { program: Program::new(plan, sandbox) }
+    }
+
+    async fn run(&self, arguments: Value, cx: &ToolContext) -> Result<ToolResult<Value>, ToolError> {
+        use wink_sandbox::tool::{HostLayers, run_in_layer};
+
+        let name = Arc::clone(cx.tool().name());
+        let input = self.program.input(&arguments, cx)?;
+        let run = |workspace| self.program.run(workspace, input, cx.clock());
+        let ran = run_in_layer(&HostLayers, cx, run, |finished| program::failure(&name, finished)).await?;
+        Ok(match ran.failure {
+            Some(failure) => ToolResult::error(failure + &self.program.said(&ran.finished)),
+            None => ToolResult::done(self.program.message(&name, &ran.finished)),
+        })
+    }
+}
+
+/// Handles the calls of a command tool, where none can be run.
+#[cfg(not(target_os = "linux"))]
+pub(crate) struct CommandTool;
+
+#[cfg(not(target_os = "linux"))]
+impl CommandTool {
+    async fn run(&self, _: Value, _: &ToolContext) -> Result<ToolResult<Value>, ToolError> {
+        Err(ToolError::new("commands can be run on Linux only, so that this tool cannot be used here"))
+    }
+}
+
+impl Handler<ToolContext, Value, Value> for CommandTool {
+    fn call<'a>(
+        &'a self,
+        arguments: Value,
+        cx: &'a mut ToolContext,
+    ) -> impl Future<Output: IntoToolResult<Value = Value>> + Send + 'a {
+        self.run(arguments, cx)
+    }
+}
+
+/// The config with a command that finds out whether an effect happened.
+#[cfg(target_os = "linux")]
+pub(crate) fn probed_by(
+    config: IdempotencyConfig,
+    probe: &CommandPlan,
+    sandbox: &SandboxPlan,
+    workspace: Option<&Arc<wink_store::Workspace>>,
+) -> IdempotencyConfig {
+    let program = Arc::new(Program::new(probe, sandbox));
+    let workspace = workspace.cloned();
+    config.when_in_doubt(WhenInDoubt::Probe(Arc::new(move |key, arguments| {
+        let (program, workspace) = (Arc::clone(&program), workspace.clone());
+        Box::pin(async move {
+            let workspace = workspace.ok_or("the agent is not open in a workspace")?;
+            program.probe(&key, &arguments, &workspace).await
+        })
+    })))
+}
+
+#[cfg(test)]
+mod tests;

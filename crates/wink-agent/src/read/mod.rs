@@ -1,0 +1,38 @@
+//! From text to the types of `file`: everything that does not fit is reported with its place and left out, and what is left
+//! is decoded.
+
+mod schema;
+mod walk;
+
+use serde::Deserialize;
+use toml::de::DeTable;
+
+use crate::file::File;
+use crate::problem::Problems;
+
+pub(crate) use schema::schema;
+pub(crate) use walk::did_you_mean;
+
+/// The file that a text is, as far as it is one.
+pub(crate) fn read(text: &str, problems: &mut Problems) -> File {
+    let (mut table, broken) = DeTable::parse_recoverable(text);
+    for error in &broken {
+        problems.add(&error.span().unwrap_or(0..0), syntax(error.message()));
+    }
+    // What is missing may just be in the part that could not be read.
+    let missing = if broken.is_empty() { walk::Missing::Reported } else { walk::Missing::Ignored };
+    walk::walk(&schema(), &mut table, missing, problems);
+    let file = File::deserialize(toml::de::Deserializer::from(table));
+    file.unwrap_or_else(|error| {
+        // The walk lets nothing pass that cannot be decoded, but if it did, that would not be nothing.
+        problems.add(&error.span().unwrap_or(0..0), error.message().to_owned());
+        File::default()
+    })
+}
+
+fn syntax(message: &str) -> String {
+    format!("this is not TOML: {message}")
+}
+
+#[cfg(test)]
+mod tests;

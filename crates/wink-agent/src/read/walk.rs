@@ -1,0 +1,322 @@
+//! The walk along the schema: which keys there are, what is mandatory, and of which type everything is. It knows only what
+//! the schema of agent files uses of JSON Schema; a test sees to that.
+
+use serde_json::{Map, Value};
+use toml::Spanned;
+use toml::de::{DeArray, DeTable, DeValue};
+use wink::tool::schema::{may_mean, nearest};
+
+use crate::problem::{Problems, Span};
+
+/// The keywords that the walk goes by.
+#[cfg(test)]
+pub(super) const KNOWN: [&str; 15] = [
+    "$ref",
+    "type",
+    "properties",
+    "required",
+    "additionalProperties",
+    "minProperties",
+    "maxProperties",
+    "items",
+    "minItems",
+    "minimum",
+    "maximum",
+    "enum",
+    "const",
+    "oneOf",
+    "$defs",
+];
+
+/// Whether what is missing is reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Missing {
+    Reported,
+    Ignored,
+}
+
+/// Reports what does not fit the schema, and takes it out of the table.
+pub(super) fn walk(
+    schema: &Value,
+    table: &mut Spanned<DeTable<'_>>,
+    missing: Missing,
+    problems: &mut Problems,
+) {
+    let span = table.span();
+    let mut walk = Walk { root: schema, missing, problems };
+    if let Value::Object(rules) = schema {
+        walk.table(rules, table.get_mut(), &span);
+    }
+}
+
+struct Walk<'s, 'p> {
+    root: &'s Value,
+    missing: Missing,
+    problems: &'p mut Problems,
+}
+
+impl<'s> Walk<'s, '_> {
+    /// Whether the value can be decoded, once what does not fit inside it was taken out.
+    fn fits(&mut self, schema: &'s Value, value: &mut Spanned<DeValue<'_>>) -> bool {
+        let span = value.span();
+        let Some(rules) = self.resolve(schema).as_object() else { return self.any(value) };
+        if let Some(names) = choices(rules) {
+            return self.choice(&names, value.get_ref(), &span);
+        }
+        let Some(wanted) = rules.get("type").and_then(Value::as_str) else { return self.any(value) };
+        match (wanted, value.get_mut()) {
+            ("object", DeValue::Table(table)) => {
+                self.table(rules, table, &span);
+                true
+            }
+            ("array", DeValue::Array(items)) => self.array(rules, items, &span),
+            ("string", DeValue::String(_)) | ("boolean", DeValue::Boolean(_)) => true,
+            ("integer" | "number", DeValue::Integer(number)) => {
+                let number = i64::from_str_radix(number.as_str(), number.radix()).ok();
+                self.bounded(rules, number.map(|number| number as f64), &span)
+            }
+            ("number", DeValue::Float(number)) => {
+                let number = number.as_str().parse().ok().filter(|number: &f64| number.is_finite());
+                self.bounded(rules, number, &span)
+            }
+            (wanted, found) => {
+                let message = format!("expected {}, found {}", article(wanted), kind(found));
+                match mend(wanted, found) {
+                    Some(hint) => self.problems.hint(&span, message, hint),
+                    None => self.problems.add(&span, message),
+                }
+                false
+            }
+        }
+    }
+
+    fn resolve(&self, schema: &'s Value) -> &'s Value {
+        let reference = schema.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix('#'));
+        reference.and_then(|pointer| self.root.pointer(pointer)).unwrap_or(schema)
+    }
+
+    fn table(&mut self, rules: &'s Map<String, Value>, table: &mut DeTable<'_>, span: &Span) {
+        let before = self.problems.count();
+        let properties = rules.get("properties").and_then(Value::as_object);
+        let others = rules.get("additionalProperties");
+        if self.missing == Missing::Reported {
+            let required = rules.get("required").and_then(Value::as_array).into_iter().flatten();
+            for name in required.filter_map(Value::as_str).filter(|name| !table.contains_key(*name)) {
+                self.problems.add(span, format!("`{name}` is missing"));
+            }
+        }
+        let count = table.len() as u64;
+        let known = || properties.into_iter().flat_map(Map::keys).map(String::as_str);
+        let mut out: Vec<String> = Vec::new();
+        let mut beyond = None;
+        for (at, (key, value)) in table.iter_mut().enumerate() {
+            let name = key.get_ref().as_ref();
+            let own = properties.and_then(|properties| properties.get(name));
+            let fits = match own.or(others) {
+                Some(Value::Bool(false)) | None => {
+                    self.unknown(name, &key.span(), known());
+                    false
+                }
+                Some(schema) => self.fits(schema, value),
+            };
+            if !fits {
+                out.push(name.to_owned());
+            }
+            if rules.get("maxProperties").and_then(Value::as_u64) == Some(at as u64) {
+                beyond = Some(key.span());
+            }
+        }
+        for name in &out {
+            table.remove(name.as_str());
+        }
+        if self.problems.count() > before {
+            // What is wrong inside is enough: it may be why there are too many or too few.
+            return;
+        }
+        let names = || list(known());
+        if let Some(span) = beyond {
+            let message = "only one of these keys can be set here, and this is the second";
+            self.problems.hint(&span, message, "give each a table of its own");
+        } else if rules.get("minProperties").and_then(Value::as_u64).is_some_and(|least| count < least) {
+            self.problems.hint(span, "one of the keys has to be set here", format!("they are {}", names()));
+        }
+    }
+
+    fn array(&mut self, rules: &'s Map<String, Value>, items: &mut DeArray<'_>, span: &Span) -> bool {
+        if rules.get("minItems").and_then(Value::as_u64).is_some_and(|least| (items.len() as u64) < least) {
+            self.problems.add(span, "the list is empty");
+            return false;
+        }
+        let Some(schema) = rules.get("items") else { return true };
+        let fits: Vec<bool> = items.iter_mut().map(|item| self.fits(schema, item)).collect();
+        if fits.contains(&false) {
+            let mut kept = DeArray::new();
+            for (item, _) in items.iter().zip(fits).filter(|(_, fits)| *fits) {
+                kept.push(item.clone());
+            }
+            *items = kept;
+        }
+        true
+    }
+
+    fn bounded(&mut self, rules: &Map<String, Value>, number: Option<f64>, span: &Span) -> bool {
+        let bound = |keyword: &str| rules.get(keyword).and_then(Value::as_f64);
+        let (least, most) = (bound("minimum"), bound("maximum").or_else(|| largest(rules)));
+        let inside = |number: f64| {
+            least.is_none_or(|least| number >= least) && most.is_none_or(|most| number <= most)
+        };
+        if number.is_some_and(inside) {
+            return true;
+        }
+        let message = match (least, most) {
+            (Some(least), Some(most)) => format!("expected a number from {least} to {most}"),
+            (Some(least), None) => format!("expected a number of at least {least}"),
+            (None, Some(most)) => format!("expected a number of at most {most}"),
+            (None, None) => "expected a plain number".to_owned(),
+        };
+        self.problems.add(span, message);
+        false
+    }
+
+    fn choice(&mut self, names: &[&str], value: &DeValue<'_>, span: &Span) -> bool {
+        match value {
+            DeValue::String(text) if names.contains(&text.as_ref()) => true,
+            DeValue::String(text) => {
+                let hint = did_you_mean(text, names.iter().copied())
+                    .unwrap_or_else(|| format!("it can be {}", list(names.iter().copied())));
+                self.problems.hint(span, format!("there is no `{text}` to choose here"), hint);
+                false
+            }
+            other => {
+                let message = format!("expected a text, found {}", kind(other));
+                self.problems.hint(span, message, format!("it can be {}", list(names.iter().copied())));
+                false
+            }
+        }
+    }
+
+    fn unknown<'n>(&mut self, name: &str, span: &Span, known: impl Iterator<Item = &'n str> + Clone) {
+        if name == "mcp" {
+            self.problems.hint(
+                span,
+                "`mcp` is not built yet: other MCP servers' tools cannot be used",
+                "remove it; tools come from `suites` and from commands ([[section.tool]])",
+            );
+            return;
+        }
+        let hint = did_you_mean(name, known.clone()).unwrap_or_else(|| format!("known keys are {}", list(known)));
+        self.problems.hint(span, format!("unknown key `{name}`"), hint);
+    }
+
+    /// Whether a value that may be anything can be said in JSON as well. All that cannot is reported.
+    fn any(&mut self, value: &mut Spanned<DeValue<'_>>) -> bool {
+        let span = value.span();
+        match value.get_mut() {
+            DeValue::String(_) | DeValue::Boolean(_) => true,
+            DeValue::Integer(number) => {
+                let fits = i64::from_str_radix(number.as_str(), number.radix()).is_ok();
+                if !fits {
+                    self.problems.add(&span, "this number is too large");
+                }
+                fits
+            }
+            DeValue::Float(number) => {
+                let fits = number.as_str().parse().is_ok_and(|number: f64| number.is_finite());
+                if !fits {
+                    self.problems.add(&span, "expected a plain number");
+                }
+                fits
+            }
+            DeValue::Datetime(_) => {
+                self.problems.hint(&span, "a date cannot be used here", "write it as a text, in quotes");
+                false
+            }
+            // Every part is looked at, whatever was found in another.
+            DeValue::Array(items) => items.iter_mut().fold(true, |fits, item| self.any(item) & fits),
+            DeValue::Table(table) => table.iter_mut().fold(true, |fits, (_, value)| self.any(value) & fits),
+        }
+    }
+}
+
+/// The texts that can be chosen from, if that is what the schema says.
+fn choices<'s>(rules: &'s Map<String, Value>) -> Option<Vec<&'s str>> {
+    let of = |values: &'s Value, text: fn(&'s Value) -> Option<&'s str>| {
+        values.as_array()?.iter().map(text).collect::<Option<Vec<_>>>()
+    };
+    match (rules.get("enum"), rules.get("oneOf")) {
+        (Some(values), _) => of(values, Value::as_str),
+        (None, Some(branches)) => {
+            let mut names = Vec::new();
+            for branch in branches.as_array()? {
+                match (branch.get("const"), branch.get("enum")) {
+                    (Some(name), _) => names.push(name.as_str()?),
+                    (None, Some(values)) => names.extend(of(values, Value::as_str)?),
+                    (None, None) => return None,
+                }
+            }
+            Some(names)
+        }
+        (None, None) => None,
+    }
+}
+
+/// What fits into the type that the schema was made for.
+fn largest(rules: &Map<String, Value>) -> Option<f64> {
+    match rules.get("format").and_then(Value::as_str) {
+        Some("uint32") => Some(f64::from(u32::MAX)),
+        _ => None,
+    }
+}
+
+/// `did you mean …`, if something may be meant.
+pub(crate) fn did_you_mean<'n>(name: &str, known: impl Iterator<Item = &'n str> + Clone) -> Option<String> {
+    let near = nearest(name, known.filter(|known| may_mean(name, known)))?;
+    Some(format!("did you mean `{near}`?"))
+}
+
+/// `a`, `b` and `c`.
+pub(crate) fn list<'n>(names: impl Iterator<Item = &'n str>) -> String {
+    let mut names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+    match names.pop() {
+        None => "none".to_owned(),
+        Some(last) if names.is_empty() => last,
+        Some(last) => format!("{} and {last}", names.join(", ")),
+    }
+}
+
+fn article(wanted: &str) -> &str {
+    match wanted {
+        "object" => "a table",
+        "array" => "a list",
+        "string" => "a text",
+        "boolean" => "true or false",
+        "integer" => "a whole number",
+        _ => "a number",
+    }
+}
+
+fn kind(found: &DeValue<'_>) -> &'static str {
+    match found {
+        DeValue::String(_) => "a text",
+        DeValue::Integer(_) => "a whole number",
+        DeValue::Float(_) => "a number with a point",
+        DeValue::Boolean(true) => "true",
+        DeValue::Boolean(false) => "false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}
+
+/// What is usually meant.
+fn mend(wanted: &str, found: &DeValue<'_>) -> Option<&'static str> {
+    match (wanted, found) {
+        ("array", DeValue::Table(_)) => Some("there can be several: write its name in double brackets, [[…]]"),
+        ("array", _) => Some("put it in brackets: [ … ]"),
+        ("object", DeValue::Array(_)) => Some("there is one: write its name in single brackets, […]"),
+        ("string", DeValue::Table(_) | DeValue::Array(_)) => None,
+        ("string", _) => Some("put it in quotes"),
+        ("boolean" | "integer" | "number", DeValue::String(_)) => Some("write it without quotes"),
+        _ => None,
+    }
+}
