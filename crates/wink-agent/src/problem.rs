@@ -75,12 +75,20 @@ pub(crate) type Span = Range<usize>;
 #[derive(Debug, Default)]
 pub(crate) struct Problems {
     found: Vec<(usize, String, Option<String>)>,
+    /// Where the text could not be read.
+    broken: Vec<usize>,
 }
 
 impl Problems {
     /// Adds a problem.
     pub(crate) fn add(&mut self, at: &Span, message: impl Into<String>) {
         self.found.push((at.start, message.into(), None));
+    }
+
+    /// Adds a place where the text could not be read. What else is wrong with what is there came of that.
+    pub(crate) fn broken(&mut self, at: &Span, message: impl Into<String>) {
+        self.add(at, message);
+        self.broken.push(at.start);
     }
 
     /// Adds a problem and what to do about it.
@@ -103,8 +111,14 @@ impl Problems {
             let (line, column) = places.of(at);
             Problem { line, column, message, hint }
         };
-        let mut problems: Vec<Problem> = self.found.into_iter().map(problem).collect();
-        problems.dedup();
+        let mut kept: Vec<(usize, String, Option<String>)> = Vec::with_capacity(self.found.len());
+        for found in self.found {
+            let before = kept.last().filter(|(at, ..)| *at == found.0);
+            if before.is_none_or(|before| *before != found && !self.broken.contains(&found.0)) {
+                kept.push(found);
+            }
+        }
+        let problems = kept.into_iter().map(problem).collect();
         Some(LoadError::Invalid { file: file.to_owned(), problems })
     }
 }

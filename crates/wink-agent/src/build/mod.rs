@@ -17,7 +17,7 @@ use wink::prompt::{OPEN_SECTIONS, PromptTemplate, READ_SECTION, Section};
 use wink::tool::AnyTool;
 use wink_store::Workspace;
 
-use crate::file::{At, File};
+use crate::file::{At, File, SuiteName};
 use crate::problem::{Problems, Span};
 use crate::read::did_you_mean;
 
@@ -53,6 +53,8 @@ pub(crate) fn build(file: &File, workspace: Option<&Arc<Workspace>>, problems: &
         sandbox,
         binding: Binding::Free,
         tools: Vec::new(),
+        spoiled: Vec::new(),
+        suites: Vec::new(),
         places: HashMap::new(),
     };
     let made: Vec<_> = file.section.iter().map(|section| build.section(section, "")).collect();
@@ -83,6 +85,10 @@ struct Build<'b> {
     binding: Binding,
     /// Every tool, in order.
     tools: Vec<KnownTool>,
+    /// The names of tools that something is wrong with.
+    spoiled: Vec<String>,
+    /// Which sections have which suites.
+    suites: Vec<(SuiteName, String)>,
     /// Where sections are, by path.
     places: HashMap<String, Span>,
 }
@@ -157,10 +163,12 @@ impl Build<'_> {
     /// A tool by its name, which has to be there.
     fn find(&mut self, name: &At<String>) -> Option<usize> {
         let found = self.tools.iter().position(|tool| **tool.tool.name() == *name.value);
-        // They are there for every agent with closed sections.
-        if found.is_none() && ![OPEN_SECTIONS, READ_SECTION].contains(&name.as_str()) {
+        // Two are there for every agent with closed sections.
+        let excused = || [OPEN_SECTIONS, READ_SECTION].contains(&name.as_str()) || self.spoiled.contains(&name.value);
+        if found.is_none() && !excused() {
             let message = format!("there is no tool `{}`", name.value);
             let names = self.tools.iter().map(|tool| &**tool.tool.name());
+            let names = names.chain(self.spoiled.iter().map(String::as_str));
             match did_you_mean(name, names) {
                 Some(hint) => self.problems.hint(&name.span, message, hint),
                 None => self.problems.add(&name.span, message),

@@ -1,12 +1,13 @@
 //! Sections.
 
 use serde_json::Value;
-use wink::prompt::{Section, Visibility};
+use wink::prompt::{Section, Text, Visibility};
 use wink::tool::AnyTool;
 
 use super::{Build, fault};
 use crate::file::{At, SectionTable, VisibilityName};
 use crate::problem::Span;
+use crate::read::did_you_mean;
 
 /// A section without its policies, which wait until every tool is known.
 pub(super) struct Made<'f> {
@@ -25,14 +26,17 @@ impl Build<'_> {
         let suites: Vec<Section> =
             table.suites.iter().filter_map(|suite| self.suite(suite, table, &path)).collect();
         self.settings(table);
-        let tools: Vec<AnyTool> = table.tool.iter().filter_map(|tool| self.tool(tool)).collect();
-        for tool in &tools {
-            let written = table.tool.iter().find(|table| {
-                table.name.as_ref().is_some_and(|name| *name.value == **tool.name())
-            });
-            let name = written.and_then(|table| table.name.as_ref());
-            let span = name.map_or_else(|| table.span.clone(), |name| name.span.clone());
-            self.know(tool.clone(), &path, &span);
+        let mut tools: Vec<AnyTool> = Vec::new();
+        for tool in &table.tool {
+            let span = tool.name.as_ref().map_or(&tool.span, |name| &name.span);
+            match self.tool(tool) {
+                Some(made) => {
+                    self.know(made.clone(), &path, span);
+                    tools.push(made);
+                }
+                // Whoever speaks of it means it, whatever is wrong with it.
+                None => self.spoiled.extend(tool.name.as_ref().map(|name| name.value.clone())),
+            }
         }
         let children = table.section.iter().map(|child| self.section(child, &path)).collect();
         Made { table: &table.value, path, suites, tools, children }
@@ -84,21 +88,13 @@ impl Build<'_> {
     }
 
     fn texts(&mut self, table: &SectionTable) {
-        let bare = || Section::markdown("key", "Title").values(values(table));
         if let Some(title) = &table.title
             && let Some(reason) = fault(Section::markdown("key", title.value.clone()))
         {
             self.problems.add(&title.span, reason);
         }
-        if let Some(body) = &table.body
-            && let Some(reason) = fault(bare().body(body.value.clone()))
-        {
-            self.problems.add(&body.span, reason);
-        }
-        if let Some(summary) = &table.summary
-            && let Some(reason) = fault(bare().summary(summary.value.clone()))
-        {
-            self.problems.add(&summary.span, reason);
+        for template in table.body.iter().chain(&table.summary) {
+            self.template(template, table);
         }
         if let Some(visibility) = &table.visibility
             && visibility.value == VisibilityName::Summary
@@ -106,6 +102,20 @@ impl Build<'_> {
         {
             let hint = "say what is shown while it is closed: `summary = \"…\"`";
             self.problems.hint(&visibility.span, "the section is shown as a summary and has none", hint);
+        }
+    }
+
+    /// Every placeholder stands for a param.
+    fn template(&mut self, template: &At<String>, table: &SectionTable) {
+        let text = match Text::compile(template) {
+            Ok(text) => text,
+            Err(error) => return self.problems.add(&template.span, error.to_string()),
+        };
+        let params = || table.params.iter().flat_map(|params| params.iter()).map(|(name, _)| name.as_str());
+        for name in text.placeholders().filter(|name| !params().any(|param| param == *name)) {
+            let hint = did_you_mean(name, Vec::from_iter(params()).into_iter());
+            let hint = hint.unwrap_or_else(|| format!("say what it stands for: `params = {{ {name} = \"…\" }}`"));
+            self.problems.hint(&template.span, format!("there is no param `{name}`"), hint);
         }
     }
 }

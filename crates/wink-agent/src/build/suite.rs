@@ -18,6 +18,12 @@ pub(super) type SandboxPlan = ();
 impl Build<'_> {
     /// The section of a suite.
     pub(super) fn suite(&mut self, suite: &At<SuiteName>, table: &SectionTable, above: &str) -> Option<Section> {
+        if let Some((_, there)) = self.suites.iter().find(|(known, _)| *known == suite.value) {
+            let message = format!("the suite `{}` is there already, in section `{there}`", suite.name());
+            self.problems.hint(&suite.span, message, "name it once");
+            return None;
+        }
+        self.suites.push((suite.value, above.to_owned()));
         let section = match suite.value {
             SuiteName::Planning => self.planning(table),
             SuiteName::Files => self.files(table),

@@ -36,8 +36,11 @@ impl Build<'_> {
         {
             self.problems.add(&description.span, fault);
         }
-        let schema = self.schema(table);
-        let plan = self.plan(table, schema.as_ref());
+        let written = table.params.as_ref().map(|params| Value::Object(entries(params)));
+        let written = written.unwrap_or_else(|| json!({ "type": "object", "properties": {} }));
+        let plan = self.plan(table, &written);
+        let config = table.idempotency.as_ref().and_then(|config| self.idempotency(config, plan.as_ref(), &written));
+        let schema = self.schema(table, written);
         let (plan, schema) = (plan?, schema?);
         let mut tool = self.command(table, &plan, schema.clone());
         for field in &table.sensitive {
@@ -47,9 +50,7 @@ impl Build<'_> {
                 None => tool = tool.sensitive(field.value.clone()),
             }
         }
-        if let Some(idempotency) = &table.idempotency
-            && let Some(config) = self.idempotency(idempotency, &plan, &schema)
-        {
+        if let (Some(idempotency), Some(config)) = (&table.idempotency, config) {
             let alone = self.command(table, &plan, schema.clone()).idempotency(config.clone());
             match fault_of(alone) {
                 Some(fault) => self.problems.add(&idempotency.span, fault),
@@ -86,10 +87,9 @@ impl Build<'_> {
         }
     }
 
-    /// The schema of the arguments.
-    fn schema(&mut self, table: &ToolTable) -> Option<Value> {
-        let Some(params) = &table.params else { return Some(json!({ "type": "object", "properties": {} })) };
-        let schema = Value::Object(entries(params));
+    /// The schema of the arguments, if it is one.
+    fn schema(&mut self, table: &ToolTable, schema: Value) -> Option<Value> {
+        let Some(params) = &table.params else { return Some(schema) };
         let compiled = tighten(schema.clone()).and_then(|schema| CompiledSchema::compile(&schema));
         match compiled {
             Ok(_) => Some(schema),
@@ -101,13 +101,13 @@ impl Build<'_> {
         }
     }
 
-    fn plan(&mut self, table: &ToolTable, schema: Option<&Value>) -> Option<CommandPlan> {
+    fn plan(&mut self, table: &ToolTable, schema: &Value) -> Option<CommandPlan> {
         let timeout = time(table.timeout.as_ref(), self.held.tool_timeout, self.problems);
         let passing = match table.arguments.as_ref().map(|arguments| arguments.value) {
             None | Some(Arguments::Both) => Passing::Both,
             Some(Arguments::Stdin) => Passing::Stdin,
         };
-        if let (Passing::Both, Some(params), Some(schema)) = (passing, &table.params, schema) {
+        if let (Passing::Both, Some(params)) = (passing, &table.params) {
             self.variables(params, schema);
         }
         let env = self.environment(&table.env);
@@ -180,7 +180,7 @@ impl Build<'_> {
     fn idempotency(
         &mut self,
         table: &At<IdempotencyTable>,
-        plan: &CommandPlan,
+        plan: Option<&CommandPlan>,
         schema: &Value,
     ) -> Option<IdempotencyConfig> {
         let before = self.problems.count();
@@ -302,11 +302,12 @@ impl Build<'_> {
     }
 
     /// The command that finds out whether an effect happened. It is like that of the tool, but for its words.
-    fn probe(&mut self, table: &At<IdempotencyTable>, plan: &CommandPlan) -> Option<CommandPlan> {
+    fn probe(&mut self, table: &At<IdempotencyTable>, plan: Option<&CommandPlan>) -> Option<CommandPlan> {
         let doubt = table.when_in_doubt.as_ref().map(|doubt| doubt.value);
         match (doubt, &table.probe) {
             (Some(DoubtName::Probe), Some(probe)) => {
-                Some(CommandPlan { words: self.words(probe)?, ..plan.clone() })
+                let words = self.words(probe)?;
+                Some(CommandPlan { words, ..plan?.clone() })
             }
             (Some(DoubtName::Probe), None) => {
                 let span = table.when_in_doubt.as_ref().map_or(&table.span, |doubt| &doubt.span);

@@ -17,7 +17,7 @@ pub(crate) use walk::did_you_mean;
 pub(crate) fn read(text: &str, problems: &mut Problems) -> File {
     let (mut table, broken) = DeTable::parse_recoverable(text);
     for error in &broken {
-        problems.add(&error.span().unwrap_or(0..0), syntax(error.message()));
+        problems.broken(&error.span().unwrap_or(0..0), format!("this is not TOML: {}", error.message()));
     }
     // What is missing may just be in the part that could not be read.
     let missing = if broken.is_empty() { walk::Missing::Reported } else { walk::Missing::Ignored };
@@ -28,10 +28,6 @@ pub(crate) fn read(text: &str, problems: &mut Problems) -> File {
         problems.add(&error.span().unwrap_or(0..0), error.message().to_owned());
         File::default()
     })
-}
-
-fn syntax(message: &str) -> String {
-    format!("this is not TOML: {message}")
 }
 
 #[cfg(test)]

@@ -270,7 +270,8 @@ fn largest(rules: &Map<String, Value>) -> Option<f64> {
 
 /// `did you mean …`, if something may be meant.
 pub(crate) fn did_you_mean<'n>(name: &str, known: impl Iterator<Item = &'n str> + Clone) -> Option<String> {
-    let near = nearest(name, known.filter(|known| may_mean(name, known)))?;
+    // Of one or two letters, any other may be meant.
+    let near = nearest(name, known.filter(|known| known.len() > 2 && may_mean(name, known)))?;
     Some(format!("did you mean `{near}`?"))
 }
 

@@ -1,0 +1,335 @@
+//! Loading agent files: what is right becomes an agent, and all that is wrong is told at once, each with its place.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+use wink::prelude::*;
+use wink_agent::{Agent, LoadError, Origin, Problem};
+
+const BEGINNING: &str = "[agent]\nns = \"ops\"\nkey = \"deploy\"\n";
+
+fn problems(text: &str) -> Vec<Problem> {
+    match Agent::parse(text, "wink.toml") {
+        Ok(agent) => panic!("nothing was wrong: {agent:?}"),
+        Err(error) => error.problems().to_vec(),
+    }
+}
+
+fn told(text: &str) -> String {
+    Agent::parse(text, "wink.toml").unwrap_err().to_string()
+}
+
+fn load(text: &str) -> Agent {
+    Agent::parse(text, "wink.toml").unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn tools(agent: &Agent) -> Vec<String> {
+    agent.prompt().placed_tools().map(|tool| tool.name().to_string()).collect()
+}
+
+const DESIGNED: &str = r#"
+[agent]
+ns = "ops"
+key = "deploy"
+
+[[section]]
+key = "deployment"
+title = "Deployment"
+body = "Always run the tests, then build, then deploy."
+suites = ["planning", "files"]
+
+[[section.tool]]
+name = "run_tests"
+description = "Run the test suite."
+command = ["./scripts/test.sh"]          # arguments: JSON on stdin and WINK_ARG_NAME; exit 0 = success, stdout = message
+timeout = "5m"
+
+[[section.tool]]
+name = "deploy"
+description = "Deploy one environment."
+command = ["./scripts/deploy.sh"]
+params = { type = "object", required = ["environment"], properties = { environment = { enum = ["staging", "production"] } } }
+idempotency = { strategy = "params", fields = ["environment"], ttl = "1h" }
+
+[[section.policy]]
+sequential = { deploy = ["run_tests"] }
+"#;
+
+#[test]
+fn the_agent_of_the_front_page_is_one() {
+    let agent = load(DESIGNED);
+    assert_eq!(&**agent.name(), "ops/deploy");
+    assert_eq!(agent.origin(), &Origin::Text("wink.toml".to_owned()));
+    assert_eq!(
+        tools(&agent),
+        [
+            "run_tests",
+            "deploy",
+            "planning_setup_plan",
+            "planning_add_step",
+            "planning_update_step",
+            "planning_read_plan",
+            "read_file",
+            "write_file",
+            "edit_file",
+            "list_directory",
+            "delete_file",
+            "glob",
+            "grep",
+        ]
+    );
+    let text = agent.prompt().render(&Session::new()).unwrap().text().to_owned();
+    assert!(text.starts_with("## 1. Deployment\n\nAlways run the tests, then build, then deploy.\n\n### 1.1. Planning"));
+    let run_tests = agent.prompt().placed_tools().next().unwrap();
+    assert_eq!(run_tests.tool.contract().timeout(), Some(std::time::Duration::from_secs(300)));
+    let deploy = agent.prompt().placed_tools().nth(1).unwrap();
+    assert!(deploy.tool.contract().idempotency().is_some());
+    assert_eq!(deploy.policies.len(), 1);
+}
+
+#[test]
+fn servers_of_others_are_not_built_yet() {
+    let text = format!(
+        "{DESIGNED}\n[[section.mcp]]   # another MCP server's tools\nname = \"github\"\ncommand = [\"github-mcp-server\", \"stdio\"]\n"
+    );
+    assert_eq!(
+        told(&text),
+        "wink.toml:28:11: `mcp` is not built yet: other MCP servers' tools cannot be used\n  hint: remove it; tools \
+         come from `suites` and from commands ([[section.tool]])"
+    );
+}
+
+/// Ten mistakes, of every kind that there is.
+const BROKEN: &str = r#"[agent]
+ns = "ops"
+key = "deploy"
+titel = "Deploy things"
+
+[[section]]
+key = "deployment"
+title = "Deployment"
+body = "Deploy to ${enviroment}."
+params = { environment = "staging" }
+suites = ["planing", "files"]
+
+[[section.tool]]
+name = "run tests"
+description = "Run the test suite."
+command = ["./scripts/test.sh"]
+timeout = "5 minutes"
+
+[[section.tool]]
+name = "deploy"
+description = "Deploy one environment."
+command = "./scripts/deploy.sh"
+
+[[section.tool]]
+name = "build"
+command = ["make", "build"]
+description = "Build."
+params = { type = "object", properties = { target = { type = "strin" } } }
+idempotency = { strategy = "params", fields = ["traget"] }
+
+[[section.policy]]
+sequential = { biuld = ["deploy"] }
+
+[[section.policy]]
+quota = { session = -1 }
+"#;
+
+#[test]
+fn ten_mistakes_are_told_at_once() {
+    insta::assert_snapshot!(told(BROKEN));
+    assert_eq!(problems(BROKEN).len(), 10);
+}
+
+#[test]
+fn a_file_that_is_not_toml_says_where() {
+    let found = problems("[agent]\nns = \"ops\nkey = \"deploy\"\n");
+    assert_eq!((found[0].line, found[0].column), (2, 10));
+    assert!(found[0].message.starts_with("this is not TOML: "), "{found:?}");
+}
+
+#[test]
+fn what_is_beside_broken_toml_is_told_too() {
+    let text = "[agent]\nns = \"ops\"\nkey = \nkey = \"x\"\n\n[[section]]\nkey = \"a\"\ntitle = \"A\"\nbodi = \"…\"\n";
+    let found = problems(text);
+    let lines: Vec<usize> = found.iter().map(|problem| problem.line).collect();
+    assert_eq!(lines, [3, 4, 9], "{found:?}");
+}
+
+#[test]
+fn a_file_without_anything_says_what_is_missing() {
+    assert_eq!(told(""), "wink.toml:1:1: `agent` is missing");
+    assert_eq!(told("[agent]\n"), "wink.toml:1:1: `ns` is missing\nwink.toml:1:1: `key` is missing");
+}
+
+#[test]
+fn columns_count_characters() {
+    let found = problems(&format!("{BEGINNING}[[section]]\nkey = \"a\"\ntitle = \"A\"\nfiles = {{ \"größe\" = 1, \"b\" = 2 }}\n"));
+    let places: Vec<_> = found.iter().map(|problem| (problem.line, problem.column)).collect();
+    assert_eq!(places, [(7, 9), (7, 11), (7, 24)], "{found:?}");
+}
+
+#[test]
+fn one_wrong_thing_does_not_hide_another() {
+    let cases = [
+        // The same key twice, in different places.
+        (
+            "[[section]]\nkey = \"a\"\ntitle = \"A\"\n[[section]]\nkey = \"a\"\ntitle = \"\"\n",
+            "wink.toml:8:7: there is a section with the path `a` already\n  hint: give siblings different keys\nwink.toml:9:9: its \
+             title \"\" must be one line of text",
+        ),
+        (
+            "[section]\nkey = \"a\"\n",
+            "wink.toml:4:1: expected a list, found a table\n  hint: there can be several: write its name in double brackets, [[…]]",
+        ),
+        (
+            "[[section]]\nkey = \"a\"\ntitle = \"A\"\nvisibility = \"summary\"\nsuites = [\"files\", \"files\"]\n",
+            "wink.toml:7:14: the section is shown as a summary and has none\n  hint: say what is shown while it is closed: `summary = \
+             \"…\"`\nwink.toml:8:20: the suite `files` is there already, in section `a`\n  hint: name it once",
+        ),
+        (
+            "[[section]]\nkey = \"a\"\ntitle = \"A\"\nplanning = { strategy = \"react\" }\n",
+            "wink.toml:7:12: these are settings of the suite `planning`, which the section does not have\n  hint: add \"planning\" \
+             to its `suites`",
+        ),
+        (
+            "[[policy]]\nquota = { session = 1 }\nsequential = {}\n",
+            "wink.toml:6:1: only one of these keys can be set here, and this is the second\n  hint: give each a table of its own",
+        ),
+        (
+            "[limits]\ndeadline = \"10ms\"\nanswer = \"64k\"\nbudget = {}\narguments_depth = 500\n[sandbox]\nmemory = \"1 \
+             KiB\"\nengine = \"podman\"\n",
+            "wink.toml:5:12: a deadline is at least a second ahead\nwink.toml:6:10: \"64k\" is no amount of bytes\n  hint: write a \
+             number and a unit (B, KiB, MiB, GiB), such as \"512 MiB\"\nwink.toml:7:10: a budget needs at least one limit: total, \
+             input or output tokens\nwink.toml:8:19: expected a number from 1 to 128\nwink.toml:9:1: the limit on memory is 1024 \
+             bytes; nothing runs in less than 4 MiB\nwink.toml:9:1: podman needs something to run\n  hint: say `image = \"…\"` or \
+             `root = \"…\"`",
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(told(&format!("{BEGINNING}{text}")), expected);
+    }
+}
+
+#[test]
+fn tools_are_checked_in_every_part() {
+    let tool = |rest: &str| {
+        told(&format!(
+            "{BEGINNING}[[section]]\nkey = \"a\"\ntitle = \"A\"\n[[section.tool]]\nname = \"t\"\ndescription = \"d\"\n{rest}"
+        ))
+    };
+    let cases = [
+        ("command = []", "wink.toml:10:11: the list is empty"),
+        (
+            "command = [\"make test\"]",
+            "wink.toml:10:12: there is no shell to take \"make test\" apart\n  hint: write each word by itself, as in [\"make\", \
+             \"test\"], or run a shell: [\"sh\", \"-c\", \"…\"]",
+        ),
+        ("command = [\"a\\u0000\"]", "wink.toml:10:12: there is a zero byte in it, which no program can be given"),
+        (
+            "command = [\"a\"]\ncwd = \"../x\"",
+            "wink.toml:11:7: \"../x\" is not below the workspace\n  hint: give a path from the workspace's root, without `..`",
+        ),
+        (
+            "command = [\"a\"]\nenv = { WINK_ARG_X = \"1\", \"A=B\" = \"2\" }",
+            "wink.toml:11:9: `WINK_ARG_X` is set for each call\n  hint: choose another name\nwink.toml:11:27: \"A=B\" is no name \
+             of a variable",
+        ),
+        (
+            "command = [\"a\"]\nparams = { type = \"object\", properties = { a-b = {}, a_b = {} } }",
+            "wink.toml:11:10: parameters `a-b` and `a_b` would both be WINK_ARG_A_B\n  hint: rename one of them, or say `arguments \
+             = \"stdin\"`",
+        ),
+        (
+            "command = [\"a\"]\nsensitive = [\"token\"]",
+            "wink.toml:11:14: the parameters have no field `token`",
+        ),
+        (
+            "command = [\"a\"]\nidempotency = { strategy = \"custom\", key = \"x-${b}\", scope = \"named\" }\nparams = { type = \
+             \"object\", properties = { a = { type = \"string\" } } }",
+            "wink.toml:11:44: the tool has no parameter `b`\nwink.toml:11:62: the scope has no name\n  hint: say which: \
+             `scope_name = \"…\"`",
+        ),
+        (
+            "command = [\"a\"]\nidempotency = { strategy = \"auto\", fields = [\"x\"], when_in_doubt = \"probe\" }",
+            "wink.toml:11:45: `fields` is for the strategy `params`\nwink.toml:11:68: there is no command to probe with\n  hint: say \
+             which command finds out: `probe = [\"…\"]`",
+        ),
+        (
+            "command = [\"a\"]\nexample = [{ description = \"x\", input = { y = 1 }, output = \"\" }]",
+            "wink.toml:11:12: example \"x\": its input: Invalid arguments: `y`: unexpected field; expected no fields",
+        ),
+        (
+            "command = [\"a\"]\nparams = { type = \"object\", properties = { when = { const = 1979-05-27 } } }",
+            "wink.toml:11:61: a date cannot be used here\n  hint: write it as a text, in quotes",
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(tool(text), expected);
+    }
+}
+
+#[test]
+fn names_are_unique_wherever_they_are() {
+    let text = format!(
+        "{BEGINNING}[[section]]\nkey = \"a\"\ntitle = \"A\"\nsuites = [\"files\"]\n[[section.section]]\nkey = \"b\"\ntitle = \
+         \"B\"\n[[section.section.tool]]\nname = \"grep\"\ndescription = \"d\"\ncommand = [\"grep\"]\n[[section.section.tool]]\nname = \
+         \"open_sections\"\ndescription = \"d\"\ncommand = [\"x\"]\n"
+    );
+    assert_eq!(
+        told(&text),
+        "wink.toml:12:8: there is a tool `grep` already, in section `a.files`\n  hint: names are unique in an agent: choose another"
+    );
+    let alone = text.replace("name = \"grep\"", "name = \"search\"");
+    assert_eq!(
+        told(&alone),
+        "wink.toml:16:8: section a.b, tool open_sections: the name belongs to a built-in tool; choose another"
+    );
+}
+
+#[test]
+fn sections_nest_and_close() {
+    let text = format!(
+        "{BEGINNING}[[section]]\nkey = \"a\"\ntitle = \"A\"\nbody = \"For ${{who}}, $who: $$1\"\nparams = {{ who = \"you\" \
+         }}\n[[section.section]]\nkey = \"b\"\ntitle = \"B\"\nvisibility = \"summary\"\nsummary = \"More of \
+         it.\"\n[[section.section.section]]\nkey = \"c\"\ntitle = \"C\"\nsuites = [\"planning\"]\n"
+    );
+    let agent = load(&text);
+    let rendered = agent.prompt().render(&Session::new()).unwrap();
+    let text = rendered.text();
+    assert!(text.starts_with("## 1. A\n\nFor you, you: $1\n\n### 1.1. B\n\nMore of it."), "{text}");
+    assert!(!text.contains("Planning"), "{text}");
+    let paths: Vec<_> = agent.prompt().placed_tools().map(|tool| tool.section.to_string()).collect();
+    assert_eq!(paths, ["a.b.c.planning"; 4]);
+}
+
+#[test]
+fn files_are_found_as_they_are_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let agent = Agent::find(dir.path(), None).unwrap();
+    assert_eq!(agent.origin(), &Origin::Builtin);
+    let own = dir.path().join("wink.toml");
+    std::fs::write(&own, DESIGNED).unwrap();
+    assert_eq!(Agent::find(dir.path(), None).unwrap().origin(), &Origin::File(own.clone()));
+    let other = dir.path().join("other.toml");
+    std::fs::write(&other, BEGINNING).unwrap();
+    assert_eq!(Agent::find(dir.path(), Some(&other)).unwrap().origin(), &Origin::File(other));
+    let missing = dir.path().join("missing.toml");
+    let error = Agent::find(dir.path(), Some(&missing)).unwrap_err();
+    assert!(matches!(&error, LoadError::Unreadable { .. }), "{error:?}");
+    assert!(error.to_string().ends_with("missing.toml: cannot be read: No such file or directory (os error 2)"));
+    // A link to nowhere is a mistake, and not nobody's file.
+    std::fs::remove_file(&own).unwrap();
+    std::os::unix::fs::symlink("nowhere", &own).unwrap();
+    assert!(matches!(Agent::find(dir.path(), None), Err(LoadError::Unreadable { .. })));
+}
+
+#[test]
+fn the_built_in_agent_has_planning_and_files() {
+    let agent = Agent::builtin();
+    assert_eq!(&**agent.name(), "wink/workspace");
+    let tools = tools(&agent);
+    assert!(tools.contains(&"planning_setup_plan".to_owned()), "{tools:?}");
+    assert!(tools.contains(&"write_file".to_owned()), "{tools:?}");
+}
