@@ -80,7 +80,10 @@ impl Agent {
     /// them; Python, where it was built with the feature `eval`.
     pub fn builtin() -> Self {
         Self::read(&builtin::text(), "the built-in agent", Origin::Builtin).unwrap_or_else(|error| {
-            #[expect(clippy::panic, reason = "the text is part of the program, and every form of it is tested")]
+            #[expect(
+                clippy::panic,
+                reason = "the text is part of the program, and every form of it is tested"
+            )]
             {
                 panic!("{error}")
             }
@@ -137,6 +140,9 @@ impl Agent {
 
 impl fmt::Debug for Agent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Agent").field("name", self.name()).field("origin", self.origin()).finish_non_exhaustive()
+        f.debug_struct("Agent")
+            .field("name", self.name())
+            .field("origin", self.origin())
+            .finish_non_exhaustive()
     }
 }

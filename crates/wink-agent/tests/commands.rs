@@ -10,10 +10,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use wink::executor::{Escalation, Outcome};
+use wink::filesystem::host::{Capture, HostOptions};
 use wink::limits::CancelToken;
 use wink::prelude::*;
+use wink::session::Ending;
 use wink_agent::{Agent, OpenSession};
-use wink_store::Workspace;
+use wink_store::{Workspace, WorkspaceOptions};
 
 struct Place {
     dir: tempfile::TempDir,
@@ -22,11 +24,22 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
+        Self::with(None)
+    }
+
+    fn with(capture: Option<Capture>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("project");
         fs::create_dir(&root).unwrap();
-        let workspace = Arc::new(Workspace::open(&root).unwrap());
+        let files = HostOptions { capture, ..HostOptions::default() };
+        let options = WorkspaceOptions { files, ..WorkspaceOptions::default() };
+        let workspace = Arc::new(Workspace::open_with(&root, options).unwrap());
         Self { dir, workspace }
+    }
+
+    /// Where what commands do is found out by what this machine has, and by a scan.
+    fn of_every_kind() -> [Self; 2] {
+        [Self::new(), Self::with(Some(Capture::Scan))]
     }
 
     fn root(&self) -> PathBuf {
@@ -39,7 +52,8 @@ impl Place {
     }
 
     async fn open(&self, tools: &str) -> OpenSession {
-        let text = format!("[agent]\nns = \"t\"\nkey = \"t\"\n[[section]]\nkey = \"a\"\ntitle = \"A\"\n{tools}");
+        let text =
+            format!("[agent]\nns = \"t\"\nkey = \"t\"\n[[section]]\nkey = \"a\"\ntitle = \"A\"\n{tools}");
         let agent = Agent::parse(&text, "wink.toml").unwrap_or_else(|error| panic!("{error}"));
         agent.open(&self.workspace, "main").await.unwrap()
     }
@@ -47,7 +61,9 @@ impl Place {
 
 /// A tool that runs a script.
 fn script(name: &str, script: &str, rest: &str) -> String {
-    format!("[[section.tool]]\nname = \"{name}\"\ndescription = \"d\"\ncommand = [\"sh\", \"-c\", '''{script}''']\n{rest}\n")
+    format!(
+        "[[section.tool]]\nname = \"{name}\"\ndescription = \"d\"\ncommand = [\"sh\", \"-c\", '''{script}''']\n{rest}\n"
+    )
 }
 
 const ANYTHING: &str = "params = { type = \"object\", additionalProperties = true }";
@@ -62,35 +78,51 @@ fn answer(outcome: &Outcome) -> (bool, &str) {
 
 #[tokio::test]
 async fn a_command_that_exits_with_0_has_succeeded() {
-    let place = Place::new();
-    let tools = script("write", "echo one > a.txt; mkdir -p d; echo two > d/b.txt; echo done; echo noise >&2", "");
-    let opened = place.open(&tools).await;
-    let outcome = call(&opened, "write", json!({})).await;
-    assert_eq!(answer(&outcome), (true, "done"));
-    assert_eq!(fs::read_to_string(place.root().join("a.txt")).unwrap(), "one\n");
-    assert_eq!(fs::read_to_string(place.root().join("d/b.txt")).unwrap(), "two\n");
+    for place in Place::of_every_kind() {
+        let tools = script(
+            "write",
+            "echo one > a.txt; mkdir -p d; echo two > d/b.txt; echo done; echo noise >&2",
+            "",
+        );
+        let opened = place.open(&tools).await;
+        let outcome = call(&opened, "write", json!({})).await;
+        assert_eq!(answer(&outcome), (true, "done"));
+        assert_eq!(fs::read_to_string(place.root().join("a.txt")).unwrap(), "one\n");
+        assert_eq!(fs::read_to_string(place.root().join("d/b.txt")).unwrap(), "two\n");
+    }
 }
 
 #[tokio::test]
 async fn a_command_that_prints_nothing_has_an_answer() {
     let place = Place::new();
     let opened = place.open(&script("quiet", "true", "")).await;
-    assert_eq!(answer(&call(&opened, "quiet", json!({})).await), (true, "quiet succeeded, and printed nothing."));
+    assert_eq!(
+        answer(&call(&opened, "quiet", json!({})).await),
+        (true, "quiet succeeded, and printed nothing.")
+    );
 }
 
 #[tokio::test]
 async fn a_command_that_exits_with_anything_else_has_failed_and_is_undone() {
-    let place = Place::new();
-    fs::write(place.root().join("a.txt"), "before\n").unwrap();
-    let tools = script("spoil", "echo after > a.txt; echo new > b.txt; rm -rf .git; echo out; echo err >&2; exit 3", "");
-    let opened = place.open(&tools).await;
-    let outcome = call(&opened, "spoil", json!({})).await;
-    let (success, text) = answer(&outcome);
-    assert!(!success);
-    assert!(text.starts_with("spoil exited with 3. What it changed in the workspace is undone."), "{text}");
-    assert!(text.ends_with("\n--- stdout\nout\n--- stderr\nerr"), "{text}");
-    assert_eq!(fs::read_to_string(place.root().join("a.txt")).unwrap(), "before\n");
-    assert!(!place.root().join("b.txt").exists());
+    for place in Place::of_every_kind() {
+        fs::write(place.root().join("a.txt"), "before\n").unwrap();
+        let tools = script(
+            "spoil",
+            "echo after > a.txt; echo new > b.txt; rm -rf .git; echo out; echo err >&2; exit 3",
+            "",
+        );
+        let opened = place.open(&tools).await;
+        let outcome = call(&opened, "spoil", json!({})).await;
+        let (success, text) = answer(&outcome);
+        assert!(!success);
+        assert!(
+            text.starts_with("spoil exited with 3. What it changed in the workspace is undone."),
+            "{text}"
+        );
+        assert!(text.ends_with("\n--- stdout\nout\n--- stderr\nerr"), "{text}");
+        assert_eq!(fs::read_to_string(place.root().join("a.txt")).unwrap(), "before\n");
+        assert!(!place.root().join("b.txt").exists());
+    }
 }
 
 #[tokio::test]
@@ -98,7 +130,10 @@ async fn a_command_that_a_signal_ended_has_failed() {
     let place = Place::new();
     let opened = place.open(&script("die", "echo x > a.txt; kill -9 $$", "")).await;
     let outcome = call(&opened, "die", json!({})).await;
-    assert_eq!(answer(&outcome), (false, "die was ended by signal 9. What it changed in the workspace is undone."));
+    assert_eq!(
+        answer(&outcome),
+        (false, "die was ended by signal 9. What it changed in the workspace is undone.")
+    );
     assert!(!place.root().join("a.txt").exists());
 }
 
@@ -108,7 +143,8 @@ async fn arguments_come_on_standard_input_and_as_variables() {
     let params = "params = { type = \"object\", properties = { text = { type = \"string\" }, count = { type = \"integer\" }, \
                   flag = { type = \"boolean\" }, list = { type = \"array\", items = { type = \"integer\" } }, \"odd-näme\" = { \
                   type = \"string\" }, absent = { type = \"string\" } } }\nenv = { GREETING = \"hello\" }";
-    let tools = script("show", "cat; echo; env | grep -E \"^(WINK_|GREETING)\" | grep -v INVOCATION | sort", params);
+    let tools =
+        script("show", "cat; echo; env | grep -E \"^(WINK_|GREETING)\" | grep -v INVOCATION | sort", params);
     let opened = place.open(&tools).await;
     let text = "$(touch pwned) `id` ; \"quoted\" 'too' \\ end";
     let arguments = json!({ "text": text, "count": 7, "flag": true, "list": [1, 2], "odd-näme": "ö" });
@@ -150,9 +186,13 @@ async fn relative_paths_are_in_the_workspace() {
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(scripts.join("where.sh"), executable).unwrap();
     let tool = |name: &str, rest: &str| {
-        format!("[[section.tool]]\nname = \"{name}\"\ndescription = \"d\"\ncommand = [\"./scripts/where.sh\"]\n{rest}\n")
+        format!(
+            "[[section.tool]]\nname = \"{name}\"\ndescription = \"d\"\ncommand = [\"./scripts/where.sh\"]\n{rest}\n"
+        )
     };
-    let opened = place.open(&(tool("root", "") + &tool("sub", "cwd = \"./sub/\"") + &tool("gone", "cwd = \"nowhere\""))).await;
+    let opened = place
+        .open(&(tool("root", "") + &tool("sub", "cwd = \"./sub/\"") + &tool("gone", "cwd = \"nowhere\"")))
+        .await;
     let root = place.root().canonicalize().unwrap();
     assert_eq!(answer(&call(&opened, "root", json!({})).await), (true, root.to_str().unwrap()));
     assert_eq!(answer(&call(&opened, "sub", json!({})).await), (true, root.join("sub").to_str().unwrap()));
@@ -176,7 +216,8 @@ async fn a_program_that_is_not_there_is_a_failed_call() {
 #[tokio::test]
 async fn what_a_program_cannot_be_given_is_refused_and_not_left_out() {
     let place = Place::new();
-    let tools = script("both", "echo ran", ANYTHING) + &script("stdin", "wc -c", &format!("{ANYTHING}\narguments = \"stdin\""));
+    let tools = script("both", "echo ran", ANYTHING)
+        + &script("stdin", "wc -c", &format!("{ANYTHING}\narguments = \"stdin\""));
     let opened = place.open(&tools).await;
     let refused = |outcome: &Outcome| {
         let (success, text) = answer(outcome);
@@ -184,14 +225,14 @@ async fn what_a_program_cannot_be_given_is_refused_and_not_left_out() {
         text.to_owned()
     };
     let zero = call(&opened, "both", json!({ "a": "x\0y" })).await;
-    assert_eq!(refused(&zero), "argument \"a\" has a zero byte in it, which no program can be given; send it without");
+    assert_eq!(
+        refused(&zero),
+        "argument \"a\" has a zero byte in it, which no program can be given; send it without"
+    );
     let nested = call(&opened, "both", json!({ "a": { "b": "\0" } })).await;
     assert_eq!(answer(&nested), (true, "ran"), "as JSON it is no zero byte");
     let clash = call(&opened, "both", json!({ "a-b": 1, "a_b": 2 })).await;
-    assert_eq!(
-        refused(&clash),
-        "arguments \"a-b\" and \"a_b\" would both be WINK_ARG_A_B; send one of them"
-    );
+    assert_eq!(refused(&clash), "arguments \"a-b\" and \"a_b\" would both be WINK_ARG_A_B; send one of them");
     let huge = "x".repeat(200_000);
     let large = call(&opened, "both", json!({ "a": huge })).await;
     assert_eq!(
@@ -201,7 +242,8 @@ async fn what_a_program_cannot_be_given_is_refused_and_not_left_out() {
     );
     let just = "x".repeat(131_060);
     assert_eq!(answer(&call(&opened, "both", json!({ "a": just })).await), (true, "ran"));
-    let many: serde_json::Map<_, _> = (0..60).map(|at| (format!("a{at}"), json!("x".repeat(130_000)))).collect();
+    let many: serde_json::Map<_, _> =
+        (0..60).map(|at| (format!("a{at}"), json!("x".repeat(130_000)))).collect();
     let together = refused(&call(&opened, "both", Value::Object(many)).await);
     assert!(together.contains("the arguments and the environment are too large for \"sh\""), "{together}");
     let fits = call(&opened, "stdin", json!({ "a": huge })).await;
@@ -223,9 +265,9 @@ async fn output_is_bounded() {
 /// Whether a process has this among its words.
 fn runs(marker: &str) -> bool {
     let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-    processes.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok()).any(|words| {
-        words.split(|byte| *byte == 0).any(|word| word == marker.as_bytes())
-    })
+    processes
+        .filter_map(|entry| fs::read(entry.path().join("cmdline")).ok())
+        .any(|words| words.split(|byte| *byte == 0).any(|word| word == marker.as_bytes()))
 }
 
 /// Leaves processes that do not want to go, then waits.
@@ -237,39 +279,49 @@ fn lingering(marker: &str) -> String {
 
 #[tokio::test]
 async fn a_command_whose_time_is_over_is_gone_with_all_that_it_started() {
-    let place = Place::new();
-    let (started, marker) = (place.outside().join("started"), "86411.25");
-    let rest = format!("timeout = \"2s\"\nenv = {{ STARTED = {started:?} }}");
-    let opened = place.open(&script("wait", &lingering(marker), &rest)).await;
-    let outcome = call(&opened, "wait", json!({})).await;
-    let (success, text) = answer(&outcome);
-    assert!(!success);
-    assert!(text.contains("2s"), "{text}");
-    assert!(started.exists(), "it did not even begin");
-    assert!(!runs(marker));
-    assert!(!place.root().join("a.txt").exists());
+    for place in Place::of_every_kind() {
+        let (started, marker) = (place.outside().join("started"), "86411.25");
+        let rest = format!("timeout = \"2s\"\nenv = {{ STARTED = {started:?} }}");
+        let opened = place.open(&script("wait", &lingering(marker), &rest)).await;
+        let outcome = call(&opened, "wait", json!({})).await;
+        let (success, text) = answer(&outcome);
+        assert!(!success);
+        assert!(text.contains("2s"), "{text}");
+        assert!(started.exists(), "it did not even begin");
+        assert!(!runs(marker));
+        assert!(!place.root().join("a.txt").exists());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_command_is_gone_with_all_that_it_started() {
-    let place = Place::new();
-    let (started, marker) = (place.outside().join("started"), "86412.25");
-    assert!(std::process::Command::new("mkfifo").arg(&started).status().unwrap().success());
-    let opened = place.open(&script("wait", &lingering(marker), &format!("env = {{ STARTED = {started:?} }}"))).await;
-    let cancel = CancelToken::new();
-    let token = cancel.clone();
-    let executor = opened.executor().clone();
-    let calling =
-        tokio::spawn(async move { executor.call_cancellable(ToolCall::new("1", "wait", "{}"), token).await });
-    tokio::task::spawn_blocking(move || fs::read(started).unwrap()).await.unwrap();
-    assert!(runs(marker));
-    cancel.cancel();
-    let outcome = calling.await.unwrap();
-    assert!(matches!(outcome.escalation, Some(Escalation::Cancelled)), "{:?}", outcome.escalation);
-    assert!(!runs(marker));
-    assert!(!place.root().join("a.txt").exists());
-    let refused = call(&opened, "wait", json!({ "x": 1 })).await;
-    assert!(refused.answer.text.starts_with("Invalid arguments"), "the session goes on: {}", refused.answer.text);
+    for place in Place::of_every_kind() {
+        let (started, marker) = (place.outside().join("started"), "86412.25");
+        assert!(std::process::Command::new("mkfifo").arg(&started).status().unwrap().success());
+        let opened = place
+            .open(&script("wait", &lingering(marker), &format!("env = {{ STARTED = {started:?} }}")))
+            .await;
+        let cancel = CancelToken::new();
+        let token = cancel.clone();
+        let executor = opened.executor().clone();
+        let calling =
+            tokio::spawn(
+                async move { executor.call_cancellable(ToolCall::new("1", "wait", "{}"), token).await },
+            );
+        tokio::task::spawn_blocking(move || fs::read(started).unwrap()).await.unwrap();
+        assert!(runs(marker));
+        cancel.cancel();
+        let outcome = calling.await.unwrap();
+        assert!(matches!(outcome.escalation, Some(Escalation::Cancelled)), "{:?}", outcome.escalation);
+        assert!(!runs(marker));
+        assert!(!place.root().join("a.txt").exists());
+        let refused = call(&opened, "wait", json!({ "x": 1 })).await;
+        assert!(
+            refused.answer.text.starts_with("Invalid arguments"),
+            "the session goes on: {}",
+            refused.answer.text
+        );
+    }
 }
 
 #[tokio::test]
@@ -294,6 +346,34 @@ async fn an_effect_happens_once() {
     assert_eq!(fs::read_to_string(&count).unwrap(), "global:pay:pay-ann\n");
     assert!(answer(&call(&opened, "pay", json!({ "to": "bob" })).await).0);
     assert_eq!(fs::read_to_string(&count).unwrap().lines().count(), 2);
+}
+
+// A program that is killed has not said that nothing happened; one that fails by itself has.
+#[tokio::test]
+async fn a_command_that_was_killed_leaves_its_effect_in_doubt() {
+    let place = Place::new();
+    let count = place.outside().join("count");
+    let rest = format!("env = {{ COUNT = {count:?} }}\nidempotency = {{ strategy = \"auto\" }}");
+    let tools = script("die", "echo x >> \"$COUNT\"; kill -9 $$", &rest)
+        + &script("fail", "echo x >> \"$COUNT\"; exit 1", &rest);
+    let opened = place.open(&tools).await;
+    let killed = call(&opened, "die", json!({})).await;
+    assert_eq!(
+        answer(&killed),
+        (
+            false,
+            "die was ended by signal 9. What it changed in the workspace is undone.\nWhether its effect outside happened is not \
+             known."
+        )
+    );
+    let again = call(&opened, "die", json!({})).await;
+    assert_eq!(again.event.ending, Ending::InDoubt);
+    assert_eq!(fs::read_to_string(&count).unwrap(), "x\n");
+    assert_eq!(place.workspace.in_doubt().await.unwrap().len(), 1);
+    for _ in 0..2 {
+        assert_eq!(call(&opened, "fail", json!({})).await.event.ending, Ending::Failed);
+    }
+    assert_eq!(fs::read_to_string(&count).unwrap(), "x\nx\nx\n");
 }
 
 #[tokio::test]

@@ -78,7 +78,9 @@ fn the_agent_of_the_front_page_is_one() {
         ]
     );
     let text = agent.prompt().render(&Session::new()).unwrap().text().to_owned();
-    assert!(text.starts_with("## 1. Deployment\n\nAlways run the tests, then build, then deploy.\n\n### 1.1. Planning"));
+    assert!(text.starts_with(
+        "## 1. Deployment\n\nAlways run the tests, then build, then deploy.\n\n### 1.1. Planning"
+    ));
     let run_tests = agent.prompt().placed_tools().next().unwrap();
     assert_eq!(run_tests.tool.contract().timeout(), Some(std::time::Duration::from_secs(300)));
     let deploy = agent.prompt().placed_tools().nth(1).unwrap();
@@ -165,7 +167,9 @@ fn a_file_without_anything_says_what_is_missing() {
 
 #[test]
 fn columns_count_characters() {
-    let found = problems(&format!("{BEGINNING}[[section]]\nkey = \"a\"\ntitle = \"A\"\nfiles = {{ \"größe\" = 1, \"b\" = 2 }}\n"));
+    let found = problems(&format!(
+        "{BEGINNING}[[section]]\nkey = \"a\"\ntitle = \"A\"\nfiles = {{ \"größe\" = 1, \"b\" = 2 }}\n"
+    ));
     let places: Vec<_> = found.iter().map(|problem| (problem.line, problem.column)).collect();
     assert_eq!(places, [(7, 9), (7, 11), (7, 24)], "{found:?}");
 }
@@ -226,7 +230,10 @@ fn tools_are_checked_in_every_part() {
             "wink.toml:10:12: there is no shell to take \"make test\" apart\n  hint: write each word by itself, as in [\"make\", \
              \"test\"], or run a shell: [\"sh\", \"-c\", \"…\"]",
         ),
-        ("command = [\"a\\u0000\"]", "wink.toml:10:12: there is a zero byte in it, which no program can be given"),
+        (
+            "command = [\"a\\u0000\"]",
+            "wink.toml:10:12: there is a zero byte in it, which no program can be given",
+        ),
         (
             "command = [\"a\"]\ncwd = \"../x\"",
             "wink.toml:11:7: \"../x\" is not below the workspace\n  hint: give a path from the workspace's root, without `..`",
@@ -318,18 +325,31 @@ fn files_are_found_as_they_are_asked_for() {
     let missing = dir.path().join("missing.toml");
     let error = Agent::find(dir.path(), Some(&missing)).unwrap_err();
     assert!(matches!(&error, LoadError::Unreadable { .. }), "{error:?}");
-    assert!(error.to_string().ends_with("missing.toml: cannot be read: No such file or directory (os error 2)"));
+    assert!(
+        error.to_string().ends_with("missing.toml: cannot be read: No such file or directory (os error 2)")
+    );
     // A link to nowhere is a mistake, and not nobody's file.
     std::fs::remove_file(&own).unwrap();
     std::os::unix::fs::symlink("nowhere", &own).unwrap();
     assert!(matches!(Agent::find(dir.path(), None), Err(LoadError::Unreadable { .. })));
 }
 
-#[test]
-fn the_built_in_agent_has_planning_and_files() {
+#[tokio::test]
+async fn the_built_in_agent_has_planning_and_files() {
     let agent = Agent::builtin();
     assert_eq!(&**agent.name(), "wink/workspace");
     let tools = tools(&agent);
     assert!(tools.contains(&"planning_setup_plan".to_owned()), "{tools:?}");
     assert!(tools.contains(&"write_file".to_owned()), "{tools:?}");
+    if !tools.contains(&"shell_execute".to_owned()) {
+        eprintln!("not tried, since this machine has no sandbox: shell_execute");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let workspace = std::sync::Arc::new(wink_store::Workspace::open(dir.path()).unwrap());
+    let opened = agent.open(&workspace, "main").await.unwrap();
+    let run = ToolCall::new("1", "shell_execute", r#"{"command": ["sh", "-c", "echo hello > a.txt; cat a.txt"]}"#);
+    let outcome = opened.executor().call(run).await;
+    assert_eq!(&*outcome.answer.text, "exit code 0\n--- stdout\nhello");
+    assert_eq!(std::fs::read_to_string(dir.path().join("a.txt")).unwrap(), "hello\n");
 }

@@ -56,7 +56,10 @@ impl Place {
             true => Ok(Approval::Approved { by: "ann".into() }),
             false => Ok(Approval::Refused { by: "ann".into(), reason: format!("no: {}", request.question) }),
         });
-        agent.open_with(&self.workspace, "main", |builder| builder.approver(Arc::new(approver))).await.unwrap()
+        agent
+            .open_with(&self.workspace, "main", |builder| builder.approver(Arc::new(approver)))
+            .await
+            .unwrap()
     }
 }
 
@@ -143,8 +146,7 @@ async fn paths() {
 #[tokio::test]
 async fn approval() {
     let place = Place::new();
-    let policy =
-        "[[policy]]\napproval = { tools = [\"deploy\"], when = { environment = [\"staging\", \"production\"] } }";
+    let policy = "[[policy]]\napproval = { tools = [\"deploy\"], when = { environment = [\"staging\", \"production\"] } }";
     let opened = place.open(policy).await;
     allows(&opened, "test", json!({})).await;
     allows(&opened, "deploy", json!({ "environment": "staging" })).await;

@@ -2,13 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use wink_agent::Agent;
 
-fn validator() -> jsonschema::Validator {
-    jsonschema::validator_for(&Agent::schema()).unwrap()
-}
+static VALIDATOR: LazyLock<jsonschema::Validator> =
+    LazyLock::new(|| jsonschema::validator_for(&Agent::schema()).unwrap());
 
 #[test]
 fn the_schema_is_one() {
@@ -20,16 +21,54 @@ fn the_schema_is_one() {
 
 /// The keys of agent files, and some that are none.
 const KEYS: [&str; 40] = [
-    "agent", "ns", "key", "name", "section", "title", "body", "summary", "visibility", "suites", "tool", "command",
-    "description", "params", "timeout", "policy", "sequential", "quota", "session", "tools", "not", "all_of", "rate_limit",
-    "max", "window", "per", "limits", "deadline", "sandbox", "memory", "unlimited", "idempotency", "strategy", "fields",
-    "ttl", "annotations", "read_only", "env", "mcp", "titel",
+    "agent",
+    "ns",
+    "key",
+    "name",
+    "section",
+    "title",
+    "body",
+    "summary",
+    "visibility",
+    "suites",
+    "tool",
+    "command",
+    "description",
+    "params",
+    "timeout",
+    "policy",
+    "sequential",
+    "quota",
+    "session",
+    "tools",
+    "not",
+    "all_of",
+    "rate_limit",
+    "max",
+    "window",
+    "per",
+    "limits",
+    "deadline",
+    "sandbox",
+    "memory",
+    "unlimited",
+    "idempotency",
+    "strategy",
+    "fields",
+    "ttl",
+    "annotations",
+    "read_only",
+    "env",
+    "mcp",
+    "titel",
 ];
 
 fn value() -> impl Strategy<Value = toml::Value> {
     let leaf = prop_oneof![
-        prop::sample::select(vec!["", "full", "summary", "files", "planning", "auto", "params", "5m", "1 GiB", "a", "$x"])
-            .prop_map(|text| toml::Value::String(text.to_owned())),
+        prop::sample::select(vec![
+            "", "full", "summary", "files", "planning", "auto", "params", "5m", "1 GiB", "a", "$x"
+        ])
+        .prop_map(|text| toml::Value::String(text.to_owned())),
         any::<bool>().prop_map(toml::Value::Boolean),
         (-2i64..200).prop_map(toml::Value::Integer),
         (0.0f64..2.0).prop_map(toml::Value::Float),
@@ -81,7 +120,7 @@ proptest! {
     fn what_the_schema_refuses_is_refused(file in file()) {
         let text = file.to_string();
         let json: Value = serde_json::to_value(&file).unwrap();
-        if !validator().is_valid(&json) {
+        if !VALIDATOR.is_valid(&json) {
             prop_assert!(Agent::parse(&text, "wink.toml").is_err(), "{text}");
         }
     }

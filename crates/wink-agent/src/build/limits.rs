@@ -8,7 +8,7 @@ use wink::limits::{Budget, BudgetLimits, BudgetTracker, Clock, Deadline, Invalid
 use wink::tool::schema::ParseLimits;
 
 use super::suite::SandboxPlan;
-use crate::file::{At, BudgetTable, LimitsTable, SandboxTable, SIZE_HINT, Size, TIME_HINT, Time};
+use crate::file::{At, BudgetTable, LimitsTable, SIZE_HINT, SandboxTable, Size, TIME_HINT, Time};
 use crate::problem::Problems;
 
 /// How long a command may take that says nothing of its own.
@@ -84,6 +84,7 @@ fn budget(table: &At<BudgetTable>, problems: &mut Problems) -> Option<Budget> {
 /// What the sandbox of an agent is made of.
 #[cfg(target_os = "linux")]
 pub(super) fn sandbox(table: Option<&At<SandboxTable>>, problems: &mut Problems) -> SandboxPlan {
+    use crate::command::Lifted;
     use crate::file::LiftedLimit;
     use wink_sandbox::Limits;
 
@@ -102,18 +103,20 @@ pub(super) fn sandbox(table: Option<&At<SandboxTable>>, problems: &mut Problems)
         file: bytes(&table.file, problems).or(usual.file),
         open_files: usual.open_files,
     };
+    let mut unenforceable = Lifted::default();
     for lifted in &table.unlimited {
         match lifted.value {
             LiftedLimit::Memory => limits.memory = None,
             LiftedLimit::Cpu => limits.cpu = None,
             LiftedLimit::Processes => limits.processes = None,
             LiftedLimit::File => limits.file = None,
+            LiftedLimit::Unenforceable => unenforceable = Lifted::Unenforceable,
         }
     }
     if let Err(error) = limits.check() {
         problems.add(&table.span, error.to_string());
     }
-    SandboxPlan { engine: engine(table, problems), limits }
+    SandboxPlan { engine: engine(table, problems), limits, lifted: unenforceable }
 }
 
 #[cfg(target_os = "linux")]
@@ -126,7 +129,11 @@ fn engine(table: &At<SandboxTable>, problems: &mut Problems) -> crate::command::
         (EngineName::Namespaces, None, None) => Engine::Namespaces,
         (EngineName::Namespaces, None, Some(root)) => Engine::NamespacesIn(root.value.clone().into()),
         (EngineName::Namespaces, Some(image), _) => {
-            problems.hint(&image.span, "an image is podman's", "say `engine = \"podman\"`, or `root` for a directory");
+            problems.hint(
+                &image.span,
+                "an image is podman's",
+                "say `engine = \"podman\"`, or `root` for a directory",
+            );
             Engine::Namespaces
         }
         (EngineName::Podman, Some(image), None) => Engine::PodmanImage(image.value.clone()),
@@ -136,7 +143,11 @@ fn engine(table: &At<SandboxTable>, problems: &mut Problems) -> crate::command::
             Engine::Namespaces
         }
         (EngineName::Podman, None, None) => {
-            problems.hint(&table.span, "podman needs something to run", "say `image = \"…\"` or `root = \"…\"`");
+            problems.hint(
+                &table.span,
+                "podman needs something to run",
+                "say `image = \"…\"` or `root = \"…\"`",
+            );
             Engine::Namespaces
         }
     }

@@ -142,7 +142,8 @@ impl Build<'_> {
             Ok(template) => return Some(template),
             Err(error) => error,
         };
-        let tool = error.tool.as_ref().and_then(|name| self.tools.iter().find(|tool| **tool.tool.name() == **name));
+        let tool =
+            error.tool.as_ref().and_then(|name| self.tools.iter().find(|tool| **tool.tool.name() == **name));
         let span = tool.map(|tool| &tool.span).or_else(|| self.places.get(&error.section));
         let span = span.cloned().unwrap_or(0..0);
         self.problems.add(&span, error.to_string());
@@ -164,7 +165,8 @@ impl Build<'_> {
     fn find(&mut self, name: &At<String>) -> Option<usize> {
         let found = self.tools.iter().position(|tool| **tool.tool.name() == *name.value);
         // Two are there for every agent with closed sections.
-        let excused = || [OPEN_SECTIONS, READ_SECTION].contains(&name.as_str()) || self.spoiled.contains(&name.value);
+        let excused =
+            || [OPEN_SECTIONS, READ_SECTION].contains(&name.as_str()) || self.spoiled.contains(&name.value);
         if found.is_none() && !excused() {
             let message = format!("there is no tool `{}`", name.value);
             let names = self.tools.iter().map(|tool| &**tool.tool.name());
@@ -183,7 +185,10 @@ impl Build<'_> {
         let tool = self.tools.get(found)?;
         if !tool.is_below(section) {
             let message = format!("a policy of this section does not cover `{}`", name.value);
-            let hint = format!("move it to section `{}`, which has the tool, or to the top, as [[policy]]", tool.section);
+            let hint = format!(
+                "move it to section `{}`, which has the tool, or to the top, as [[policy]]",
+                tool.section
+            );
             self.problems.hint(&name.span, message, hint);
         }
         Some(found)

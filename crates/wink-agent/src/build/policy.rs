@@ -200,7 +200,11 @@ impl Build<'_> {
         if conditions.is_empty() {
             return Arc::new(policy);
         }
-        Arc::new(policy.when(move |arguments| conditions.iter().all(|(name, values)| may_be(arguments, name, values))))
+        Arc::new(
+            policy.when(move |arguments| {
+                conditions.iter().all(|(name, values)| may_be(arguments, name, values))
+            }),
+        )
     }
 
     /// A condition on a parameter that no tool has would never hold.

@@ -45,7 +45,8 @@ impl Build<'_> {
     /// The section with the policies of it and of those below it.
     pub(super) fn with_policies(&mut self, made: Made<'_>) -> Section {
         let Made { table, path, suites, tools, children } = made;
-        let text = |part: &Option<At<String>>| part.as_ref().map(|part| part.value.clone()).unwrap_or_default();
+        let text =
+            |part: &Option<At<String>>| part.as_ref().map(|part| part.value.clone()).unwrap_or_default();
         let mut section = Section::markdown(text(&table.key), text(&table.title)).body(text(&table.body));
         section = section.values(values(table)).with_tools(tools);
         if let Some(summary) = &table.summary {
@@ -114,7 +115,8 @@ impl Build<'_> {
         let params = || table.params.iter().flat_map(|params| params.iter()).map(|(name, _)| name.as_str());
         for name in text.placeholders().filter(|name| !params().any(|param| param == *name)) {
             let hint = did_you_mean(name, Vec::from_iter(params()).into_iter());
-            let hint = hint.unwrap_or_else(|| format!("say what it stands for: `params = {{ {name} = \"…\" }}`"));
+            let hint =
+                hint.unwrap_or_else(|| format!("say what it stands for: `params = {{ {name} = \"…\" }}`"));
             self.problems.hint(&template.span, format!("there is no param `{name}`"), hint);
         }
     }

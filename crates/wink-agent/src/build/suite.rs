@@ -17,7 +17,12 @@ pub(super) type SandboxPlan = ();
 
 impl Build<'_> {
     /// The section of a suite.
-    pub(super) fn suite(&mut self, suite: &At<SuiteName>, table: &SectionTable, above: &str) -> Option<Section> {
+    pub(super) fn suite(
+        &mut self,
+        suite: &At<SuiteName>,
+        table: &SectionTable,
+        above: &str,
+    ) -> Option<Section> {
         if let Some((_, there)) = self.suites.iter().find(|(known, _)| *known == suite.value) {
             let message = format!("the suite `{}` is there already, in section `{there}`", suite.name());
             self.problems.hint(&suite.span, message, "name it once");
@@ -46,7 +51,8 @@ impl Build<'_> {
         for (suite, span) in planning.into_iter().chain(files) {
             if !table.suites.iter().any(|named| named.value == suite) {
                 let name = suite.name();
-                let message = format!("these are settings of the suite `{name}`, which the section does not have");
+                let message =
+                    format!("these are settings of the suite `{name}`, which the section does not have");
                 self.problems.hint(span, message, format!("add \"{name}\" to its `suites`"));
             }
         }

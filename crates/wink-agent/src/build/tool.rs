@@ -14,8 +14,8 @@ use super::limits::{count, time};
 use super::{Binding, Build};
 use crate::command::{CommandPlan, CommandTool, Confined, Passing, is_ours, variable};
 use crate::file::{
-    Arguments, At, DoubtName, ExampleTable, IdempotencyTable, Json, Named, ScopeName, StrategyName, TIME_HINT,
-    ToolTable,
+    Arguments, At, DoubtName, ExampleTable, IdempotencyTable, Json, Named, ScopeName, StrategyName,
+    TIME_HINT, ToolTable,
 };
 use crate::read::did_you_mean;
 
@@ -39,7 +39,8 @@ impl Build<'_> {
         let written = table.params.as_ref().map(|params| Value::Object(entries(params)));
         let written = written.unwrap_or_else(|| json!({ "type": "object", "properties": {} }));
         let plan = self.plan(table, &written);
-        let config = table.idempotency.as_ref().and_then(|config| self.idempotency(config, plan.as_ref(), &written));
+        let config =
+            table.idempotency.as_ref().and_then(|config| self.idempotency(config, plan.as_ref(), &written));
         let schema = self.schema(table, written);
         let (plan, schema) = (plan?, schema?);
         let mut tool = self.command(table, &plan, schema.clone());
@@ -73,7 +74,8 @@ impl Build<'_> {
 
     /// The tool without what is tried by itself.
     fn command(&self, table: &ToolTable, plan: &CommandPlan, schema: Value) -> Tool<Value, Value> {
-        let text = |part: &Option<At<String>>| part.as_ref().map(|part| part.value.clone()).unwrap_or_default();
+        let text =
+            |part: &Option<At<String>>| part.as_ref().map(|part| part.value.clone()).unwrap_or_default();
         #[cfg(target_os = "linux")]
         let handler = CommandTool::new(plan, &self.sandbox);
         #[cfg(not(target_os = "linux"))]
@@ -167,7 +169,11 @@ impl Build<'_> {
                 self.problems.add(&word.span, "there is a zero byte in it, which no program can be given");
             } else if at == 0 && word.trim().is_empty() {
                 self.problems.add(&word.span, "the name of the program is blank");
-            } else if at == 0 && command.len() == 1 && word.contains(char::is_whitespace) && !word.contains('/') {
+            } else if at == 0
+                && command.len() == 1
+                && word.contains(char::is_whitespace)
+                && !word.contains('/')
+            {
                 let message = format!("there is no shell to take {:?} apart", word.value);
                 let hint = "write each word by itself, as in [\"make\", \"test\"], or run a shell: [\"sh\", \"-c\", \"…\"]";
                 self.problems.hint(&word.span, message, hint);
@@ -268,7 +274,9 @@ impl Build<'_> {
                         None => self.problems.add(&key.span, message),
                     }
                 }
-                Some(KeyStrategy::Custom(std::sync::Arc::new(move |arguments| Ok(text.fill(arguments.as_object())))))
+                Some(KeyStrategy::Custom(std::sync::Arc::new(move |arguments| {
+                    Ok(text.fill(arguments.as_object()))
+                })))
             }
         }
     }
@@ -295,7 +303,11 @@ impl Build<'_> {
                 LedgerScope::Session
             }
             (ScopeName::Session | ScopeName::Global, Some(name)) => {
-                self.problems.hint(&name.span, "`scope_name` is for the scope `named`", "say `scope = \"named\"`");
+                self.problems.hint(
+                    &name.span,
+                    "`scope_name` is for the scope `named`",
+                    "say `scope = \"named\"`",
+                );
                 LedgerScope::Session
             }
         }

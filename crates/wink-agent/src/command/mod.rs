@@ -23,7 +23,7 @@ pub(crate) use arguments::{Passing, is_ours, variable};
 #[cfg(target_os = "linux")]
 pub(crate) use program::Program;
 #[cfg(target_os = "linux")]
-pub(crate) use sandbox::{Engine, LazySandbox, SandboxPlan};
+pub(crate) use sandbox::{Engine, LazySandbox, Lifted, SandboxPlan};
 
 /// What a command tool is made of, checked.
 #[derive(Debug, Clone)]
@@ -61,16 +61,26 @@ impl CommandTool {
     }
 
     async fn run(&self, arguments: Value, cx: &ToolContext) -> Result<ToolResult<Value>, ToolError> {
+        use wink_sandbox::Ended;
         use wink_sandbox::tool::{HostLayers, run_in_layer};
 
         let name = Arc::clone(cx.tool().name());
         let input = self.program.input(&arguments, cx)?;
         let run = |workspace| self.program.run(workspace, input, cx.clock());
         let ran = run_in_layer(&HostLayers, cx, run, |finished| program::failure(&name, finished)).await?;
-        Ok(match ran.failure {
-            Some(failure) => ToolResult::error(failure + &self.program.said(&ran.finished)),
-            None => ToolResult::done(self.program.message(&name, &ran.finished)),
-        })
+        match ran.failure {
+            None => Ok(ToolResult::done(self.program.message(&name, &ran.finished))),
+            Some(failure) => {
+                let failure = failure + &self.program.said(&ran.finished);
+                match ran.finished.ended {
+                    Ended::Exited(_) => Ok(ToolResult::error(failure)),
+                    // A command that did not end by itself has not said that it had no effect.
+                    Ended::Signalled(_) | Ended::TimedOut | Ended::Cancelled => {
+                        Err(ToolError::new(failure).in_doubt())
+                    }
+                }
+            }
+        }
     }
 }
 

@@ -14,6 +14,17 @@ use wink_sandbox::{Finished, Job, Limits, NamespaceSandbox, PodmanSandbox, Repor
 pub(crate) struct SandboxPlan {
     pub(crate) engine: Engine,
     pub(crate) limits: Limits,
+    pub(crate) lifted: Lifted,
+}
+
+/// What becomes of limits that the machine cannot enforce.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Lifted {
+    /// There is no sandbox then.
+    #[default]
+    Never,
+    /// They are lifted. What is left still confines.
+    Unenforceable,
 }
 
 /// What runs the commands.
@@ -34,17 +45,41 @@ impl SandboxPlan {
     /// The same for a command that is held to the time of its tool, which ends it first.
     pub(crate) fn for_command(&self, timeout: Duration, output: usize) -> Self {
         let time = timeout.saturating_add(Duration::from_secs(60));
-        Self { engine: self.engine.clone(), limits: Limits { time, output, ..self.limits.clone() } }
+        Self { limits: Limits { time, output, ..self.limits.clone() }, ..self.clone() }
     }
 
     async fn make(&self, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Sandbox>, SandboxError> {
-        let limits = self.limits.clone();
+        let mut limits = self.limits.clone();
+        loop {
+            match self.make_with(limits.clone(), clock).await {
+                Err(SandboxError::Unenforceable { limit, .. })
+                    if self.lifted == Lifted::Unenforceable && lift(&mut limits, limit) => {}
+                made => return made,
+            }
+        }
+    }
+
+    async fn make_with(
+        &self,
+        limits: Limits,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Arc<dyn Sandbox>, SandboxError> {
         Ok(match &self.engine {
             Engine::Namespaces => Arc::new(NamespaceSandbox::new(limits)?),
             Engine::NamespacesIn(root) => Arc::new(NamespaceSandbox::with_root(root, limits)?),
             Engine::PodmanImage(image) => Arc::new(PodmanSandbox::from_image(image, limits, clock).await?),
             Engine::PodmanIn(root) => Arc::new(PodmanSandbox::from_root(root, limits, clock).await?),
         })
+    }
+}
+
+/// Lifts a limit, by its name. Whether there was one.
+fn lift(limits: &mut Limits, limit: &str) -> bool {
+    match limit {
+        "memory" => limits.memory.take().is_some(),
+        "cpu" => limits.cpu.take().is_some(),
+        "processes" => limits.processes.take().is_some(),
+        _ => false,
     }
 }
 

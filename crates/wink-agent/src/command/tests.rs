@@ -1,7 +1,7 @@
 use serde_json::json;
 
-use super::arguments::{Input, is_ours, variable};
 use super::Passing;
+use super::arguments::{Input, is_ours, variable};
 
 #[test]
 fn variables_have_names_that_shells_know() {
@@ -31,7 +31,8 @@ fn variables_of_an_outer_call_are_not_those_of_an_inner_one() {
 fn strings_are_as_they_are_and_other_values_json() {
     let arguments = json!({ "a": "x \"y\"", "b": 1.5, "c": null, "d": { "e": ["f"] }, "g": "" });
     let input = Input::new(&arguments, Passing::Both).unwrap();
-    let variables: Vec<_> = input.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let variables: Vec<_> =
+        input.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     assert_eq!(
         variables,
         [

@@ -15,7 +15,8 @@ use serde::Deserialize;
 
 pub(crate) use at::{At, Json, Named};
 pub(crate) use policy::{
-    ApprovalTable, NotTable, PathsTable, PolicyTable, QuotaTable, RateLimitTable, RateScope, ReadBeforeWriteTable,
+    ApprovalTable, NotTable, PathsTable, PolicyTable, QuotaTable, RateLimitTable, RateScope,
+    ReadBeforeWriteTable,
 };
 pub(crate) use tool::{
     Arguments, DoubtName, ExampleTable, IdempotencyTable, ScopeName, StrategyName, ToolTable,
@@ -122,7 +123,7 @@ pub(crate) struct SandboxTable {
     pub(crate) temporary: Option<At<Size>>,
     /// How large a file may become: 4 GiB unless told.
     pub(crate) file: Option<At<Size>>,
-    /// Limits that are lifted, such as those that this machine cannot enforce.
+    /// Limits that are lifted. A limit that is not, and cannot be enforced on a machine, means that nothing runs there.
     #[serde(default)]
     pub(crate) unlimited: Vec<At<LiftedLimit>>,
 }
@@ -149,6 +150,8 @@ pub(crate) enum LiftedLimit {
     Processes,
     /// On the size of a file.
     File,
+    /// Those that this machine cannot enforce, whichever they are.
+    Unenforceable,
 }
 
 /// A part of the prompt: a text, and the tools and policies that belong to it.

@@ -22,7 +22,8 @@ pub(crate) struct TimeOrForever(pub(crate) String);
 pub(crate) struct Size(pub(crate) String);
 
 /// What is meant instead.
-pub(crate) const TIME_HINT: &str = "write a number and a unit (ms, s, m, h, d), such as \"90s\" or \"1h 30m\"";
+pub(crate) const TIME_HINT: &str =
+    "write a number and a unit (ms, s, m, h, d), such as \"90s\" or \"1h 30m\"";
 /// What is meant instead.
 pub(crate) const SIZE_HINT: &str = "write a number and a unit (B, KiB, MiB, GiB), such as \"512 MiB\"";
 

@@ -30,7 +30,9 @@ fn the_walk_knows_every_keyword_that_the_schema_has() {
     // Texts with a unit are taken apart later, which says more than that a pattern does not match.
     let unknown: Vec<_> = found
         .iter()
-        .filter(|name| !KNOWN.contains(&name.as_str()) && !SAID.contains(&name.as_str()) && *name != "pattern")
+        .filter(|name| {
+            !KNOWN.contains(&name.as_str()) && !SAID.contains(&name.as_str()) && *name != "pattern"
+        })
         .collect();
     assert_eq!(unknown, Vec::<&String>::new());
 }

@@ -162,9 +162,8 @@ impl<'s> Walk<'s, '_> {
     fn bounded(&mut self, rules: &Map<String, Value>, number: Option<f64>, span: &Span) -> bool {
         let bound = |keyword: &str| rules.get(keyword).and_then(Value::as_f64);
         let (least, most) = (bound("minimum"), bound("maximum").or_else(|| largest(rules)));
-        let inside = |number: f64| {
-            least.is_none_or(|least| number >= least) && most.is_none_or(|most| number <= most)
-        };
+        let inside =
+            |number: f64| least.is_none_or(|least| number >= least) && most.is_none_or(|most| number <= most);
         if number.is_some_and(inside) {
             return true;
         }
@@ -204,7 +203,8 @@ impl<'s> Walk<'s, '_> {
             );
             return;
         }
-        let hint = did_you_mean(name, known.clone()).unwrap_or_else(|| format!("known keys are {}", list(known)));
+        let hint =
+            did_you_mean(name, known.clone()).unwrap_or_else(|| format!("known keys are {}", list(known)));
         self.problems.hint(span, format!("unknown key `{name}`"), hint);
     }
 
@@ -312,7 +312,9 @@ fn kind(found: &DeValue<'_>) -> &'static str {
 /// What is usually meant.
 fn mend(wanted: &str, found: &DeValue<'_>) -> Option<&'static str> {
     match (wanted, found) {
-        ("array", DeValue::Table(_)) => Some("there can be several: write its name in double brackets, [[…]]"),
+        ("array", DeValue::Table(_)) => {
+            Some("there can be several: write its name in double brackets, [[…]]")
+        }
         ("array", _) => Some("put it in brackets: [ … ]"),
         ("object", DeValue::Array(_)) => Some("there is one: write its name in single brackets, […]"),
         ("string", DeValue::Table(_) | DeValue::Array(_)) => None,

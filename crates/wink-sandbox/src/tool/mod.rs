@@ -148,7 +148,8 @@ impl Executor {
         let allowed = limits.allow(time);
         let run = |workspace| self.sandbox.run(job(workspace), cx.clock());
         let ran =
-            run_in_layer(&*self.layers, cx, run, |finished| failure(finished, allowed, undo_on_failure)).await?;
+            run_in_layer(&*self.layers, cx, run, |finished| failure(finished, allowed, undo_on_failure))
+                .await?;
         let executed = Executed::of(&ran.finished, limits);
         Ok(match ran.failure {
             Some(failure) => ToolResult::failed(executed, failure),

@@ -40,7 +40,8 @@ where
     let layer = layers.layer(&files).await?;
     let finished = run(layer.workspace()).await.map_err(|error| told(error.into()))?;
     let Some(failure) = fails(&finished) else {
-        layer.finish().await?;
+        // It has had its effect outside, whatever becomes of what it did here.
+        layer.finish().await.map_err(|error| ToolError::from(error).in_doubt())?;
         return Ok(Ran { finished, failure: None });
     };
     // The call is rolled back.
@@ -85,5 +86,8 @@ fn told(error: SandboxError) -> ToolError {
         | SandboxError::Invalid { .. } => return ToolError::from(error),
         _ => "the command could not be run on this machine; trying again may help, another command will not",
     };
-    ToolError::from(error).tell(text)
+    let began = matches!(&error, SandboxError::Launch(LaunchError::Lost(_)) | SandboxError::Failed(_));
+    let told = ToolError::from(error).tell(text);
+    // Nobody saw how it ended.
+    if began { told.in_doubt() } else { told }
 }

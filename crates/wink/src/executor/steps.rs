@@ -255,7 +255,10 @@ impl Call {
                 Err(refused(result))
             }
             Err(error) => {
-                self.handler = HandlerState::Refused;
+                // One that cannot tell what became of its effect is as good as stopped.
+                if !error.leaves_doubt() {
+                    self.handler = HandlerState::Refused;
+                }
                 Err(self.raised(&error))
             }
         }
@@ -388,7 +391,11 @@ impl Call {
                 .because(chain)
                 .escalating(Escalation::Evaluation(error));
         }
-        Failure::new(Ending::Errored, error.text()).because(chain)
+        let mut text = error.text();
+        if error.leaves_doubt() && self.claim.is_some() {
+            text.push_str("\nWhether its effect outside happened is not known.");
+        }
+        Failure::new(Ending::Errored, text).because(chain)
     }
 
     pub(super) fn store_failed(&self, error: &StoreError) -> Box<Failure> {

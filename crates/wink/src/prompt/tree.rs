@@ -70,8 +70,10 @@ impl Tree {
         let params = one_params_type(&section.params).map_err(fault)?;
         let defaults = section.defaults.transpose().map_err(fault)?;
         let body = compile("body", &section.body, params.as_ref(), &path)?;
-        let summary =
-            section.summary.map(|summary| compile("summary", &summary, params.as_ref(), &path)).transpose()?;
+        let summary = section
+            .summary
+            .map(|summary| compile("summary", &summary, params.as_ref(), &path))
+            .transpose()?;
         if section.visibility == Visibility::Summary && summary.is_none() {
             return Err(fault("it is shown as a summary and has none; say .summary(\"…\")".to_owned()));
         }

@@ -12,12 +12,42 @@ use serde::{Deserialize, Serialize};
 pub struct ToolError {
     told: Option<String>,
     source: Option<Box<dyn Error + Send + Sync>>,
+    effect: Effect,
+}
+
+/// What a handler that fails knows of its effect outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    DidNotHappen,
+    Unknown,
 }
 
 impl ToolError {
     /// An error that is only a text for the model.
     pub fn new(text: impl Into<String>) -> Self {
-        Self { told: Some(text.into()), source: None }
+        Self { told: Some(text.into()), source: None, effect: Effect::DidNotHappen }
+    }
+
+    /// Says that the effect outside may have happened all the same. A tool with an idempotency config then leaves its entry
+    /// in doubt, as if it had been stopped; without this, its error is its word that nothing happened.
+    ///
+    /// ```
+    /// use wink::tool::ToolError;
+    ///
+    /// # fn charge() -> Result<(), std::io::Error> { Ok(()) }
+    /// # fn handler() -> Result<(), ToolError> {
+    /// // Sent, and no answer came back.
+    /// charge().map_err(|error| ToolError::from(error).tell("the bank did not answer").in_doubt())?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn in_doubt(self) -> Self {
+        Self { effect: Effect::Unknown, ..self }
+    }
+
+    pub(crate) fn leaves_doubt(&self) -> bool {
+        self.effect == Effect::Unknown
     }
 
     /// Replaces what the model is told.
@@ -62,7 +92,7 @@ impl ToolError {
 
 impl<E: Error + Send + Sync + 'static> From<E> for ToolError {
     fn from(error: E) -> Self {
-        Self { told: None, source: Some(Box::new(error)) }
+        Self { told: None, source: Some(Box::new(error)), effect: Effect::DidNotHappen }
     }
 }
 
