@@ -35,6 +35,21 @@
 //! # }).unwrap();
 //! ```
 
+//! # The file
+//!
+//! A command as a tool gets the arguments of its call as JSON on its standard input, and each as a variable `WINK_ARG_NAME` of its
+//! environment: the name in capitals, with `_` for what shells cannot name; texts as they are, other values as JSON. An argument that
+//! no program can be given as a variable fails the call. Beside them there are `WINK_TOOL`, `WINK_INVOCATION_ID` and, for a tool with an
+//! idempotency config, `WINK_IDEMPOTENCY_KEY`. Exit code 0 is success, with its standard output as the message; anything else is a
+//! failure, and what it did to the workspace is undone. It has the rights and the environment of this program, unless
+//! `sandbox = true` confines it. When its time is over or the call is cancelled, every process of it is gone.
+//!
+//! `when` of an approval compares arguments; one that the model left out may stand for anything, and is asked about.
+//!
+#![doc = concat!("```toml\n", include_str!("reference.toml"), "```")]
+//!
+//! [`Agent::schema`] is a JSON Schema of it, for editors. `[[section.mcp]]`, other MCP servers' tools, is not built yet.
+
 #![cfg(unix)]
 
 mod agent;

@@ -71,7 +71,8 @@ impl Agent {
         session: &str,
         surface: impl FnOnce(ExecutorBuilder) -> ExecutorBuilder,
     ) -> Result<OpenSession, OpenError> {
-        let session = workspace.session(session).open().await?;
+        let clock = Arc::clone(workspace.store().clock());
+        let session = workspace.session(session).clock(clock).open().await?;
         let prompt = self.prompt_in(workspace);
         let builder = Executor::builder(&prompt, &session).resources(workspace.resources());
         let builder = self.inner.held.apply(builder, &**session.clock())?;

@@ -88,6 +88,33 @@ fn the_agent_of_the_front_page_is_one() {
     assert_eq!(deploy.policies.len(), 1);
 }
 
+/// The keys of a schema's tables, wherever they are.
+fn keys(schema: &serde_json::Value, found: &mut Vec<String>) {
+    match schema {
+        serde_json::Value::Object(fields) => {
+            let properties = fields.get("properties").and_then(serde_json::Value::as_object);
+            found.extend(properties.into_iter().flat_map(|properties| properties.keys().cloned()));
+            fields.values().for_each(|value| keys(value, found));
+        }
+        serde_json::Value::Array(items) => items.iter().for_each(|item| keys(item, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_reference_has_every_key_and_is_an_agent() {
+    let reference = include_str!("../src/reference.toml");
+    let agent = load(reference);
+    assert_eq!(&**agent.name(), "ops/deploy");
+    assert_eq!(agent.prompt().display_name(), Some("Deployment"));
+    let mut known = Vec::new();
+    keys(&Agent::schema(), &mut known);
+    let words: std::collections::BTreeSet<&str> =
+        reference.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+    let missing: Vec<_> = known.iter().filter(|key| !words.contains(key.as_str())).collect();
+    assert_eq!(missing, Vec::<&String>::new());
+}
+
 #[test]
 fn servers_of_others_are_not_built_yet() {
     let text = format!(
@@ -348,7 +375,8 @@ async fn the_built_in_agent_has_planning_and_files() {
     let dir = tempfile::tempdir().unwrap();
     let workspace = std::sync::Arc::new(wink_store::Workspace::open(dir.path()).unwrap());
     let opened = agent.open(&workspace, "main").await.unwrap();
-    let run = ToolCall::new("1", "shell_execute", r#"{"command": ["sh", "-c", "echo hello > a.txt; cat a.txt"]}"#);
+    let run =
+        ToolCall::new("1", "shell_execute", r#"{"command": ["sh", "-c", "echo hello > a.txt; cat a.txt"]}"#);
     let outcome = opened.executor().call(run).await;
     assert_eq!(&*outcome.answer.text, "exit code 0\n--- stdout\nhello");
     assert_eq!(std::fs::read_to_string(dir.path().join("a.txt")).unwrap(), "hello\n");
