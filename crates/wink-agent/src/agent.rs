@@ -7,9 +7,10 @@ use std::sync::Arc;
 use wink::prompt::Prompt;
 use wink_store::Workspace;
 
-use crate::build::{Binding, Held, build};
+use crate::build::{Binding, Ground, Held, build};
 use crate::builtin;
 use crate::file::File;
+use crate::own_file::OwnFiles;
 use crate::problem::{LoadError, Problems};
 
 /// The name of the agent file that is looked for in a workspace.
@@ -25,6 +26,8 @@ pub(crate) struct Inner {
     origin: Origin,
     prompt: Prompt,
     pub(crate) held: Held,
+    /// Where its file is.
+    own: OwnFiles,
     /// For an agent whose prompt has to be built again for each workspace.
     per_workspace: Option<File>,
 }
@@ -46,9 +49,13 @@ impl Agent {
     /// # Errors
     /// When the file cannot be read; else everything that is wrong with it.
     pub fn load(path: &Path) -> Result<Self, LoadError> {
+        Self::load_own(path, OwnFiles::default())
+    }
+
+    fn load_own(path: &Path, own: OwnFiles) -> Result<Self, LoadError> {
         let file = path.display().to_string();
         match std::fs::read_to_string(path) {
-            Ok(text) => Self::read(&text, &file, Origin::File(path.to_owned())),
+            Ok(text) => Self::read(&text, &file, Origin::File(path.to_owned()), own),
             Err(source) => Err(LoadError::Unreadable { file, source }),
         }
     }
@@ -58,18 +65,18 @@ impl Agent {
     /// # Errors
     /// Everything that is wrong with the text.
     pub fn parse(text: &str, name: &str) -> Result<Self, LoadError> {
-        Self::read(text, name, Origin::Text(name.to_owned()))
+        Self::read(text, name, Origin::Text(name.to_owned()), OwnFiles::default())
     }
 
     /// The agent of a workspace: the file that was asked for, else [`FILE_NAME`] in the workspace, else the
-    /// [built-in](Agent::builtin) one.
+    /// [built-in](Agent::builtin) one. Its tools do not change that file, nor make one: it is the user's.
     ///
     /// # Errors
     /// As [`Agent::load`].
     pub fn find(workspace: &Path, explicit: Option<&Path>) -> Result<Self, LoadError> {
         let own = workspace.join(FILE_NAME);
         match explicit {
-            Some(path) => Self::load(path),
+            Some(path) => Self::load_own(path, OwnFiles::new(workspace, Some(path))),
             // Whatever is there is meant: one that cannot be read is an error and not nobody.
             None if own.symlink_metadata().is_ok() => Self::load(&own),
             None => Ok(Self::builtin()),
@@ -79,7 +86,8 @@ impl Agent {
     /// The built-in agent for any workspace: planning and files; running programs, where the machine has a sandbox for
     /// them; Python, where it was built with the feature `eval`.
     pub fn builtin() -> Self {
-        Self::read(&builtin::text(), "the built-in agent", Origin::Builtin).unwrap_or_else(|error| {
+        let own = OwnFiles::default();
+        Self::read(&builtin::text(), "the built-in agent", Origin::Builtin, own).unwrap_or_else(|error| {
             #[expect(
                 clippy::panic,
                 reason = "the text is part of the program, and every form of it is tested"
@@ -114,21 +122,21 @@ impl Agent {
     /// The prompt as it is in a workspace.
     pub(crate) fn prompt_in(&self, workspace: &Arc<Workspace>) -> Prompt {
         let again = self.inner.per_workspace.as_ref().and_then(|file| {
-            let mut problems = Problems::default();
-            build(file, Some(workspace), &mut problems).template
+            let ground = Ground { workspace: Some(workspace), own: &self.inner.own };
+            build(file, &ground, &mut Problems::default()).template
         });
         // The same file was built before, so that it can be built.
         again.map_or_else(|| self.inner.prompt.clone(), |template| template.prompt())
     }
 
-    fn read(text: &str, name: &str, origin: Origin) -> Result<Self, LoadError> {
+    fn read(text: &str, name: &str, origin: Origin, own: OwnFiles) -> Result<Self, LoadError> {
         let mut problems = Problems::default();
         let file = crate::read::read(text, &mut problems);
-        let built = build(&file, None, &mut problems);
+        let built = build(&file, &Ground { workspace: None, own: &own }, &mut problems);
         let per_workspace = (built.binding == Binding::PerWorkspace).then_some(file);
         match (built.template, problems.into_error(name, text)) {
             (Some(template), None) => {
-                let inner = Inner { origin, prompt: template.prompt(), held: built.held, per_workspace };
+                let inner = Inner { origin, prompt: template.prompt(), held: built.held, own, per_workspace };
                 Ok(Self { inner: Arc::new(inner) })
             }
             (_, Some(error)) => Err(error),

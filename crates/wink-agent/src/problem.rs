@@ -74,26 +74,40 @@ pub(crate) type Span = Range<usize>;
 /// What was found so far.
 #[derive(Debug, Default)]
 pub(crate) struct Problems {
-    found: Vec<(usize, String, Option<String>)>,
-    /// Where the text could not be read.
-    broken: Vec<usize>,
+    found: Vec<Found>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Found {
+    at: usize,
+    message: String,
+    hint: Option<String>,
+    cause: Cause,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// What is written there is wrong.
+    Wrong,
+    /// It could not be read. What else is wrong at the same place came of that.
+    Broken,
 }
 
 impl Problems {
     /// Adds a problem.
     pub(crate) fn add(&mut self, at: &Span, message: impl Into<String>) {
-        self.found.push((at.start, message.into(), None));
-    }
-
-    /// Adds a place where the text could not be read. What else is wrong with what is there came of that.
-    pub(crate) fn broken(&mut self, at: &Span, message: impl Into<String>) {
-        self.add(at, message);
-        self.broken.push(at.start);
+        self.found.push(Found { at: at.start, message: message.into(), hint: None, cause: Cause::Wrong });
     }
 
     /// Adds a problem and what to do about it.
     pub(crate) fn hint(&mut self, at: &Span, message: impl Into<String>, hint: impl Into<String>) {
-        self.found.push((at.start, message.into(), Some(hint.into())));
+        let (message, hint) = (message.into(), Some(hint.into()));
+        self.found.push(Found { at: at.start, message, hint, cause: Cause::Wrong });
+    }
+
+    /// Adds a place where the text could not be read.
+    pub(crate) fn broken(&mut self, at: &Span, message: impl Into<String>) {
+        self.found.push(Found { at: at.start, message: message.into(), hint: None, cause: Cause::Broken });
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -105,20 +119,18 @@ impl Problems {
         if self.found.is_empty() {
             return None;
         }
-        self.found.sort_by_key(|(at, ..)| *at);
+        // Where the text could not be read, that comes first.
+        self.found.sort_by_key(|found| (found.at, found.cause == Cause::Wrong));
+        let implied = |found: &mut Found, before: &mut Found| {
+            found.at == before.at && (before.cause == Cause::Broken || found == before)
+        };
+        self.found.dedup_by(implied);
         let mut places = Places { rest: text, line: 1, column: 1, offset: 0 };
-        let problem = |(at, message, hint)| {
+        let problem = |Found { at, message, hint, .. }| {
             let (line, column) = places.of(at);
             Problem { line, column, message, hint }
         };
-        let mut kept: Vec<(usize, String, Option<String>)> = Vec::with_capacity(self.found.len());
-        for found in self.found {
-            let before = kept.last().filter(|(at, ..)| *at == found.0);
-            if before.is_none_or(|before| *before != found && !self.broken.contains(&found.0)) {
-                kept.push(found);
-            }
-        }
-        let problems = kept.into_iter().map(problem).collect();
+        let problems = self.found.into_iter().map(problem).collect();
         Some(LoadError::Invalid { file: file.to_owned(), problems })
     }
 }

@@ -18,6 +18,7 @@ use wink::tool::AnyTool;
 use wink_store::Workspace;
 
 use crate::file::{At, File, SuiteName};
+use crate::own_file::OwnFiles;
 use crate::problem::{Problems, Span};
 use crate::read::did_you_mean;
 
@@ -42,13 +43,22 @@ pub(crate) enum Binding {
     PerWorkspace,
 }
 
+/// What an agent is built on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ground<'g> {
+    /// The workspace that it is opened in, if it is.
+    pub(crate) workspace: Option<&'g Arc<Workspace>>,
+    /// Where its own file is.
+    pub(crate) own: &'g OwnFiles,
+}
+
 /// Builds the prompt of a file.
-pub(crate) fn build(file: &File, workspace: Option<&Arc<Workspace>>, problems: &mut Problems) -> Built {
+pub(crate) fn build(file: &File, ground: &Ground<'_>, problems: &mut Problems) -> Built {
     let held = limits::held(file.limits.as_ref(), problems);
     let sandbox = limits::sandbox(file.sandbox.as_ref(), problems);
     let mut build = Build {
         problems,
-        workspace,
+        ground,
         held: &held,
         sandbox,
         binding: Binding::Free,
@@ -79,7 +89,7 @@ pub(crate) fn build(file: &File, workspace: Option<&Arc<Workspace>>, problems: &
 /// A file on its way to a prompt.
 struct Build<'b> {
     problems: &'b mut Problems,
-    workspace: Option<&'b Arc<Workspace>>,
+    ground: &'b Ground<'b>,
     held: &'b Held,
     sandbox: suite::SandboxPlan,
     binding: Binding,
@@ -181,6 +191,11 @@ impl Build<'_> {
 
     /// A tool by its name, which has to be covered by the policies of a section.
     fn find_covered(&mut self, name: &At<String>, section: &str) -> Option<usize> {
+        if [OPEN_SECTIONS, READ_SECTION].contains(&name.as_str()) && !section.is_empty() {
+            let message =
+                format!("a policy of a section does not cover `{}`, which belongs to none", name.value);
+            self.problems.hint(&name.span, message, "move it to the top, as [[policy]]");
+        }
         let found = self.find(name)?;
         let tool = self.tools.get(found)?;
         if !tool.is_below(section) {
