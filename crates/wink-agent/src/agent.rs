@@ -7,7 +7,7 @@ use std::sync::Arc;
 use wink::prompt::Prompt;
 use wink_store::Workspace;
 
-use crate::build::{Binding, Ground, Held, build};
+use crate::build::{Binding, Digest, Ground, Held, build};
 use crate::builtin;
 use crate::file::File;
 use crate::own_file::OwnFiles;
@@ -26,6 +26,7 @@ pub(crate) struct Inner {
     origin: Origin,
     prompt: Prompt,
     pub(crate) held: Held,
+    pub(crate) digest: Digest,
     /// Where its file is.
     own: OwnFiles,
     /// For an agent whose prompt has to be built again for each workspace.
@@ -136,7 +137,9 @@ impl Agent {
         let per_workspace = (built.binding == Binding::PerWorkspace).then_some(file);
         match (built.template, problems.into_error(name, text)) {
             (Some(template), None) => {
-                let inner = Inner { origin, prompt: template.prompt(), held: built.held, own, per_workspace };
+                let prompt = template.prompt();
+                let (held, digest) = (built.held, built.digest);
+                let inner = Inner { origin, prompt, held, digest, own, per_workspace };
                 Ok(Self { inner: Arc::new(inner) })
             }
             (_, Some(error)) => Err(error),

@@ -110,6 +110,11 @@ impl Problems {
         self.found.push(Found { at: at.start, message: message.into(), hint: None, cause: Cause::Broken });
     }
 
+    /// Adds those that were found elsewhere.
+    pub(crate) fn extend(&mut self, others: Self) {
+        self.found.extend(others.found);
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.found.len()
     }

@@ -362,6 +362,17 @@ fn files_are_found_as_they_are_asked_for() {
 }
 
 #[tokio::test]
+async fn a_digest_is_made_when_a_session_is_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("README.md"), "# Parser\n").unwrap();
+    let workspace = std::sync::Arc::new(wink_store::Workspace::open(dir.path()).unwrap());
+    let agent = load(&format!("{BEGINNING}[[section]]\nkey = \"a\"\ntitle = \"A\"\nsuites = [\"digest\"]\n"));
+    let opened = agent.open(&workspace, "main").await.unwrap();
+    let text = opened.executor().rendered().unwrap().text().to_owned();
+    assert!(text.contains("README.md says: Parser"), "{text}");
+}
+
+#[tokio::test]
 async fn the_built_in_agent_has_planning_and_files() {
     let agent = Agent::builtin();
     assert_eq!(&**agent.name(), "wink/workspace");

@@ -32,6 +32,15 @@ pub(crate) struct Built {
     pub(crate) held: Held,
     /// Whether the prompt has to be built again for each workspace.
     pub(crate) binding: Binding,
+    /// Whether the model is told what the workspace looks like.
+    pub(crate) digest: Digest,
+}
+
+/// Whether an agent has the suite `digest`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Digest {
+    Shown,
+    Absent,
 }
 
 /// Whether an agent's prompt depends on the workspace.
@@ -79,11 +88,15 @@ pub(crate) fn build(file: &File, ground: &Ground<'_>, problems: &mut Problems) -
     let builder = sections.into_iter().fold(builder, |builder, section| builder.section(section));
     let builder = policies.into_iter().fold(builder, |builder, policy| builder.policy(policy));
     let binding = build.binding;
+    let digest = match build.suites.iter().any(|(suite, _)| *suite == SuiteName::Digest) {
+        true => Digest::Shown,
+        false => Digest::Absent,
+    };
     let template = match build.problems.count() {
         0 => build.whole(builder.build()),
         _ => None,
     };
-    Built { template, held, binding }
+    Built { template, held, binding, digest }
 }
 
 /// A file on its way to a prompt.
