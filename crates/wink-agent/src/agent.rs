@@ -1,6 +1,8 @@
 //! Agents: checked, frozen, to be opened.
 
 use std::fmt;
+use std::fs;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +17,9 @@ use crate::problem::{LoadError, Problems};
 
 /// The name of the agent file that is looked for in a workspace.
 pub const FILE_NAME: &str = "wink.toml";
+
+/// No agent file is larger.
+const LARGEST: u64 = 1024 * 1024;
 
 /// A checked agent: what the model is told, which tools there are, and what calls are held to. Cheap to clone.
 #[derive(Clone)]
@@ -55,9 +60,19 @@ impl Agent {
 
     fn load_own(path: &Path, own: OwnFiles) -> Result<Self, LoadError> {
         let file = path.display().to_string();
-        match std::fs::read_to_string(path) {
+        let bytes = match read_bounded(path) {
+            Ok(bytes) => bytes,
+            Err(source) => return Err(LoadError::Unreadable { file, source }),
+        };
+        match String::from_utf8(bytes) {
             Ok(text) => Self::read(&text, &file, Origin::File(path.to_owned()), own),
-            Err(source) => Err(LoadError::Unreadable { file, source }),
+            Err(error) => {
+                let at = error.utf8_error().valid_up_to();
+                let text = String::from_utf8_lossy(error.as_bytes());
+                let mut problems = Problems::default();
+                problems.hint(&(at..at), "this is not UTF-8", "save the file as UTF-8");
+                Err(problems.into_error(&file, &text))
+            }
         }
     }
 
@@ -76,12 +91,19 @@ impl Agent {
     /// As [`Agent::load`].
     pub fn find(workspace: &Path, explicit: Option<&Path>) -> Result<Self, LoadError> {
         let own = workspace.join(FILE_NAME);
-        match explicit {
-            Some(path) => Self::load_own(path, OwnFiles::new(workspace, Some(path))),
-            // Whatever is there is meant: one that cannot be read is an error and not nobody.
-            None if own.symlink_metadata().is_ok() => Self::load(&own),
-            None => Ok(Self::builtin()),
+        if let Some(path) = explicit {
+            return Self::load_own(path, OwnFiles::new(workspace, path));
         }
+        // Whatever is there is meant: one that cannot be read is an error and not nobody.
+        if own.symlink_metadata().is_err() {
+            return Ok(Self::builtin());
+        }
+        // Nobody asked for it by name, so it does not get to be a pipe that is waited for.
+        if own.metadata().is_ok_and(|there| !there.is_file()) {
+            let source = io::Error::other("it is not a file");
+            return Err(LoadError::Unreadable { file: own.display().to_string(), source });
+        }
+        Self::load_own(&own, OwnFiles::new(workspace, &own))
     }
 
     /// The built-in agent for any workspace: planning and files; running programs, where the machine has a sandbox for
@@ -135,17 +157,26 @@ impl Agent {
         let file = crate::read::read(text, &mut problems);
         let built = build(&file, &Ground { workspace: None, own: &own }, &mut problems);
         let per_workspace = (built.binding == Binding::PerWorkspace).then_some(file);
-        match (built.template, problems.into_error(name, text)) {
-            (Some(template), None) => {
+        match built.template {
+            Some(template) if problems.count() == 0 => {
                 let prompt = template.prompt();
                 let (held, digest) = (built.held, built.digest);
                 let inner = Inner { origin, prompt, held, digest, own, per_workspace };
                 Ok(Self { inner: Arc::new(inner) })
             }
-            (_, Some(error)) => Err(error),
             // Nothing is left out silently.
-            (None, None) => Err(LoadError::Invalid { file: name.to_owned(), problems: Vec::new() }),
+            Some(_) | None => Err(problems.into_error(name, text)),
         }
+    }
+}
+
+/// The bytes of a file, if there are not too many.
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > LARGEST {
+        true => Err(io::Error::other("it is larger than 1 MiB, which no agent file is")),
+        false => Ok(bytes),
     }
 }
 

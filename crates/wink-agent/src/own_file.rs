@@ -3,7 +3,7 @@
 //! Tools that name the files they change are refused by a policy. What commands do is looked at when they are over: a call
 //! whose command left something else where the file is, or where it would be looked for, fails and is undone.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use wink::BoxFuture;
@@ -19,13 +19,24 @@ use crate::agent::FILE_NAME;
 pub(crate) struct OwnFiles(Arc<[FsPath]>);
 
 impl OwnFiles {
-    /// The usual place, and a file that was asked for if it is in the workspace.
-    pub(crate) fn new(workspace: &Path, asked: Option<&Path>) -> Self {
-        let inside = asked.and_then(|asked| {
-            let (workspace, asked) = (workspace.canonicalize().ok()?, asked.canonicalize().ok()?);
-            asked.strip_prefix(workspace).ok()?.to_str().map(str::to_owned)
-        });
-        Self::named([FILE_NAME].into_iter().chain(inside.as_deref()))
+    /// The usual place, and a file as far as it is in the workspace: itself, and where it leads if it is a link.
+    pub(crate) fn new(workspace: &Path, file: &Path) -> Self {
+        /// As many links as Linux follows.
+        const LINKS: usize = 40;
+        let workspace = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
+        let next = |path: &PathBuf| {
+            let target = path.read_link().ok()?;
+            Some(path.parent().unwrap_or(Path::new("")).join(target))
+        };
+        let inside = |path: PathBuf| {
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            let parent = parent.unwrap_or(Path::new(".")).canonicalize().ok()?;
+            let path = parent.join(path.file_name()?);
+            path.strip_prefix(&workspace).ok()?.to_str().map(str::to_owned)
+        };
+        let links = std::iter::successors(Some(file.to_owned()), next).take(LINKS);
+        let paths: Vec<String> = links.filter_map(inside).collect();
+        Self::named([FILE_NAME].into_iter().chain(paths.iter().map(String::as_str)))
     }
 
     fn named<'n>(names: impl Iterator<Item = &'n str>) -> Self {

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 
 /// One thing wrong with an agent file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Problem {
     /// The line, from 1.
     pub line: usize,
@@ -119,11 +119,8 @@ impl Problems {
         self.found.len()
     }
 
-    /// The error that tells all of it, in the order of the text; none if nothing was found.
-    pub(crate) fn into_error(mut self, file: &str, text: &str) -> Option<LoadError> {
-        if self.found.is_empty() {
-            return None;
-        }
+    /// The error that tells all of it, in the order of the text.
+    pub(crate) fn into_error(mut self, file: &str, text: &str) -> LoadError {
         // Where the text could not be read, that comes first.
         self.found.sort_by_key(|found| (found.at, found.cause == Cause::Wrong));
         let implied = |found: &mut Found, before: &mut Found| {
@@ -136,7 +133,7 @@ impl Problems {
             Problem { line, column, message, hint }
         };
         let problems = self.found.into_iter().map(problem).collect();
-        Some(LoadError::Invalid { file: file.to_owned(), problems })
+        LoadError::Invalid { file: file.to_owned(), problems }
     }
 }
 

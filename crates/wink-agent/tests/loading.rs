@@ -355,6 +355,23 @@ fn files_are_found_as_they_are_asked_for() {
     assert!(
         error.to_string().ends_with("missing.toml: cannot be read: No such file or directory (os error 2)")
     );
+    std::fs::write(&own, b"[agent]\nns = \"\xff\"\n").unwrap();
+    let error = Agent::find(dir.path(), None).unwrap_err();
+    assert!(
+        error.to_string().ends_with("wink.toml:2:7: this is not UTF-8\n  hint: save the file as UTF-8"),
+        "{error}"
+    );
+    std::fs::write(&own, "#".repeat(2_000_000)).unwrap();
+    let error = Agent::find(dir.path(), None).unwrap_err();
+    assert!(
+        error.to_string().ends_with("cannot be read: it is larger than 1 MiB, which no agent file is"),
+        "{error}"
+    );
+    // A workspace does not get to keep anybody waiting.
+    std::fs::remove_file(&own).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&own).status().unwrap().success());
+    let error = Agent::find(dir.path(), None).unwrap_err();
+    assert!(error.to_string().ends_with("cannot be read: it is not a file"), "{error}");
     // A link to nowhere is a mistake, and not nobody's file.
     std::fs::remove_file(&own).unwrap();
     std::os::unix::fs::symlink("nowhere", &own).unwrap();

@@ -83,6 +83,25 @@ async fn no_tool_changes_it() {
 }
 
 #[tokio::test]
+async fn nor_what_it_is_a_link_to() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("conf")).unwrap();
+    fs::write(dir.path().join("conf/agent.toml"), AGENT).unwrap();
+    std::os::unix::fs::symlink("agent.toml", dir.path().join("conf/current")).unwrap();
+    std::os::unix::fs::symlink("conf/current", dir.path().join("wink.toml")).unwrap();
+    let workspace = Arc::new(Workspace::open(dir.path()).unwrap());
+    let opened = Agent::find(dir.path(), None).unwrap().open(&workspace, "main").await.unwrap();
+    for path in ["wink.toml", "conf/current", "conf/agent.toml"] {
+        // It is known then, so that only its being the agent's own is against it. Links cannot be read.
+        let (read, _) = call(&opened, "read_file", json!({ "path": path })).await;
+        let (success, text) = call(&opened, "write_file", json!({ "path": path, "content": "" })).await;
+        assert!(!success && (!read || text.contains("is the user's to change")), "{path}: {text}");
+        let (success, text) = call(&opened, "run", json!({ "script": format!("rm {path}") })).await;
+        assert!(!success && text.contains("not for tools to change"), "{path}: {text}");
+    }
+}
+
+#[tokio::test]
 async fn under_the_built_in_agent_none_is_made() {
     let dir = tempfile::tempdir().unwrap();
     let workspace = Arc::new(Workspace::open(dir.path()).unwrap());
