@@ -4,6 +4,7 @@
 //! is built in the end.
 
 mod limits;
+mod order;
 mod policy;
 mod section;
 mod suite;
@@ -80,6 +81,7 @@ pub(crate) fn build(file: &File, ground: &Ground<'_>, problems: &mut Problems) -
     // Policies speak of tools, wherever those are.
     let sections: Vec<_> = made.into_iter().map(|made| build.with_policies(made)).collect();
     let policies: Vec<_> = file.policy.iter().filter_map(|policy| build.policy(policy, "")).collect();
+    order::check(file, build.problems);
     let (ns, key, name) = build.identity(file);
     let mut builder = PromptTemplate::builder(ns, key);
     if let Some(name) = name {
