@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::Shared;
+use super::approve::Approver;
 use super::batch::Place;
 use super::end::{End, what_remains};
 use super::govern::Approvals;
@@ -37,6 +38,10 @@ pub(super) struct Call {
     pub(super) name: Arc<str>,
     pub(super) raw: Arc<str>,
     pub(super) cancel: Option<CancelToken>,
+    /// Who is asked about this call alone.
+    pub(super) approver: Option<Arc<dyn Approver>>,
+    /// The request that this is, if its caller may send it again.
+    pub(super) request_key: Option<Arc<str>>,
     pub(super) started: Duration,
     /// When a success ended; till then, when the call began.
     pub(super) ended: Timestamp,
@@ -118,6 +123,8 @@ impl Call {
             name: call.tool,
             raw: call.arguments,
             cancel,
+            approver: None,
+            request_key: call.request_key,
             started,
             ended: now,
             shared: Arc::clone(shared),

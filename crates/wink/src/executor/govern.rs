@@ -223,7 +223,7 @@ impl Call {
         policy: &str,
         question: String,
     ) -> Result<Result<(), String>, Box<Failure>> {
-        let Some(approver) = self.shared.approver.clone() else {
+        let Some(approver) = self.approver.as_ref().or(self.shared.approver.as_ref()).cloned() else {
             return Ok(Err(format!("{} needs approval, and nobody can be asked: {question}", self.name)));
         };
         let request = ApprovalRequest {

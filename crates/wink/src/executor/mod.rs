@@ -15,6 +15,7 @@ mod feedback;
 mod govern;
 mod logged;
 mod once;
+mod options;
 mod outcome;
 mod pipeline;
 mod step;
@@ -29,6 +30,7 @@ use arc_swap::ArcSwap;
 pub use approve::{Approval, ApprovalRequest, Approver, approver_fn};
 pub use build::{ExecutorBuilder, OpenError};
 pub use dry_run::{DryRun, PolicyOpinion};
+pub use options::CallOptions;
 pub use outcome::{Answer, Escalation, Outcome, ToolCall};
 pub use step::{Moment, Step, StepHook};
 

@@ -105,6 +105,14 @@ impl Call {
             LoggedValue::Typed(value) => value.as_ref().to_json().map(Some),
         };
         let value = value.and_then(|value| self.readable(value.as_ref()).map(|()| value));
+        let value = match value {
+            // Nobody asked the tool whether its values can be read again: what the model saw is kept instead.
+            Err(_) if self.once_by_request().is_some() => {
+                let shown = self.candidate.as_ref().map_or("", |(_, shown)| shown);
+                return Ok(Some(Box::new(claim.recorded(claim.effect(shown, event.ended_at())))));
+            }
+            value => value,
+        };
         let value = value.map_err(|reason| {
             let text = format!(
                 "{} was not committed: its value cannot be kept as JSON and read again, which an idempotent tool's has \
@@ -153,9 +161,20 @@ impl Call {
     /// The key's parts; none when the tool always runs.
     fn key(&self) -> Result<Option<(IdempotencyConfig, KeyParts)>, Box<Failure>> {
         let (Some(placed), Some(params)) = (&self.placed, &self.params) else { return Err(lost("the call")) };
-        let Some(config) = &placed.tool.contract().idempotency else { return Ok(None) };
-        match placed.tool.inner.key(params) {
-            Ok(parts) => Ok(parts.map(|parts| (config.clone(), parts))),
+        let found = match (&placed.tool.contract().idempotency, self.once_by_request()) {
+            (Some(config), _) => {
+                placed.tool.inner.key(params).map(|parts| parts.map(|parts| (config.clone(), parts)))
+            }
+            // The same request has the same arguments: another that happens to have its key is not answered with its result.
+            (None, Some(key)) => placed.tool.inner.params_hash(params).map(|params_hash| {
+                // Hashed, since a caller may send anything as its key, and as much as it likes.
+                let text = format!("request:{}", blake3::keyed_hash(blake3::hash(key.as_bytes()).as_bytes(), params_hash.as_bytes()));
+                Some((IdempotencyConfig::of_a_request(), KeyParts { text, params_hash }))
+            }),
+            (None, None) => Ok(None),
+        };
+        match found {
+            Ok(key) => Ok(key),
             Err(reason) => {
                 let text = format!("{} could not be called: no idempotency key: {reason}", self.name);
                 Err(Failure::new(Ending::Errored, text).because(vec![reason]))

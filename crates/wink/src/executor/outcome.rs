@@ -19,6 +19,8 @@ pub struct ToolCall {
     pub attempt: u32,
     /// The message that the call came in.
     pub parent_message: Option<Arc<str>>,
+    /// The request that the call is, for a caller that may send it again.
+    pub request_key: Option<Arc<str>>,
 }
 
 impl ToolCall {
@@ -30,6 +32,7 @@ impl ToolCall {
             arguments: arguments.into(),
             attempt: 1,
             parent_message: None,
+            request_key: None,
         }
     }
 
@@ -44,6 +47,15 @@ impl ToolCall {
     #[must_use]
     pub fn parent_message(mut self, message: impl Into<Arc<str>>) -> Self {
         self.parent_message = Some(message.into());
+        self
+    }
+
+    /// Says which request this is, for a caller that may send it again, not knowing whether it arrived. A tool that has no
+    /// idempotency config of its own then has its effect once for this key and these arguments, for an hour, in the
+    /// session; one that only reads is read again.
+    #[must_use]
+    pub fn request_key(mut self, key: impl Into<Arc<str>>) -> Self {
+        self.request_key = Some(key.into());
         self
     }
 }

@@ -130,6 +130,15 @@ impl Call {
 
     pub(super) fn is_idempotent(&self) -> bool {
         self.placed.as_ref().is_some_and(|placed| placed.tool.contract().idempotency.is_some())
+            || self.once_by_request().is_some()
+    }
+
+    /// The request's key, if it is what keeps the effect from happening twice: a tool that says something of its effects
+    /// itself is taken at its word, and one that only reads has none.
+    pub(super) fn once_by_request(&self) -> Option<&Arc<str>> {
+        let contract = self.placed.as_ref()?.tool.contract();
+        let concerns = contract.idempotency.is_none() && !contract.annotations.read_only;
+        self.request_key.as_ref().filter(|_| concerns)
     }
 
     pub(super) fn has_listening_policies(&self) -> bool {

@@ -134,6 +134,11 @@ impl IdempotencyConfig {
         Self::new(KeyStrategy::Custom(Arc::new(key)))
     }
 
+    /// For a request that may be sent again: nobody does so after an hour.
+    pub(crate) fn of_a_request() -> Self {
+        Self { ttl: Some(Duration::from_secs(60 * 60)), ..Self::auto() }
+    }
+
     /// How long a recorded effect counts; forever, if `None`.
     pub fn ttl(mut self, ttl: Option<Duration>) -> Self {
         self.ttl = ttl;

@@ -11,7 +11,7 @@ use super::rendered::RenderedPrompt;
 use super::section::Section;
 use super::tree::Tree;
 use super::view::SessionView;
-use super::visibility::SectionVisibility;
+use super::visibility::{SectionVisibility, Visibility};
 use crate::resource::ResourceRegistry;
 use crate::session::{Session, SessionError};
 use crate::tool::AnyTool;
@@ -159,6 +159,16 @@ impl Prompt {
             placed.tool.inner.prepare(session)?;
         }
         Ok(())
+    }
+
+    /// Every tool that a session can come to offer: those of [`Prompt::placed_tools`], and the built-in ones if there is a
+    /// section that may be closed.
+    pub fn possible_tools(&self) -> impl Iterator<Item = &PlacedTool> {
+        fn may_close(section: &PlacedSection) -> bool {
+            section.visibility() == Visibility::Summary || section.children().any(may_close)
+        }
+        let built_in = if self.sections().any(may_close) { self.disclosure() } else { &[] };
+        self.placed_tools().chain(built_in)
     }
 
     /// The tools for opening and reading sections.

@@ -253,6 +253,20 @@ fn check_fields(schema: &Value, fields: &[String]) -> Result<(), String> {
 }
 
 impl<P: ToolData, R: ToolData> Built<P, R> {
+    /// The arguments, the same for all spellings of the same ones.
+    fn uniform(&self, params: &Params) -> Result<Value, String> {
+        let written =
+            params.typed::<P>().and_then(|typed| catch(|| serde_json::to_value(typed).ok()).ok()?);
+        let typed = match &written {
+            _ if TypeId::of::<P>() == TypeId::of::<Value>() => Typed::AsWritten,
+            Some(written) => Typed::Known(written),
+            // Not every parameter type can be serialised again.
+            None => Typed::Unknown,
+        };
+        let all = self.contract.compiled.uniform(params.text(), typed);
+        Ok(all.ok_or("the arguments could not be read again")?)
+    }
+
     fn check_example(&self, description: &str, input: &P, output: R) -> Result<ToolExample, String> {
         let description =
             check_description("the description of an example", description).map_err(|error| error.0)?;
@@ -354,16 +368,7 @@ impl<P: ToolData, R: ToolData> Erased for Built<P, R> {
         if matches!(config.strategy, KeyStrategy::None) {
             return Ok(None);
         }
-        let written =
-            params.typed::<P>().and_then(|typed| catch(|| serde_json::to_value(typed).ok()).ok()?);
-        let typed = match &written {
-            _ if TypeId::of::<P>() == TypeId::of::<Value>() => Typed::AsWritten,
-            Some(written) => Typed::Known(written),
-            // Not every parameter type can be serialised again.
-            None => Typed::Unknown,
-        };
-        let all = self.contract.compiled.uniform(params.text(), typed);
-        let all = all.ok_or("the arguments could not be read again")?;
+        let all = self.uniform(params)?;
         let params_hash = canonical_hash(&all);
         let text = match &config.strategy {
             KeyStrategy::Auto => params_hash.clone(),
@@ -378,6 +383,10 @@ impl<P: ToolData, R: ToolData> Erased for Built<P, R> {
             KeyStrategy::None => return Ok(None),
         };
         Ok(Some(KeyParts { text, params_hash }))
+    }
+
+    fn params_hash(&self, params: &Params) -> Result<String, String> {
+        Ok(canonical_hash(&self.uniform(params)?))
     }
 
     fn published(&self, session: &Session, value: &Arc<dyn ErasedValue>) -> Vec<(TypeId, Item)> {

@@ -135,6 +135,8 @@ pub(crate) trait Erased: Send + Sync {
     fn revive(&self, json: &Value) -> Result<Arc<dyn ErasedValue>, String>;
     /// The idempotency key's own part; none when the tool has no config or its strategy is none.
     fn key(&self, params: &Params) -> Result<Option<KeyParts>, String>;
+    /// A hash of the arguments: the same for all spellings of the same ones.
+    fn params_hash(&self, params: &Params) -> Result<String, String>;
     /// The values to dispatch when a call succeeds, with their types.
     fn published(&self, session: &Session, value: &Arc<dyn ErasedValue>) -> Vec<(TypeId, Item)>;
     /// The types of those values.

@@ -1,0 +1,311 @@
+//! One `tools/call`: from the request through the session's executor to the answer.
+
+use std::sync::Arc;
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CreateTaskResult, ErrorCode,
+    ErrorData, InputRequest, InputRequiredResult, MetaObject, NumberOrString, ProgressNotificationParam,
+    ProgressToken, ProtocolVersion,
+};
+use rmcp::service::{Peer, RequestContext};
+use rmcp::task_manager::{TaskContext, TaskExit, TaskOptions};
+use rmcp::RoleServer;
+use serde_json::Value;
+use wink::executor::{Approval, Escalation, Outcome, ToolCall};
+use wink::session::{Ending, LoggedValue};
+
+use crate::approval::{APPROVAL, Bound, approval_of, elicitation, input_requests};
+use crate::running::{Asks, Moment, Question, Report, Running};
+use crate::server::Server;
+use crate::wire::RawArguments;
+
+/// Where a client may say which request a call is, so that sending it again does not do it again. Ours first.
+const REQUEST_KEYS: [&str; 3] = [crate::REQUEST_KEY, "claudecode/toolUseId", "callId"];
+/// Where the answer says which event of the log it is.
+const INVOCATION: &str = "wink/invocation";
+/// How many bytes of a client's key are taken as the call's id.
+const LONGEST_ID: usize = 200;
+
+/// What the client can do, and how it is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Era {
+    /// Every request by itself; questions are results.
+    Stateless,
+    /// A handshake before everything; questions are requests.
+    Handshake,
+}
+
+/// Who is at the other end of a call.
+struct Caller {
+    era: Era,
+    can_be_asked: bool,
+    knows_tasks: bool,
+    name: String,
+}
+
+impl Caller {
+    fn of(context: &RequestContext<RoleServer>) -> Self {
+        let stateless = context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
+        let capabilities = context.client_capabilities().unwrap_or_default();
+        // A client that says nothing of modes knows forms.
+        let forms = capabilities.elicitation.as_ref().is_some_and(|can| can.form.is_some() || can.url.is_none());
+        let client = context.client_info().map(|client| client.name).unwrap_or_default();
+        let client: String = client.chars().filter(|character| !character.is_control()).take(80).collect();
+        Self {
+            era: if stateless { Era::Stateless } else { Era::Handshake },
+            can_be_asked: forms,
+            knows_tasks: stateless && capabilities.supports_tasks(),
+            name: if client.is_empty() { "the client's user".to_owned() } else { format!("the user of {client}") },
+        }
+    }
+}
+
+impl Server {
+    pub(crate) async fn answer_call(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let caller = Caller::of(&context);
+        let arguments = raw_arguments(&request, &context);
+        let bound = Bound { tool: &request.name, arguments: &arguments };
+        let running = match &request.request_state {
+            Some(state) => {
+                let answer = request.input_responses.as_ref().and_then(|answers| answers.get(APPROVAL));
+                let answered = self.session.questions.answer(state, bound, answer, &caller.name);
+                answered.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?
+            }
+            None => self.begin(&request, &arguments, &caller, &context)?,
+        };
+        self.follow(running, bound, &caller, &context).await
+    }
+
+    fn begin(
+        &self,
+        request: &CallToolRequestParams,
+        arguments: &Arc<str>,
+        caller: &Caller,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Running, ErrorData> {
+        let key = REQUEST_KEYS.iter().find_map(|key| context.meta.get(*key)?.as_str());
+        let id: Arc<str> = match key {
+            Some(key) => key.get(..key.floor_char_boundary(LONGEST_ID)).unwrap_or_default().into(),
+            None => match &context.id {
+                NumberOrString::Number(number) => number.to_string().into(),
+                NumberOrString::String(text) => Arc::clone(text),
+            },
+        };
+        let mut call = ToolCall::new(id, &*request.name, Arc::clone(arguments));
+        if let Some(key) = key {
+            call = call.request_key(key);
+        }
+        let permit = Arc::clone(&self.session.calls).try_acquire_owned().map_err(|_| {
+            let most = self.session.options.max_calls;
+            let text = format!("{most} calls of this session are on their way already; try again when one has ended");
+            ErrorData::new(ErrorCode::INTERNAL_ERROR, text, None)
+        })?;
+        let asks = if caller.can_be_asked { Asks::Client } else { Asks::Executor };
+        Ok(Running::begin(&self.session, call, asks, permit))
+    }
+
+    /// Waits for a call's end, or for as long as this request has to do with it.
+    async fn follow(
+        &self,
+        mut running: Running,
+        bound: Bound<'_>,
+        caller: &Caller,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let mut reports = Reports::to(&context.peer, context.meta.get_progress_token());
+        let clock = &self.session.options.clock;
+        let patience = clock.sleep_until(clock.monotonic().saturating_add(self.session.options.task_after));
+        let mut patience = std::pin::pin!(patience);
+        let mut cancelled = false;
+        loop {
+            let moment = tokio::select! {
+                biased;
+                () = context.ct.cancelled(), if !cancelled => {
+                    cancelled = true;
+                    running.cancel();
+                    continue;
+                }
+                moment = running.next() => moment,
+                () = &mut patience, if caller.knows_tasks && !cancelled => {
+                    return Ok(self.into_task(running, caller));
+                }
+            };
+            match moment {
+                Some(Moment::Report(report)) => reports.tell(report).await,
+                Some(Moment::Done(outcome)) => {
+                    return self.result(&outcome).map(CallToolResponse::Complete);
+                }
+                Some(Moment::Question(Question { about, reply })) => match caller.era {
+                    Era::Stateless => {
+                        let requests = input_requests(&about);
+                        let state = self.session.questions.park(running, reply, bound).map_err(|_| {
+                            let text = format!("{} needs approval, and too many questions wait for an answer", bound.tool);
+                            ErrorData::new(ErrorCode::INTERNAL_ERROR, text, None)
+                        })?;
+                        return Ok(InputRequiredResult::new(Some(requests), Some(state)).into());
+                    }
+                    Era::Handshake => {
+                        let answer = tokio::select! {
+                            biased;
+                            () = context.ct.cancelled(), if !cancelled => None,
+                            answer = context.peer.create_elicitation(elicitation(&about)) => Some(answer),
+                        };
+                        let approval = match answer {
+                            // Whoever does not want the answer does not want the call.
+                            None => {
+                                cancelled = true;
+                                running.cancel();
+                                continue;
+                            }
+                            Some(Ok(answer)) => approval_of(&answer, &caller.name),
+                            Some(Err(error)) => {
+                                tracing::warn!(%error, "the client could not be asked");
+                                let reason = "the client could not be asked".to_owned();
+                                Approval::Refused { by: caller.name.as_str().into(), reason }
+                            }
+                        };
+                        let _ = reply.send(approval);
+                    }
+                },
+                None => return Err(ErrorData::internal_error("the call was lost", None)),
+            }
+        }
+    }
+
+    /// Lets a call go on by itself; the client looks after it.
+    fn into_task(&self, running: Running, caller: &Caller) -> CallToolResponse {
+        let ttl = u64::try_from(self.session.options.task_ttl.as_millis()).unwrap_or(u64::MAX);
+        let server = self.clone();
+        let by = caller.name.clone();
+        let task = self.session.tasks.spawn(TaskOptions::new().with_ttl_ms(ttl), |context| {
+            Box::pin(async move { server.task(running, context, &by).await })
+        });
+        CreateTaskResult::new(task).into()
+    }
+
+    async fn task(
+        &self,
+        mut running: Running,
+        context: TaskContext,
+        by: &str,
+    ) -> Result<CallToolResult, TaskExit> {
+        let mut cancelled = false;
+        let mut questions = 0;
+        loop {
+            let moment = tokio::select! {
+                biased;
+                () = context.cancelled(), if !cancelled => {
+                    cancelled = true;
+                    running.cancel();
+                    continue;
+                }
+                moment = running.next() => moment,
+            };
+            match moment {
+                Some(Moment::Report(report)) => context.set_status_message(report.text()),
+                Some(Moment::Done(outcome)) => {
+                    return match (cancelled, &outcome.escalation) {
+                        (true, Some(Escalation::Cancelled)) => Err(TaskExit::Cancelled),
+                        _ => self.result(&outcome).map_err(TaskExit::from),
+                    };
+                }
+                Some(Moment::Question(Question { about, reply })) => {
+                    questions += 1;
+                    let request = InputRequest::Elicitation(rmcp::model::ElicitRequest::new(elicitation(&about)));
+                    // An answer that cannot be read is none; one that does not come is a cancellation.
+                    let Ok(answer) = context.request_input(format!("{APPROVAL}-{questions}"), request).await else {
+                        continue;
+                    };
+                    if let Ok(answer) = serde_json::from_value(answer) {
+                        let _ = reply.send(approval_of(&answer, by));
+                    }
+                }
+                None => return Err(ErrorData::internal_error("the call was lost", None).into()),
+            }
+        }
+    }
+
+    /// What a client is told of a call's end.
+    fn result(&self, outcome: &Outcome) -> Result<CallToolResult, ErrorData> {
+        let listed = self.session.listed(&outcome.answer.tool);
+        let Some(listed) = listed else {
+            // The text and the event are those of any other surface; only here it is an error of the protocol too.
+            return Err(ErrorData::invalid_params(outcome.text().to_owned(), None));
+        };
+        let content = vec![ContentBlock::text(outcome.text())];
+        // What is opened was asked for: the call did not fail, it did something else than a result.
+        let success = outcome.is_success() || outcome.event.ending == Ending::Expanded;
+        let mut result = match success {
+            true => CallToolResult::success(content),
+            false => CallToolResult::error(content),
+        };
+        if outcome.is_success() {
+            result.structured_content = listed.structured(value_of(outcome));
+        }
+        let mut meta = MetaObject::new();
+        meta.insert(INVOCATION.to_owned(), outcome.event.id.to_string().into());
+        result.meta = Some(meta);
+        Ok(result)
+    }
+}
+
+fn value_of(outcome: &Outcome) -> Option<Value> {
+    match &outcome.event.value {
+        LoggedValue::None => None,
+        LoggedValue::Json(value) => Some(Value::clone(value)),
+        LoggedValue::Typed(value) => value.to_json().ok(),
+    }
+}
+
+/// The arguments as the client wrote them, if the transport kept them; as they were decoded otherwise.
+fn raw_arguments(request: &CallToolRequestParams, context: &RequestContext<RoleServer>) -> Arc<str> {
+    let by_http = || context.extensions.get::<http::request::Parts>()?.extensions.get::<RawArguments>();
+    if let Some(RawArguments(text)) = context.extensions.get::<RawArguments>().or_else(by_http) {
+        return Arc::clone(text);
+    }
+    request.arguments.as_ref().map_or_else(|| "".into(), |arguments| serde_json::to_string(arguments).unwrap_or_default().into())
+}
+
+/// Tells a client how far its call is, if it asked to be told.
+struct Reports<'a> {
+    peer: &'a Peer<RoleServer>,
+    token: Option<ProgressToken>,
+    last: Option<f64>,
+}
+
+impl<'a> Reports<'a> {
+    fn to(peer: &'a Peer<RoleServer>, token: Option<ProgressToken>) -> Self {
+        Self { peer, token, last: None }
+    }
+
+    async fn tell(&mut self, report: Report) {
+        let Some(token) = &self.token else { return };
+        // What is told only ever grows, whatever a handler says.
+        if !report.done.is_finite() || self.last.is_some_and(|last| report.done <= last) {
+            return;
+        }
+        self.last = Some(report.done);
+        let mut told = ProgressNotificationParam::new(token.clone(), report.done);
+        if let Some(total) = report.total.filter(|total| total.is_finite()) {
+            told = told.with_total(total);
+        }
+        if !report.message.is_empty() {
+            told = told.with_message(report.message);
+        }
+        // A client that is gone is told nothing; its call ends as it ends.
+        let _ = self.peer.notify_progress(told).await;
+    }
+}
+
+impl Report {
+    fn text(&self) -> String {
+        match self.total {
+            Some(total) => format!("{} ({} of {total})", self.message, self.done),
+            None => self.message.clone(),
+        }
+    }
+}

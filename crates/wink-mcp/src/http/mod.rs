@@ -1,0 +1,152 @@
+//! Streamable HTTP: one path for each session, `/mcp/{session}`, each with its own token.
+
+mod guard;
+mod route;
+mod token;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use rmcp::ServerHandler;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use wink::limits::{CancelToken, Clock};
+
+use crate::options::ServerOptions;
+use crate::server::Server;
+use crate::session::Sessions;
+use guard::{ClockTimer, Guarded};
+use route::Router;
+pub use token::TokenKey;
+
+/// Who gets in.
+#[derive(Debug, Clone)]
+pub enum Access {
+    /// Whoever has the token of the session.
+    Tokens(TokenKey),
+    /// Everybody who reaches the address. For tests on loopback.
+    Open,
+}
+
+/// What a server over HTTP holds its clients to.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct HttpOptions {
+    /// What holds whatever is spoken over.
+    pub server: ServerOptions,
+    /// Who gets in.
+    pub access: Access,
+    /// Origins of pages that may call, beside those of this machine: `https://example.com:443`.
+    pub allowed_origins: Vec<String>,
+    /// Names under which the server may be called, beside those of this machine: `example.com`.
+    pub allowed_hosts: Vec<String>,
+    /// How many connections there may be.
+    pub max_connections: usize,
+    /// How many sessions may be open.
+    pub max_sessions: usize,
+    /// How many clients of one session may have shaken hands (revisions before 2026-07-28).
+    pub max_clients: usize,
+    /// How long a client that has shaken hands may say nothing before it is forgotten.
+    pub client_idle: Duration,
+    /// How long the head of a request may take.
+    pub head_within: Duration,
+    /// How long the body of a request may take.
+    pub body_within: Duration,
+    /// How long a client may take nothing of what is sent to it.
+    pub write_within: Duration,
+}
+
+impl HttpOptions {
+    /// The usual bounds, for those who have a session's token.
+    pub fn new(access: Access) -> Self {
+        Self {
+            server: ServerOptions::default(),
+            access,
+            allowed_origins: Vec::new(),
+            allowed_hosts: Vec::new(),
+            max_connections: 4096,
+            max_sessions: 1024,
+            max_clients: 4096,
+            client_idle: Duration::from_secs(60 * 60),
+            head_within: Duration::from_secs(10),
+            body_within: Duration::from_secs(30),
+            write_within: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Serves until it is cancelled. `make` makes the handler of a connection of the session's server: `|server| server`, for
+/// an agent's tools and nothing else.
+///
+/// Bind the listener to loopback unless there is something in front of it that encrypts: tokens are sent as they are.
+///
+/// # Errors
+/// When the listener fails for good.
+pub async fn serve_http<H: ServerHandler>(
+    listener: TcpListener,
+    sessions: Arc<dyn Sessions>,
+    options: HttpOptions,
+    make: impl Fn(Server) -> H + Send + Sync + 'static,
+    cancel: CancelToken,
+) -> io::Result<()> {
+    let connections = Arc::new(Semaphore::new(options.max_connections));
+    let clock = Arc::clone(&options.server.clock);
+    let router = Arc::new(Router::new(sessions, options, make));
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = cancel.cancelled() => break,
+            accepted = listener.accept() => accepted,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Out of descriptors, most likely. Connections end, and then there are some again.
+                tracing::warn!(%error, "a connection could not be accepted");
+                clock.sleep_until(clock.monotonic().saturating_add(Duration::from_millis(50))).await;
+                continue;
+            }
+        };
+        // Whoever is too many is gone at once, instead of keeping others waiting.
+        let Ok(permit) = Arc::clone(&connections).try_acquire_owned() else { continue };
+        let (router, cancel) = (Arc::clone(&router), cancel.clone());
+        tokio::spawn(async move {
+            serve_connection(stream, router, cancel).await;
+            drop(permit);
+        });
+    }
+    router.close();
+    Ok(())
+}
+
+async fn serve_connection<H: ServerHandler>(stream: TcpStream, router: Arc<Router<H>>, cancel: CancelToken) {
+    let options = router.options();
+    let clock: Arc<dyn Clock> = Arc::clone(&options.server.clock);
+    let _ = stream.set_nodelay(true);
+    let io = TokioIo::new(Guarded::new(stream, Arc::clone(&clock), options.write_within));
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(ClockTimer(clock))
+        .header_read_timeout(options.head_within)
+        .max_buf_size(64 * 1024)
+        .max_headers(100);
+    let service = service_fn(move |request| {
+        let router = Arc::clone(&router);
+        async move { Ok::<_, std::convert::Infallible>(router.answer(request).await) }
+    });
+    let mut connection = std::pin::pin!(builder.serve_connection(io, service));
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = cancel.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended early");
+    }
+}

@@ -1,0 +1,272 @@
+//! One request: whose session it is, whether it may come in, and who answers it.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use rmcp::ServerHandler;
+use rmcp::model::{ErrorCode, ErrorData, JsonRpcError, RequestId};
+use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio::sync::OnceCell;
+use wink::session::SessionId;
+
+use super::{Access, HttpOptions};
+use crate::ids::Ids;
+use crate::server::Server;
+use crate::session::{OpenError, Sessions};
+use crate::wire::{self, Frame, Unreadable};
+
+/// What a client that has shaken hands is known by.
+const CLIENT: &str = "mcp-session-id";
+/// Pages of this machine.
+const LOCAL_ORIGINS: [&str; 6] = [
+    "http://localhost:*",
+    "http://127.0.0.1:*",
+    "http://[::1]:*",
+    "https://localhost:*",
+    "https://127.0.0.1:*",
+    "https://[::1]:*",
+];
+const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+
+pub(super) type Answer = Response<BoxBody<Bytes, Infallible>>;
+
+/// Knows the sessions that are served.
+pub(super) struct Router<H: ServerHandler> {
+    sessions: Arc<dyn Sessions>,
+    options: HttpOptions,
+    make: Arc<dyn Fn(Server) -> H + Send + Sync>,
+    config: StreamableHttpServerConfig,
+    open: Mutex<HashMap<SessionId, Arc<Slot<H>>>>,
+}
+
+/// A session, once it is open.
+struct Slot<H: ServerHandler>(OnceCell<Served<H>>);
+
+/// A session that is served here.
+struct Served<H: ServerHandler> {
+    service: StreamableHttpService<H, LocalSessionManager>,
+    clients: Arc<LocalSessionManager>,
+    ids: Mutex<HashMap<String, Ids>>,
+}
+
+impl<H: ServerHandler> Router<H> {
+    pub(super) fn new(
+        sessions: Arc<dyn Sessions>,
+        options: HttpOptions,
+        make: impl Fn(Server) -> H + Send + Sync + 'static,
+    ) -> Self {
+        let own = |all: &[&str], more: &[String]| -> Vec<String> {
+            all.iter().map(|one| (*one).to_owned()).chain(more.iter().cloned()).collect()
+        };
+        let config = StreamableHttpServerConfig::default()
+            .with_json_response(true)
+            .with_allowed_hosts(own(&LOCAL_HOSTS, &options.allowed_hosts))
+            .with_allowed_origins(own(&LOCAL_ORIGINS, &options.allowed_origins))
+            .enforce_origin_validation()
+            .with_max_request_body_bytes(options.server.max_message_bytes);
+        Self { sessions, options, make: Arc::new(make), config, open: Mutex::default() }
+    }
+
+    pub(super) fn options(&self) -> &HttpOptions {
+        &self.options
+    }
+
+    /// Lets go of everybody.
+    pub(super) fn close(&self) {
+        self.config.cancellation_token.cancel();
+        self.slots().clear();
+    }
+
+    fn slots(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Slot<H>>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) async fn answer(&self, request: Request<Incoming>) -> Answer {
+        let Some(session) = session_of(request.uri().path()) else {
+            return plain(StatusCode::NOT_FOUND, "there is nothing here; sessions are at /mcp/{session}");
+        };
+        if let Access::Tokens(key) = &self.options.access
+            && !bearer(request.headers()).is_some_and(|token| key.accepts(&session, token))
+        {
+            let mut refused = plain(StatusCode::UNAUTHORIZED, "this session wants its token: Authorization: Bearer TOKEN");
+            refused.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            return refused;
+        }
+        let slot = match self.slot(&session) {
+            Ok(slot) => slot,
+            Err(answer) => return answer,
+        };
+        match slot.0.get_or_try_init(|| self.open(&session)).await {
+            Ok(served) => self.serve(served, request).await,
+            Err(error) => {
+                self.slots().remove(&session);
+                tracing::warn!(%error, "a session was not opened");
+                match error {
+                    OpenError::Unknown(_) => plain(StatusCode::NOT_FOUND, &error.to_string()),
+                    // What is wrong with it is for whoever runs the server.
+                    OpenError::Failed { .. } => {
+                        plain(StatusCode::SERVICE_UNAVAILABLE, "this session cannot be opened now")
+                    }
+                }
+            }
+        }
+    }
+
+    fn slot(&self, session: &SessionId) -> Result<Arc<Slot<H>>, Answer> {
+        let mut slots = self.slots();
+        if let Some(slot) = slots.get(session) {
+            return Ok(Arc::clone(slot));
+        }
+        if slots.len() >= self.options.max_sessions {
+            return Err(plain(StatusCode::SERVICE_UNAVAILABLE, "there are too many open sessions"));
+        }
+        let slot = Arc::new(Slot(OnceCell::new()));
+        slots.insert(session.clone(), Arc::clone(&slot));
+        Ok(slot)
+    }
+
+    async fn open(&self, name: &SessionId) -> Result<Served<H>, OpenError> {
+        let session = self.sessions.open(name).await?;
+        let make = Arc::clone(&self.make);
+        let mut config = SessionConfig::default();
+        config.keep_alive = Some(self.options.client_idle);
+        let mut clients = LocalSessionManager::default();
+        clients.session_config = config;
+        let clients = Arc::new(clients);
+        let service = StreamableHttpService::new(
+            move || Ok(make(Server::new(Arc::clone(&session)))),
+            Arc::clone(&clients),
+            self.config.clone(),
+        );
+        Ok(Served { service, clients, ids: Mutex::default() })
+    }
+
+    async fn serve(&self, served: &Served<H>, request: Request<Incoming>) -> Answer {
+        if request.method() != Method::POST {
+            // Nothing is expected of its body, and nothing read.
+            let (head, _) = request.into_parts();
+            return served.service.handle(Request::from_parts(head, Full::<Bytes>::default())).await;
+        }
+        let (mut head, body) = request.into_parts();
+        let body = match self.body(body).await {
+            Ok(body) => body,
+            Err(answer) => return answer,
+        };
+        let frame = match wire::look(&body) {
+            Ok(frame) => frame,
+            Err(Unreadable::Syntax) => {
+                let error = ErrorData::parse_error("the body is not JSON", None);
+                return refused(StatusCode::BAD_REQUEST, None, error);
+            }
+            Err(Unreadable::Shape(id, why)) => {
+                return refused(StatusCode::BAD_REQUEST, id, ErrorData::invalid_request(why, None));
+            }
+        };
+        if let Some(answer) = self.admit(served, &head.headers, &frame).await {
+            return answer;
+        }
+        if let Some(arguments) = frame.arguments {
+            head.extensions.insert(arguments);
+        }
+        let body = frame.rewritten.map_or(body, Bytes::from);
+        served.service.handle(Request::from_parts(head, Full::new(body))).await
+    }
+
+    async fn body(&self, body: Incoming) -> Result<Bytes, Answer> {
+        let clock = &self.options.server.clock;
+        let late = clock.sleep_until(clock.monotonic().saturating_add(self.options.body_within));
+        let most = self.options.server.max_message_bytes;
+        let read = tokio::select! {
+            biased;
+            read = Limited::new(body, most).collect() => read,
+            () = late => return Err(plain(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
+        };
+        read.map(http_body_util::Collected::to_bytes).map_err(|error| {
+            match error.is::<http_body_util::LengthLimitError>() {
+                true => plain(StatusCode::PAYLOAD_TOO_LARGE, &format!("a message has at most {most} bytes")),
+                false => plain(StatusCode::BAD_REQUEST, "the body could not be read"),
+            }
+        })
+    }
+
+    /// Refuses what the protocol's own service would take: one client more than there may be, an id that was used.
+    async fn admit(&self, served: &Served<H>, headers: &HeaderMap, frame: &Frame) -> Option<Answer> {
+        if frame.method.as_deref() == Some("initialize") {
+            let clients = served.clients.sessions.read().await.len();
+            let full = clients >= self.options.max_clients;
+            let text = "there are too many clients of this session";
+            return full.then(|| plain(StatusCode::SERVICE_UNAVAILABLE, text));
+        }
+        let client = headers.get(CLIENT)?.to_str().ok()?;
+        let id = frame.request.as_ref()?;
+        let known = served.clients.sessions.read().await;
+        if !known.contains_key(client) {
+            return None;
+        }
+        let mut ids = served.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        if ids.len() > known.len() {
+            ids.retain(|client, _| known.contains_key(client.as_str()));
+        }
+        drop(known);
+        let used = ids.entry(client.to_owned()).or_default();
+        if used.take(id) {
+            // Answered or not: what counts is that it was used.
+            used.close(id);
+            return None;
+        }
+        let why = format!("id {id} was used before; every request has its own");
+        Some(refused(StatusCode::BAD_REQUEST, Some(id.clone()), ErrorData::new(ErrorCode::INVALID_REQUEST, why, None)))
+    }
+}
+
+/// The session that a path names.
+fn session_of(path: &str) -> Option<SessionId> {
+    let name = path.strip_prefix("/mcp/")?;
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    let starts = name.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric());
+    let named = starts && name.len() <= 128 && name.bytes().all(fits);
+    named.then(|| name.into())
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut given = headers.get_all(header::AUTHORIZATION).iter();
+    let (Some(one), None) = (given.next(), given.next()) else { return None };
+    let (scheme, token) = one.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+fn plain(status: StatusCode, text: &str) -> Answer {
+    answer(status, "text/plain; charset=utf-8", text.to_owned().into_bytes())
+}
+
+fn refused(status: StatusCode, id: Option<RequestId>, error: ErrorData) -> Answer {
+    let body = serde_json::to_vec(&JsonRpcError::new(id, error)).unwrap_or_default();
+    answer(status, "application/json", body)
+}
+
+fn answer(status: StatusCode, mime: &'static str, body: Vec<u8>) -> Answer {
+    let mut answer = Response::new(Full::new(Bytes::from(body)).boxed());
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(mime));
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_names_a_session_or_nothing() {
+        assert_eq!(session_of("/mcp/main"), Some("main".into()));
+        for path in ["/", "/mcp", "/mcp/", "/mcp/a/b", "/mcp/a%2fb", "/mcp/..%00", "/mcp/..", "/mcp/.wink", "/other/main"] {
+            assert_eq!(session_of(path), None, "{path}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What a server offers beside tools: the prompt, and the log and the workspace's digest as resources.
+
+use rmcp::model::{
+    ErrorData, GetPromptResult, Prompt, PromptMessage, ReadResourceResult, Resource, ResourceContents, Role,
+};
+use wink::filesystem::Filesystem;
+use wink::session::ToolInvoked;
+use wink::suites::WorkspaceDigest;
+
+use crate::server::Server;
+
+/// The session's log.
+const LOG: &str = "wink://log";
+/// What there is in the workspace.
+const DIGEST: &str = "wink://digest";
+/// How many events of the log are shown, and how many bytes of them at most.
+const LATEST: usize = 200;
+const LOG_BYTES: usize = 4 * 1024 * 1024;
+
+impl Server {
+    pub(crate) fn own_prompt(&self) -> Prompt {
+        let prompt = &self.session.prompt;
+        let own = Prompt::new(prompt.key(), Some(format!("How to work with the tools of {}.", prompt.name())), None);
+        match prompt.display_name() {
+            Some(name) => own.with_title(name),
+            None => own,
+        }
+    }
+
+    pub(crate) fn prompt_text(&self, name: &str) -> Result<GetPromptResult, ErrorData> {
+        let key = self.session.prompt.key();
+        if name != key {
+            return Err(ErrorData::invalid_params(
+                format!("there is no prompt {name:?}; there is {key:?}"),
+                None,
+            ));
+        }
+        let rendered = self.session.executor.rendered();
+        let text = rendered.map(|rendered| rendered.text().to_owned()).unwrap_or_default();
+        Ok(GetPromptResult::new(vec![PromptMessage::new_text(Role::User, text)]))
+    }
+
+    pub(crate) fn own_resources(&self) -> Vec<Resource> {
+        let log = Resource::new(LOG, "log")
+            .with_title("Log")
+            .with_description(format!("The last {LATEST} calls of this session, one JSON object a line, oldest first."))
+            .with_mime_type("application/jsonl");
+        let digest = Resource::new(DIGEST, "digest")
+            .with_title("Workspace digest")
+            .with_description("What there is in the workspace: languages, layout, key files.")
+            .with_mime_type("text/markdown");
+        let has_files = self.session.executor.resources().registry().contains::<dyn Filesystem>();
+        if has_files { vec![log, digest] } else { vec![log] }
+    }
+
+    pub(crate) async fn resource(&self, uri: &str) -> Result<ReadResourceResult, ErrorData> {
+        let (text, mime) = match uri {
+            LOG => (self.log(), "application/jsonl"),
+            DIGEST => (self.digest().await?, "text/markdown"),
+            _ => return Err(ErrorData::resource_not_found(format!("there is no resource {uri}"), None)),
+        };
+        // Read again each time: both change with every call.
+        let contents = vec![ResourceContents::text(text, uri).with_mime_type(mime)];
+        Ok(ReadResourceResult::new(contents).with_ttl_ms(0))
+    }
+
+    fn log(&self) -> String {
+        let events = self.session.executor.session().slice::<ToolInvoked>();
+        let before = events.len().saturating_sub(LATEST);
+        let mut lines = Vec::new();
+        let mut left = LOG_BYTES;
+        let numbered = events.iter().enumerate().skip(before).collect::<Vec<_>>();
+        for (at, event) in numbered.into_iter().rev() {
+            let number = u64::try_from(at).unwrap_or(u64::MAX).saturating_add(1);
+            let line = (self.session.log_form)(number, &event).to_string();
+            let Some(rest) = left.checked_sub(line.len()) else { break };
+            left = rest;
+            lines.push(line);
+        }
+        lines.reverse();
+        lines.join("\n")
+    }
+
+    async fn digest(&self) -> Result<String, ErrorData> {
+        let none = || ErrorData::resource_not_found("this session has no workspace", None);
+        let failed = |error: String| ErrorData::internal_error(error, None);
+        let executor = &self.session.executor;
+        let files = executor.resources().get_optional::<dyn Filesystem>().await;
+        let files = files.map_err(|error| failed(error.to_string()))?.ok_or_else(none)?;
+        let known = executor.session().slice::<WorkspaceDigest>().latest();
+        if let Some(digest) = known
+            && digest.is_current(&*files).await.unwrap_or(false)
+        {
+            return Ok(digest.body.clone());
+        }
+        // Nothing is kept: reading a resource changes nothing.
+        let digest = WorkspaceDigest::of(&*files).await.map_err(|error| failed(error.to_string()))?;
+        Ok(digest.body)
+    }
+}

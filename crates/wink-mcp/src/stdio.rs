@@ -1,0 +1,250 @@
+//! One client at the other end of two pipes: a message a line, nothing else.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rmcp::model::{ClientJsonRpcMessage, ErrorData, RequestId, ServerJsonRpcMessage};
+use rmcp::transport::{Transport, TransportAdapterIdentity};
+use rmcp::{RoleServer, ServerHandler, serve_server};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::sync::{Notify, Semaphore};
+
+use crate::ids::Ids;
+use crate::options::ServerOptions;
+use crate::wire::{self, Unreadable};
+
+/// Serves the client that started this process, until it closes its end.
+///
+/// # Errors
+/// When the client begins with something else than the protocol.
+pub async fn serve_stdio<H: ServerHandler>(server: H, options: &ServerOptions) -> io::Result<()> {
+    let (input, output) = rmcp::transport::io::stdio_pipes();
+    serve_lines(server, input, output, options).await
+}
+
+/// Serves a client at the other end of any two streams, until it closes its end.
+///
+/// # Errors
+/// When the client begins with something else than the protocol.
+pub async fn serve_lines<H, R, W>(server: H, input: R, output: W, options: &ServerOptions) -> io::Result<()>
+where
+    H: ServerHandler,
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let lines = Lines::new(input, output, options);
+    let running = match serve_server::<_, _, _, TransportAdapterIdentity>(server, lines).await {
+        Ok(running) => running,
+        // Whoever goes before the first request has had nothing to say.
+        Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
+        Err(error) => return Err(io::Error::other(error)),
+    };
+    running.waiting().await.map(drop).map_err(io::Error::other)
+}
+
+/// The transport.
+struct Lines<R, W> {
+    input: BufReader<R>,
+    /// What has come of a line. Kept here, since reading is given up and begun again whenever something else happens.
+    line: Vec<u8>,
+    /// The rest of a line that was too long is passed over.
+    skipping: bool,
+    longest: usize,
+    most_unanswered: usize,
+    output: Arc<tokio::sync::Mutex<W>>,
+    shared: Arc<Shared>,
+    refusals: Arc<Semaphore>,
+}
+
+/// How many refusals wait to be written.
+const REFUSALS: usize = 64;
+
+#[derive(Default)]
+struct Shared {
+    ids: Mutex<Ids>,
+    answered: Notify,
+}
+
+impl Shared {
+    fn ids(&self) -> MutexGuard<'_, Ids> {
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn close(&self, id: &RequestId) {
+        self.ids().close(id);
+        self.answered.notify_one();
+    }
+}
+
+/// What came of reading.
+enum Read {
+    Line,
+    TooLong,
+    End,
+}
+
+impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<R, W> {
+    fn new(input: R, output: W, options: &ServerOptions) -> Self {
+        Self {
+            input: BufReader::new(input),
+            line: Vec::new(),
+            skipping: false,
+            longest: options.max_message_bytes,
+            most_unanswered: options.max_unanswered,
+            output: Arc::new(tokio::sync::Mutex::new(output)),
+            shared: Arc::default(),
+            refusals: Arc::new(Semaphore::new(REFUSALS)),
+        }
+    }
+
+    /// Reads up to the end of a line. May be dropped at any await: what was read is in `self`.
+    async fn read(&mut self) -> Read {
+        loop {
+            let Ok(available) = self.input.fill_buf().await else { return Read::End };
+            if available.is_empty() {
+                return Read::End;
+            }
+            let end = available.iter().position(|byte| *byte == b'\n');
+            let piece = available.get(..end.unwrap_or(available.len())).unwrap_or_default();
+            let taken = piece.len().saturating_add(usize::from(end.is_some()));
+            let mut too_long = false;
+            if !self.skipping {
+                too_long = self.line.len().saturating_add(piece.len()) > self.longest;
+                match too_long {
+                    true => self.line = Vec::new(),
+                    false => self.line.extend_from_slice(piece),
+                }
+            }
+            self.input.consume(taken);
+            let whole = !self.skipping && !too_long;
+            self.skipping = end.is_none() && (self.skipping || too_long);
+            match (too_long, end) {
+                (true, _) => return Read::TooLong,
+                (false, Some(_)) if whole => return Read::Line,
+                (false, _) => {}
+            }
+        }
+    }
+
+    /// What a line says, if it is for the server.
+    fn understand(&mut self) -> Option<ClientJsonRpcMessage> {
+        let line = std::mem::take(&mut self.line);
+        let line = line.strip_suffix(b"\r").unwrap_or(&line);
+        if line.is_empty() {
+            return None;
+        }
+        let frame = match wire::look(line) {
+            Ok(frame) => frame,
+            // There is nobody to answer; and an answer might be answered in turn.
+            Err(Unreadable::Syntax) => {
+                tracing::debug!("a line that is not JSON was passed over");
+                return None;
+            }
+            Err(Unreadable::Shape(id, why)) => return self.refuse(id, why),
+        };
+        if let Some(id) = &frame.request
+            && !self.shared.ids().take(id)
+        {
+            let why = format!("id {id} was used before; every request has its own");
+            return self.refuse(Some(id.clone()), why);
+        }
+        if let Some(id) = &frame.cancels {
+            self.shared.close(id);
+        }
+        let text = frame.rewritten.as_deref().unwrap_or(line);
+        match serde_json::from_slice::<ClientJsonRpcMessage>(text) {
+            Ok(mut message) => {
+                if let Some(arguments) = frame.arguments {
+                    message.insert_extension(arguments);
+                }
+                Some(message)
+            }
+            Err(error) => {
+                if let Some(id) = &frame.request {
+                    self.shared.close(id);
+                }
+                // A notification that nobody knows is nobody's business.
+                if frame.request.is_none() && frame.method.is_some() {
+                    return None;
+                }
+                self.refuse(frame.request, format!("not a message: {error}"))
+            }
+        }
+    }
+
+    /// Says that a message was not taken. Written by somebody else: whoever reads may be dropped at any time, and half a
+    /// line is worse than none.
+    fn refuse(&self, id: Option<RequestId>, why: String) -> Option<ClientJsonRpcMessage> {
+        tracing::debug!(why, "a message was refused");
+        // A client that sends nothing else, and reads nothing, is not told more often.
+        let permit = Arc::clone(&self.refusals).try_acquire_owned().ok()?;
+        let output = Arc::clone(&self.output);
+        tokio::spawn(async move {
+            let answer = ServerJsonRpcMessage::error(ErrorData::invalid_request(why, None), id);
+            if let Err(error) = write(&output, &answer).await {
+                tracing::debug!(%error, "a refusal could not be written");
+            }
+            drop(permit);
+        });
+        None
+    }
+}
+
+async fn write<W: AsyncWrite + Unpin>(
+    output: &tokio::sync::Mutex<W>,
+    message: &ServerJsonRpcMessage,
+) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    let mut output = output.lock().await;
+    output.write_all(&line).await?;
+    output.flush().await
+}
+
+impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for Lines<R, W> {
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        message: ServerJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        let (output, shared) = (Arc::clone(&self.output), Arc::clone(&self.shared));
+        async move {
+            let written = write(&output, &message).await;
+            let answered = match &message {
+                ServerJsonRpcMessage::Response(response) => Some(&response.id),
+                ServerJsonRpcMessage::Error(error) => error.id.as_ref(),
+                _ => None,
+            };
+            if let Some(id) = answered {
+                shared.close(id);
+            }
+            written
+        }
+    }
+
+    async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
+        loop {
+            // A client that does not read its answers is not read either.
+            while self.shared.ids().open() >= self.most_unanswered {
+                self.shared.answered.notified().await;
+            }
+            match self.read().await {
+                Read::Line => {
+                    if let Some(message) = self.understand() {
+                        return Some(message);
+                    }
+                }
+                Read::TooLong => {
+                    let why = format!("a message has at most {} bytes; this one was passed over", self.longest);
+                    self.refuse(None, why);
+                }
+                Read::End => return None,
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        self.output.lock().await.shutdown().await
+    }
+}

@@ -1,0 +1,70 @@
+//! What one call is given beside what its executor has.
+
+use std::sync::Arc;
+
+use super::approve::Approver;
+use super::call::Call;
+use super::outcome::{Outcome, ToolCall};
+use super::{Executor, Shared};
+use crate::limits::CancelToken;
+use crate::tool::context::{Progress, Surroundings};
+
+/// What one call has of its own: an executor serves many callers, and each of them wants to be asked and told itself.
+#[derive(Clone, Default)]
+#[must_use = "options do nothing until a call is made with them"]
+pub struct CallOptions {
+    cancel: Option<CancelToken>,
+    approver: Option<Arc<dyn Approver>>,
+    progress: Option<Arc<dyn Progress>>,
+}
+
+impl CallOptions {
+    /// A call like any other.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Who can cancel this call.
+    pub fn cancel(mut self, cancel: CancelToken) -> Self {
+        self.cancel = Some(cancel);
+        self
+    }
+
+    /// Who is asked about this call, instead of whom the executor would ask.
+    pub fn approver(mut self, approver: Arc<dyn Approver>) -> Self {
+        self.approver = Some(approver);
+        self
+    }
+
+    /// Who is told how far this call is, instead of whom the executor would tell.
+    pub fn progress(mut self, progress: Arc<dyn Progress>) -> Self {
+        self.progress = Some(progress);
+        self
+    }
+
+    fn call(self, shared: &Arc<Shared>, call: ToolCall) -> Box<Call> {
+        let mut call = Call::new(shared, call, self.cancel);
+        call.approver = self.approver;
+        if self.progress.is_some() {
+            call.around = Arc::new(Surroundings { progress: self.progress, ..Surroundings::clone(&call.around) });
+        }
+        call
+    }
+}
+
+impl std::fmt::Debug for CallOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CallOptions")
+            .field("cancel", &self.cancel)
+            .field("approver", &self.approver.is_some())
+            .field("progress", &self.progress.is_some())
+            .finish()
+    }
+}
+
+impl Executor {
+    /// Like [`Executor::call`], for a caller of whom there are several.
+    pub async fn call_with(&self, call: ToolCall, options: CallOptions) -> Outcome {
+        options.call(&self.shared, call).run().await
+    }
+}
