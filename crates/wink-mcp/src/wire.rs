@@ -65,10 +65,14 @@ struct CancelParams<'a> {
 /// Looks at a frame. Bounded in depth by not going down: what is inside is skipped over, not decoded.
 pub(crate) fn look(frame: &[u8]) -> Result<Frame, Unreadable> {
     let text = std::str::from_utf8(frame).map_err(|_| Unreadable::Syntax)?;
+    if !is_object(text) {
+        // A list would be read as the fields of a message, one after the other.
+        return Err(match serde_json::from_str::<serde::de::IgnoredAny>(text) {
+            Ok(_) => Unreadable::Shape(None, "a message is one object; batches are not taken".to_owned()),
+            Err(_) => Unreadable::Syntax,
+        });
+    }
     let envelope: Envelope<'_> = serde_json::from_str(text).map_err(|error| match error.classify() {
-        serde_json::error::Category::Data if text.trim_start().starts_with('[') => {
-            Unreadable::Shape(None, "batches are not taken: send one message at a time".to_owned())
-        }
         serde_json::error::Category::Data => Unreadable::Shape(None, format!("not a message: {error}")),
         _ => Unreadable::Syntax,
     })?;
@@ -89,7 +93,7 @@ pub(crate) fn look(frame: &[u8]) -> Result<Frame, Unreadable> {
     };
     let mut looked = Frame { rewritten: None, arguments: None, request, method: None, cancels: None };
     match (&*method, envelope.params) {
-        (CALL, Some(params)) => {
+        (CALL, Some(params)) if is_object(params.get()) => {
             let parsed = serde_json::from_str::<CallParams<'_>>(params.get());
             let shape = |error: serde_json::Error| {
                 Unreadable::Shape(looked.request.clone(), format!("params of {CALL}: {error}"))
@@ -113,6 +117,10 @@ pub(crate) fn look(frame: &[u8]) -> Result<Frame, Unreadable> {
     }
     looked.method = Some(method.into_owned());
     Ok(looked)
+}
+
+fn is_object(text: &str) -> bool {
+    text.trim_start().starts_with('{')
 }
 
 fn read_id(raw: &RawValue) -> Option<RequestId> {

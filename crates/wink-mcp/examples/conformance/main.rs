@@ -1,0 +1,51 @@
+//! The server for the official conformance suite: this crate's own server, with the tools, prompts and resources that the
+//! suite asks for by name. See `scripts/conformance`.
+//!
+//! What can be a tool of Wink's is one, and goes through the executor (`tools.rs`). What only exercises the protocol
+//! (sampling, roots, forms of all kinds, subscriptions) is put around the server by a handler of its own (`handler.rs`).
+
+mod asks;
+mod content;
+mod handler;
+mod tools;
+
+use std::io::Write as _;
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use wink::BoxFuture;
+use wink::executor::Executor;
+use wink::limits::CancelToken;
+use wink::prelude::*;
+use wink::session::SessionId;
+use wink_mcp::{Access, HttpOptions, OpenError, ServedSession, ServerOptions, Sessions, serve_http};
+
+use handler::{Fixture, State};
+
+/// Opens any session, in memory.
+struct Fresh(PromptTemplate);
+
+impl Sessions for Fresh {
+    fn open<'a>(&'a self, name: &'a SessionId) -> BoxFuture<'a, Result<Arc<ServedSession>, OpenError>> {
+        Box::pin(async move {
+            let prompt = self.0.prompt();
+            let session = Session::builder().id(name.as_str()).build();
+            let opened = Executor::open(&prompt, &session).await;
+            let failed = |error: wink::executor::OpenError| OpenError::Failed { name: name.clone(), cause: error.into() };
+            Ok(Arc::new(ServedSession::new(prompt, opened.map_err(failed)?, ServerOptions::default())))
+        })
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:0".to_owned());
+    let listener = TcpListener::bind(&address).await?;
+    // For whoever started it, to know where it is.
+    writeln!(std::io::stdout(), "http://{}/mcp/conformance", listener.local_addr()?)?;
+    let sessions = Arc::new(Fresh(tools::template()?));
+    let state = Arc::new(State::default());
+    let make = move |server| Fixture::new(server, Arc::clone(&state));
+    serve_http(listener, sessions, HttpOptions::new(Access::Open), make, CancelToken::new()).await?;
+    Ok(())
+}

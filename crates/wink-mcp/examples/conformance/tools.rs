@@ -1,0 +1,104 @@
+//! The suite's tools that are tools of Wink's.
+
+use std::time::Duration;
+
+use wink::policy::ApprovalPolicy;
+use wink::prelude::*;
+use wink::prompt::PromptValidationError;
+
+/// A 1x1 picture.
+pub(crate) const PICTURE: &str =
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==";
+/// A sound of no length.
+const SOUND: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQAAAAA=";
+
+#[data]
+struct Nothing {}
+
+/// Something that is shown otherwise than as text.
+#[data]
+#[derive(Debug, Clone)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum Part {
+    Text { text: String },
+    Picture { data: String },
+    Sound { data: String },
+    Resource { uri: String, mime: String, text: String },
+}
+
+#[data]
+#[derive(Debug, Clone)]
+pub(crate) struct Parts {
+    pub(crate) parts: Vec<Part>,
+}
+
+fn parts(parts: impl Into<Vec<Part>>) -> Result<ToolResult<Parts>, ToolError> {
+    Ok(ToolResult::ok(Parts { parts: parts.into() }, "see the content"))
+}
+
+async fn simple_text(_: Nothing, _: &mut ReadContext) -> Result<ToolResult<()>, ToolError> {
+    Ok(ToolResult::done("This is a simple text response for testing."))
+}
+
+async fn picture(_: Nothing, _: &mut ReadContext) -> Result<ToolResult<Parts>, ToolError> {
+    parts([Part::Picture { data: PICTURE.to_owned() }])
+}
+
+async fn sound(_: Nothing, _: &mut ReadContext) -> Result<ToolResult<Parts>, ToolError> {
+    parts([Part::Sound { data: SOUND.to_owned() }])
+}
+
+async fn embedded(_: Nothing, _: &mut ReadContext) -> Result<ToolResult<Parts>, ToolError> {
+    parts([Part::Resource {
+        uri: "test://embedded-resource".to_owned(),
+        mime: "text/plain".to_owned(),
+        text: "This is an embedded resource content.".to_owned(),
+    }])
+}
+
+async fn mixed(_: Nothing, _: &mut ReadContext) -> Result<ToolResult<Parts>, ToolError> {
+    parts([
+        Part::Text { text: "Multiple content types test:".to_owned() },
+        Part::Picture { data: PICTURE.to_owned() },
+        Part::Resource {
+            uri: "test://mixed-content-resource".to_owned(),
+            mime: "application/json".to_owned(),
+            text: r#"{"test":"data","value":123}"#.to_owned(),
+        },
+    ])
+}
+
+async fn failing(_: Nothing, _: &mut ReadContext) -> Result<ToolResult<()>, ToolError> {
+    Ok(ToolResult::error("This tool intentionally returns an error for testing"))
+}
+
+async fn with_progress(_: Nothing, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+    for done in [0.0, 50.0, 100.0] {
+        cx.progress(done, Some(100.0), "");
+        let clock = cx.clock().clone();
+        clock.sleep_until(clock.monotonic().saturating_add(Duration::from_millis(50))).await;
+    }
+    Ok(ToolResult::done("done, step by step"))
+}
+
+async fn done(_: Nothing, _: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+    Ok(ToolResult::done("done"))
+}
+
+pub(crate) fn template() -> Result<PromptTemplate, PromptValidationError> {
+    let section = Section::tools("suite", "Conformance")
+        .tool(Tool::new("test_simple_text", "Returns a text.", simple_text))
+        .tool(Tool::new("test_image_content", "Returns a picture.", picture))
+        .tool(Tool::new("test_audio_content", "Returns a sound.", sound))
+        .tool(Tool::new("test_embedded_resource", "Returns a resource.", embedded))
+        .tool(Tool::new("test_multiple_content_types", "Returns several things.", mixed))
+        .tool(Tool::new("test_error_handling", "Always fails.", failing))
+        .tool(Tool::new("test_tool_with_progress", "Says how far it is.", with_progress))
+        .tool(Tool::new("test_tool_with_logging", "Says what it does.", done))
+        .tool(Tool::new("test_logging_tool", "Says what it does, to whoever wants to hear it.", done))
+        .tool(Tool::new("test_trigger_tool_change", "Changes the list of tools.", done))
+        .tool(Tool::new("test_trigger_prompt_change", "Changes the list of prompts.", done))
+        .tool(Tool::new("test_streaming_elicitation", "Runs when somebody says so.", done))
+        .policy(ApprovalPolicy::new(["test_streaming_elicitation"]));
+    PromptTemplate::builder("conformance", "suite").section(section).build()
+}
