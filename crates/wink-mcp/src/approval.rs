@@ -11,17 +11,16 @@ use std::time::Duration;
 
 use rmcp::model::{
     BooleanSchema, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema,
-    InputRequest, InputRequests,
+    InputRequest, InputRequests, PrimitiveSchemaDefinition,
 };
 use serde_json::Value;
-use tokio::sync::oneshot;
 use uuid::Uuid;
 use wink::executor::{Approval, ApprovalRequest};
 use wink::limits::Clock;
 use wink::session::SessionId;
 
 use crate::options::ServerOptions;
-use crate::running::Running;
+use crate::running::{Question, Running};
 
 /// The one question of a round, and the one field of its answer.
 pub(crate) const APPROVAL: &str = "approval";
@@ -40,7 +39,7 @@ pub(crate) struct Questions {
 /// A call that waits for its answer, with nobody following it.
 struct Parked {
     running: Running,
-    reply: oneshot::Sender<Approval>,
+    question: Question,
     until: Duration,
 }
 
@@ -51,7 +50,15 @@ pub(crate) struct Bound<'a> {
     pub(crate) arguments: &'a str,
 }
 
-/// An answer that answers nothing.
+/// What comes of an answer.
+pub(crate) enum Answered {
+    /// The call goes on.
+    GoesOn(Running),
+    /// There was none to this question, which still stands.
+    StillOpen(ApprovalRequest),
+}
+
+/// An answer to nothing that was asked.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NoQuestion {
     /// The state was not made here, or not for this.
@@ -60,9 +67,6 @@ pub(crate) enum NoQuestion {
     /// It was, and counts no more.
     #[error("requestState counts no more: it was used already, or is too old. {AGAIN}")]
     Spent,
-    /// The answer itself is missing.
-    #[error("inputResponses has no answer to `{APPROVAL}`: send an object with `action`, and `content` if it is \"accept\"")]
-    Unanswered,
 }
 
 const AGAIN: &str = "To be asked again, call the tool without requestState";
@@ -94,7 +98,7 @@ impl Questions {
     pub(crate) fn park(
         &self,
         running: Running,
-        reply: oneshot::Sender<Approval>,
+        question: Question,
         bound: Bound<'_>,
     ) -> Result<String, TooMany> {
         let now = self.clock.monotonic();
@@ -103,14 +107,13 @@ impl Questions {
         let full = open.len() >= self.most;
         let id = Uuid::new_v4();
         let until = now.saturating_add(self.within);
-        let refused = if full { Some((running, reply)) } else { open.insert(id, Parked { running, reply, until }); None };
+        let parked = Parked { running, question, until };
+        let refused = if full { Some(parked) } else { open.insert(id, parked) };
         drop(open);
-        // Cancels calls, which is nothing to be done with the lock.
+        // Cancels calls, which is nothing to be done with the lock held.
         drop(spent);
-        match refused {
-            Some(_) => Err(TooMany),
-            None => Ok(format!("{}.{}", id.simple(), self.seal(id, bound).to_hex())),
-        }
+        drop(refused);
+        if full { Err(TooMany) } else { Ok(format!("{}.{}", id.simple(), self.seal(id, bound).to_hex())) }
     }
 
     /// Answers the question that `state` was given out for, and hands back its call.
@@ -120,15 +123,27 @@ impl Questions {
         bound: Bound<'_>,
         answer: Option<&Value>,
         by: &str,
-    ) -> Result<Running, NoQuestion> {
+    ) -> Result<Answered, NoQuestion> {
         let id = self.open(state, bound).ok_or(NoQuestion::Foreign)?;
         let answer = answer.and_then(|answer| serde_json::from_value::<ElicitResult>(answer.clone()).ok());
-        let approval = approval_of(&answer.ok_or(NoQuestion::Unanswered)?, by);
-        let found = self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
-        let parked = found.filter(|parked| parked.until >= self.clock.monotonic()).ok_or(NoQuestion::Spent)?;
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.clock.monotonic();
+        let Some(answer) = answer else {
+            let stands = open.get(&id).filter(|parked| parked.until >= now).ok_or(NoQuestion::Spent)?;
+            return Ok(Answered::StillOpen(stands.question.about.clone()));
+        };
+        let found = open.remove(&id);
+        drop(open);
+        let parked = found.filter(|parked| parked.until >= now).ok_or(NoQuestion::Spent)?;
         // The call may have given up waiting; then its end says so.
-        let _ = parked.reply.send(approval);
-        Ok(parked.running)
+        let _ = parked.question.reply.send(approval_of(&answer, by));
+        Ok(Answered::GoesOn(parked.running))
+    }
+
+    /// Cancels every call that waits.
+    pub(crate) fn forget(&self) {
+        let all = std::mem::take(&mut *self.open.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(all);
     }
 
     /// The id in a state that was made here for this call.
@@ -156,10 +171,9 @@ pub(crate) fn elicitation(about: &ApprovalRequest) -> ElicitRequestParams {
     let field = BooleanSchema::new()
         .title(format!("Run {}?", about.tool))
         .description("Yes runs the call with exactly these arguments; no denies it.");
-    let requested_schema = ElicitationSchema::builder()
-        .required_bool_with(APPROVE, |_| field)
-        .build()
-        .unwrap_or_else(|_| ElicitationSchema::new(std::collections::BTreeMap::new()));
+    let field = PrimitiveSchemaDefinition::Boolean(field);
+    let mut requested_schema = ElicitationSchema::new([(APPROVE.to_owned(), field)].into());
+    requested_schema.required = Some(vec![APPROVE.to_owned()]);
     let mut message = about.question.clone();
     if !about.arguments.is_empty() {
         let _ = write!(message, "\n\n{} {}", about.tool, about.arguments);

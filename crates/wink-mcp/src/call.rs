@@ -14,7 +14,7 @@ use serde_json::Value;
 use wink::executor::{Approval, Escalation, Outcome, ToolCall};
 use wink::session::{Ending, LoggedValue};
 
-use crate::approval::{APPROVAL, Bound, approval_of, elicitation, input_requests};
+use crate::approval::{APPROVAL, Answered, Bound, approval_of, elicitation, input_requests};
 use crate::running::{Asks, Moment, Question, Report, Running};
 use crate::server::Server;
 use crate::wire::RawArguments;
@@ -73,7 +73,13 @@ impl Server {
             Some(state) => {
                 let answer = request.input_responses.as_ref().and_then(|answers| answers.get(APPROVAL));
                 let answered = self.session.questions.answer(state, bound, answer, &caller.name);
-                answered.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?
+                match answered.map_err(|error| ErrorData::invalid_params(error.to_string(), None))? {
+                    Answered::GoesOn(running) => running,
+                    Answered::StillOpen(about) => {
+                        let requests = input_requests(&about);
+                        return Ok(InputRequiredResult::new(Some(requests), Some(state.clone())).into());
+                    }
+                }
             }
             None => self.begin(&request, &arguments, &caller, &context)?,
         };
@@ -139,10 +145,10 @@ impl Server {
                 Some(Moment::Done(outcome)) => {
                     return self.result(&outcome).map(CallToolResponse::Complete);
                 }
-                Some(Moment::Question(Question { about, reply })) => match caller.era {
+                Some(Moment::Question(question)) => match caller.era {
                     Era::Stateless => {
-                        let requests = input_requests(&about);
-                        let state = self.session.questions.park(running, reply, bound).map_err(|_| {
+                        let requests = input_requests(&question.about);
+                        let state = self.session.questions.park(running, question, bound).map_err(|_| {
                             let text = format!("{} needs approval, and too many questions wait for an answer", bound.tool);
                             ErrorData::new(ErrorCode::INTERNAL_ERROR, text, None)
                         })?;
@@ -152,7 +158,7 @@ impl Server {
                         let answer = tokio::select! {
                             biased;
                             () = context.ct.cancelled(), if !cancelled => None,
-                            answer = context.peer.create_elicitation(elicitation(&about)) => Some(answer),
+                            answer = context.peer.create_elicitation(elicitation(&question.about)) => Some(answer),
                         };
                         let approval = match answer {
                             // Whoever does not want the answer does not want the call.
@@ -168,7 +174,7 @@ impl Server {
                                 Approval::Refused { by: caller.name.as_str().into(), reason }
                             }
                         };
-                        let _ = reply.send(approval);
+                        let _ = question.reply.send(approval);
                     }
                 },
                 None => return Err(ErrorData::internal_error("the call was lost", None)),
@@ -216,13 +222,15 @@ impl Server {
                 Some(Moment::Question(Question { about, reply })) => {
                     questions += 1;
                     let request = InputRequest::Elicitation(rmcp::model::ElicitRequest::new(elicitation(&about)));
-                    // An answer that cannot be read is none; one that does not come is a cancellation.
+                    // One that does not come is a cancellation, which is seen above.
                     let Ok(answer) = context.request_input(format!("{APPROVAL}-{questions}"), request).await else {
                         continue;
                     };
-                    if let Ok(answer) = serde_json::from_value(answer) {
-                        let _ = reply.send(approval_of(&answer, by));
-                    }
+                    let approval = match serde_json::from_value(answer) {
+                        Ok(answer) => approval_of(&answer, by),
+                        Err(_) => Approval::Refused { by: by.into(), reason: "their answer could not be read".to_owned() },
+                    };
+                    let _ = reply.send(approval);
                 }
                 None => return Err(ErrorData::internal_error("the call was lost", None).into()),
             }

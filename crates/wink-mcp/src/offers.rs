@@ -57,7 +57,10 @@ impl Server {
         let (text, mime) = match uri {
             LOG => (self.log(), "application/jsonl"),
             DIGEST => (self.digest().await?, "text/markdown"),
-            _ => return Err(ErrorData::resource_not_found(format!("there is no resource {uri}"), None)),
+            _ => {
+                let text = format!("there is no resource {uri}");
+                return Err(ErrorData::resource_not_found(text, Some(serde_json::json!({ "uri": uri }))));
+            }
         };
         // Read again each time: both change with every call.
         let contents = vec![ResourceContents::text(text, uri).with_mime_type(mime)];

@@ -136,9 +136,16 @@ impl Approver for Asker {
             let question = Moment::Question(Question { about: request.clone(), reply });
             self.moments.send(question).await.map_err(|_| "nobody follows the call any more")?;
             let late = self.clock.sleep_until(self.clock.monotonic().saturating_add(self.patience));
+            let answered = async {
+                match answer.await {
+                    Ok(answer) => answer,
+                    // Whoever drops a question has cancelled its call, which ends as cancelled and not as denied.
+                    Err(_) => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 biased;
-                answer = answer => answer.map_err(|_| "the question was dropped".into()),
+                answer = answered => Ok(answer),
                 () = late => Ok(Approval::Refused {
                     by: "nobody".into(),
                     reason: format!("there was no answer within {} seconds", self.patience.as_secs()),

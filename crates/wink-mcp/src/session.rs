@@ -101,6 +101,16 @@ impl ServedSession {
         self.tools.iter().map(|listed| &listed.tool)
     }
 
+    /// Cancels what waits for an answer or for somebody to look at it, and waits until no call is on its way. For when nobody is
+    /// served any more, so that every call has its event before the process ends.
+    pub async fn close(&self) {
+        self.questions.forget();
+        self.tasks.shutdown();
+        let all = u32::try_from(self.options.max_calls).unwrap_or(u32::MAX);
+        // Never closed, so that this ends when every call has.
+        let _ = self.calls.acquire_many(all).await;
+    }
+
     pub(crate) fn listed(&self, name: &str) -> Option<&Listed> {
         self.tools.get(*self.by_name.get(name)?)
     }

@@ -1,0 +1,114 @@
+//! Calls that take long become tasks, for clients that know what that is.
+
+mod support;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use support::{Agent, Client, call_params, stateless, text_of};
+use wink::session::Ending;
+
+fn knowing() -> Value {
+    json!({ "extensions": { "io.modelcontextprotocol/tasks": {} }, "elicitation": {} })
+}
+
+fn about(task: &Value) -> Value {
+    json!({ "taskId": task["taskId"], "_meta": stateless(knowing()) })
+}
+
+/// A call that has become a task.
+async fn task(agent: &Agent, client: &mut Client) -> Value {
+    let id = client.begin("tools/call", call_params("wait", json!({}), knowing())).await;
+    agent.shared.waiting.notified().await;
+    agent.clock.advance(Duration::from_secs(11));
+    let task = client.answer(id).await["result"].clone();
+    assert_eq!((&task["resultType"], &task["status"]), (&json!("task"), &json!("working")), "{task}");
+    task
+}
+
+async fn look(client: &mut Client, task: &Value) -> Value {
+    client.request("tasks/get", about(task)).await["result"].clone()
+}
+
+/// Looks until it is no longer working.
+async fn ended(client: &mut Client, task: &Value) -> Value {
+    loop {
+        let state = look(client, task).await;
+        if state["status"] != "working" {
+            return state;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_long_call_becomes_a_task_that_ends_with_its_result() {
+    let agent = Agent::new().await;
+    let mut client = Client::new(&agent);
+    let task = task(&agent, &mut client).await;
+    assert_eq!(look(&mut client, &task).await["status"], "working");
+    agent.shared.go.notify_one();
+    let state = ended(&mut client, &task).await;
+    assert_eq!(state["status"], "completed", "{state}");
+    assert_eq!(text_of(&state["result"]), "waited");
+    assert_eq!(agent.file("waited.txt").await.as_deref(), Some("it did"));
+    assert_eq!(agent.events().len(), 1);
+    client.close().await;
+}
+
+#[tokio::test]
+async fn a_task_is_cancelled_and_rolled_back() {
+    let agent = Agent::new().await;
+    let mut client = Client::new(&agent);
+    let task = task(&agent, &mut client).await;
+    let said = client.request("tasks/cancel", about(&task)).await["result"].clone();
+    assert_eq!(said["resultType"], "complete", "{said}");
+    assert_eq!(ended(&mut client, &task).await["status"], "cancelled");
+    assert_eq!(agent.file("waited.txt").await, None);
+    assert_eq!(agent.events().pop().unwrap().ending, Ending::Cancelled);
+    // Again is nothing.
+    assert!(client.request("tasks/cancel", about(&task)).await.get("result").is_some());
+    client.close().await;
+}
+
+#[tokio::test]
+async fn whoever_does_not_know_tasks_waits() {
+    let agent = Agent::new().await;
+    let mut client = Client::new(&agent);
+    let id = client.begin("tools/call", call_params("wait", json!({}), json!({}))).await;
+    agent.shared.waiting.notified().await;
+    agent.clock.advance(Duration::from_secs(100));
+    agent.shared.go.notify_one();
+    assert_eq!(text_of(&client.answer(id).await["result"]), "waited");
+    let task = json!({ "taskId": "x", "_meta": stateless(json!({})) });
+    assert_eq!(client.request("tasks/get", task).await["error"]["code"], -32021);
+    client.close().await;
+}
+
+#[tokio::test]
+async fn a_task_of_another_session_is_unknown() {
+    let (one, other) = (Agent::named("one", |options| options).await, Agent::named("other", |options| options).await);
+    let (mut mine, mut theirs) = (Client::new(&one), Client::new(&other));
+    let task = task(&one, &mut mine).await;
+    for method in ["tasks/get", "tasks/cancel"] {
+        assert_eq!(theirs.request(method, about(&task)).await["error"]["code"], -32602);
+    }
+    assert_eq!(look(&mut mine, &task).await["status"], "working");
+    one.shared.go.notify_one();
+    ended(&mut mine, &task).await;
+    mine.close().await;
+    theirs.close().await;
+}
+
+#[tokio::test]
+async fn a_task_outlives_its_connection() {
+    let agent = Agent::new().await;
+    let mut client = Client::new(&agent);
+    let task = task(&agent, &mut client).await;
+    client.close().await;
+    let mut client = Client::new(&agent);
+    assert_eq!(look(&mut client, &task).await["status"], "working");
+    agent.shared.go.notify_one();
+    assert_eq!(ended(&mut client, &task).await["status"], "completed");
+    client.close().await;
+}
