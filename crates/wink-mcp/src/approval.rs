@@ -62,7 +62,9 @@ pub(crate) enum Answered {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NoQuestion {
     /// The state was not made here, or not for this.
-    #[error("requestState was not given out for this call: session, tool and arguments must be the same. {AGAIN}")]
+    #[error(
+        "requestState was not given out for this call: session, tool and arguments must be the same. {AGAIN}"
+    )]
     Foreign,
     /// It was, and counts no more.
     #[error("requestState counts no more: it was used already, or is too old. {AGAIN}")]
@@ -103,7 +105,8 @@ impl Questions {
     ) -> Result<String, TooMany> {
         let now = self.clock.monotonic();
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let spent: Vec<Parked> = open.extract_if(|_, parked| parked.until < now).map(|(_, spent)| spent).collect();
+        let spent: Vec<Parked> =
+            open.extract_if(|_, parked| parked.until < now).map(|(_, spent)| spent).collect();
         let full = open.len() >= self.most;
         let id = Uuid::new_v4();
         let until = now.saturating_add(self.within);
@@ -189,7 +192,8 @@ pub(crate) fn input_requests(about: &ApprovalRequest) -> InputRequests {
 
 /// What somebody said. Everything but a plain yes is a no.
 pub(crate) fn approval_of(answer: &ElicitResult, by: &str) -> Approval {
-    let said_yes = || answer.content.as_ref().and_then(|content| content.get(APPROVE)) == Some(&Value::Bool(true));
+    let said_yes =
+        || answer.content.as_ref().and_then(|content| content.get(APPROVE)) == Some(&Value::Bool(true));
     let reason = match answer.action {
         ElicitationAction::Accept if said_yes() => return Approval::Approved { by: by.into() },
         ElicitationAction::Accept => "they said no",

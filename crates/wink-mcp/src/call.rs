@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rmcp::RoleServer;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CreateTaskResult, ErrorCode,
     ErrorData, InputRequest, InputRequiredResult, MetaObject, NumberOrString, ProgressNotificationParam,
@@ -9,7 +10,6 @@ use rmcp::model::{
 };
 use rmcp::service::{Peer, RequestContext};
 use rmcp::task_manager::{TaskContext, TaskExit, TaskOptions};
-use rmcp::RoleServer;
 use serde_json::Value;
 use wink::executor::{Approval, Escalation, Outcome, ToolCall};
 use wink::session::{Ending, LoggedValue};
@@ -45,17 +45,23 @@ struct Caller {
 
 impl Caller {
     fn of(context: &RequestContext<RoleServer>) -> Self {
-        let stateless = context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
+        let stateless =
+            context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
         let capabilities = context.client_capabilities().unwrap_or_default();
         // A client that says nothing of modes knows forms.
-        let forms = capabilities.elicitation.as_ref().is_some_and(|can| can.form.is_some() || can.url.is_none());
+        let forms =
+            capabilities.elicitation.as_ref().is_some_and(|can| can.form.is_some() || can.url.is_none());
         let client = context.client_info().map(|client| client.name).unwrap_or_default();
         let client: String = client.chars().filter(|character| !character.is_control()).take(80).collect();
         Self {
             era: if stateless { Era::Stateless } else { Era::Handshake },
             can_be_asked: forms,
             knows_tasks: stateless && capabilities.supports_tasks(),
-            name: if client.is_empty() { "the client's user".to_owned() } else { format!("the user of {client}") },
+            name: if client.is_empty() {
+                "the client's user".to_owned()
+            } else {
+                format!("the user of {client}")
+            },
         }
     }
 }
@@ -107,7 +113,9 @@ impl Server {
         }
         let permit = Arc::clone(&self.session.calls).try_acquire_owned().map_err(|_| {
             let most = self.session.options.max_calls;
-            let text = format!("{most} calls of this session are on their way already; try again when one has ended");
+            let text = format!(
+                "{most} calls of this session are on their way already; try again when one has ended"
+            );
             ErrorData::new(ErrorCode::INTERNAL_ERROR, text, None)
         })?;
         let asks = if caller.can_be_asked { Asks::Client } else { Asks::Executor };
@@ -124,7 +132,16 @@ impl Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let mut reports = Reports::to(&context.peer, context.meta.get_progress_token());
         let clock = &self.session.options.clock;
-        let patience = clock.sleep_until(clock.monotonic().saturating_add(self.session.options.task_after));
+        let patience = async {
+            match caller.knows_tasks {
+                true => {
+                    clock
+                        .sleep_until(clock.monotonic().saturating_add(self.session.options.task_after))
+                        .await;
+                }
+                false => std::future::pending().await,
+            }
+        };
         let mut patience = std::pin::pin!(patience);
         let mut cancelled = false;
         loop {
@@ -136,8 +153,8 @@ impl Server {
                     continue;
                 }
                 moment = running.next() => moment,
-                () = &mut patience, if caller.knows_tasks && !cancelled => {
-                    return Ok(self.into_task(running, caller));
+                () = &mut patience, if !cancelled => {
+                    return Ok(self.leave_to_itself(running, caller));
                 }
             };
             match moment {
@@ -149,7 +166,10 @@ impl Server {
                     Era::Stateless => {
                         let requests = input_requests(&question.about);
                         let state = self.session.questions.park(running, question, bound).map_err(|_| {
-                            let text = format!("{} needs approval, and too many questions wait for an answer", bound.tool);
+                            let text = format!(
+                                "{} needs approval, and too many questions wait for an answer",
+                                bound.tool
+                            );
                             ErrorData::new(ErrorCode::INTERNAL_ERROR, text, None)
                         })?;
                         return Ok(InputRequiredResult::new(Some(requests), Some(state)).into());
@@ -183,7 +203,7 @@ impl Server {
     }
 
     /// Lets a call go on by itself; the client looks after it.
-    fn into_task(&self, running: Running, caller: &Caller) -> CallToolResponse {
+    fn leave_to_itself(&self, running: Running, caller: &Caller) -> CallToolResponse {
         let ttl = u64::try_from(self.session.options.task_ttl.as_millis()).unwrap_or(u64::MAX);
         let server = self.clone();
         let by = caller.name.clone();
@@ -221,14 +241,19 @@ impl Server {
                 }
                 Some(Moment::Question(Question { about, reply })) => {
                     questions += 1;
-                    let request = InputRequest::Elicitation(rmcp::model::ElicitRequest::new(elicitation(&about)));
+                    let request =
+                        InputRequest::Elicitation(rmcp::model::ElicitRequest::new(elicitation(&about)));
                     // One that does not come is a cancellation, which is seen above.
-                    let Ok(answer) = context.request_input(format!("{APPROVAL}-{questions}"), request).await else {
+                    let Ok(answer) = context.request_input(format!("{APPROVAL}-{questions}"), request).await
+                    else {
                         continue;
                     };
                     let approval = match serde_json::from_value(answer) {
                         Ok(answer) => approval_of(&answer, by),
-                        Err(_) => Approval::Refused { by: by.into(), reason: "their answer could not be read".to_owned() },
+                        Err(_) => Approval::Refused {
+                            by: by.into(),
+                            reason: "their answer could not be read".to_owned(),
+                        },
                     };
                     let _ = reply.send(approval);
                 }
@@ -275,7 +300,10 @@ fn raw_arguments(request: &CallToolRequestParams, context: &RequestContext<RoleS
     if let Some(RawArguments(text)) = context.extensions.get::<RawArguments>().or_else(by_http) {
         return Arc::clone(text);
     }
-    request.arguments.as_ref().map_or_else(|| "".into(), |arguments| serde_json::to_string(arguments).unwrap_or_default().into())
+    request
+        .arguments
+        .as_ref()
+        .map_or_else(|| "".into(), |arguments| serde_json::to_string(arguments).unwrap_or_default().into())
 }
 
 /// Tells a client how far its call is, if it asked to be told.

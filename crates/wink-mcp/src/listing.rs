@@ -36,9 +36,8 @@ impl Listed {
             .idempotent(words.idempotent)
             .open_world(words.open_world);
         let schema = Arc::new(object(contract.schema()));
-        let mut listed =
-            Tool::new(contract.name().to_string(), contract.description().to_owned(), schema)
-                .with_annotations(annotations);
+        let mut listed = Tool::new(contract.name().to_string(), contract.description().to_owned(), schema)
+            .with_annotations(annotations);
         let shape = match contract.output_schema() {
             None => Shape::None,
             Some(schema) if is_object(schema) => {

@@ -20,7 +20,11 @@ const LOG_BYTES: usize = 4 * 1024 * 1024;
 impl Server {
     pub(crate) fn own_prompt(&self) -> Prompt {
         let prompt = &self.session.prompt;
-        let own = Prompt::new(prompt.key(), Some(format!("How to work with the tools of {}.", prompt.name())), None);
+        let own = Prompt::new(
+            prompt.key(),
+            Some(format!("How to work with the tools of {}.", prompt.name())),
+            None,
+        );
         match prompt.display_name() {
             Some(name) => own.with_title(name),
             None => own,
@@ -43,7 +47,9 @@ impl Server {
     pub(crate) fn own_resources(&self) -> Vec<Resource> {
         let log = Resource::new(LOG, "log")
             .with_title("Log")
-            .with_description(format!("The last {LATEST} calls of this session, one JSON object a line, oldest first."))
+            .with_description(format!(
+                "The last {LATEST} calls of this session, one JSON object a line, oldest first."
+            ))
             .with_mime_type("application/jsonl");
         let digest = Resource::new(DIGEST, "digest")
             .with_title("Workspace digest")

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use wink::BoxFuture;
-use wink::executor::{
-    Approval, ApprovalRequest, Approver, CallOptions, Escalation, Outcome, ToolCall,
-};
+use wink::executor::{Approval, ApprovalRequest, Approver, CallOptions, Escalation, Outcome, ToolCall};
 use wink::limits::{CancelToken, Clock};
 use wink::session::InvocationId;
 use wink::tool::context::Progress;
@@ -73,8 +71,7 @@ impl Running {
         let (sender, moments) = mpsc::channel(1);
         let (reporter, reports) = mpsc::channel(REPORTS);
         let cancel = CancelToken::new();
-        let mut options =
-            CallOptions::new().cancel(cancel.clone()).progress(Arc::new(Reporter(reporter)));
+        let mut options = CallOptions::new().cancel(cancel.clone()).progress(Arc::new(Reporter(reporter)));
         if asks == Asks::Client {
             options = options.approver(Arc::new(Asker {
                 moments: sender.clone(),

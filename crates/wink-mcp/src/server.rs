@@ -158,7 +158,10 @@ impl ServerHandler for Server {
         // A method that is known comes here when its params could not be read.
         let known = KNOWN_METHODS.contains(&request.method.as_str());
         Err(match known {
-            true => ErrorData::invalid_params(format!("the params of {} are not as they must be", request.method), None),
+            true => ErrorData::invalid_params(
+                format!("the params of {} are not as they must be", request.method),
+                None,
+            ),
             false => ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None),
         })
     }

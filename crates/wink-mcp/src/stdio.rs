@@ -201,7 +201,9 @@ async fn write<W: AsyncWrite + Unpin>(
     output.flush().await
 }
 
-impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for Lines<R, W> {
+impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer>
+    for Lines<R, W>
+{
     type Error = io::Error;
 
     fn send(
@@ -236,7 +238,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
                     }
                 }
                 Read::TooLong => {
-                    let why = format!("a message has at most {} bytes; this one was passed over", self.longest);
+                    let why =
+                        format!("a message has at most {} bytes; this one was passed over", self.longest);
                     self.refuse(None, why);
                 }
                 Read::End => return None,

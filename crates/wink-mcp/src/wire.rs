@@ -78,13 +78,7 @@ pub(crate) fn look(frame: &[u8]) -> Result<Frame, Unreadable> {
     })?;
     let id = envelope.id.map(read_id);
     let Some(method) = envelope.method else {
-        return Ok(Frame {
-            rewritten: None,
-            arguments: None,
-            request: None,
-            method: None,
-            cancels: None,
-        });
+        return Ok(Frame { rewritten: None, arguments: None, request: None, method: None, cancels: None });
     };
     let request = match id {
         Some(Some(id)) => Some(id),

@@ -1,5 +1,7 @@
 //! Calls that want somebody's word.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
+
 mod support;
 
 use std::sync::atomic::Ordering;
@@ -46,7 +48,8 @@ async fn a_result_asks_and_the_call_sent_again_answers() {
     assert!(request["params"]["message"].as_str().unwrap().contains("production"), "{request}");
     assert_eq!(request["params"]["requestedSchema"]["required"], json!(["approve"]));
     assert_eq!((effects(&agent), agent.events().len()), (0, 0));
-    let answer = client.request("tools/call", deploy(json!({ "requestState": state, "inputResponses": yes() }))).await;
+    let answer =
+        client.request("tools/call", deploy(json!({ "requestState": state, "inputResponses": yes() }))).await;
     assert_eq!(text_of(&answer["result"]), "production 1");
     let events = agent.events();
     assert_eq!(events.len(), 1);
@@ -58,7 +61,8 @@ async fn a_result_asks_and_the_call_sent_again_answers() {
 async fn a_no_is_a_denial_that_says_so() {
     let agent = Agent::new().await;
     let mut client = Client::new(&agent);
-    for no in [json!({ "action": "decline" }), json!({ "action": "accept", "content": { "approve": false } })] {
+    for no in [json!({ "action": "decline" }), json!({ "action": "accept", "content": { "approve": false } })]
+    {
         let (_, state) = question(&mut client).await;
         let extra = json!({ "requestState": state, "inputResponses": { "approval": no } });
         let result = client.request("tools/call", deploy(extra)).await["result"].clone();
@@ -100,7 +104,8 @@ async fn an_answer_counts_once_and_for_its_call_only() {
 
 #[tokio::test]
 async fn an_answer_to_another_session_is_none() {
-    let (one, other) = (Agent::named("one", |options| options).await, Agent::named("other", |options| options).await);
+    let (one, other) =
+        (Agent::named("one", |options| options).await, Agent::named("other", |options| options).await);
     let http = Http::new(&[&one, &other]).await;
     let asked = http.request("one", "tools/call", deploy(json!({}))).await.answer();
     let state = asked["result"]["requestState"].as_str().unwrap();
@@ -123,7 +128,8 @@ async fn a_question_that_is_not_answered_is_asked_again() {
         let result = client.request("tools/call", deploy(extra)).await["result"].clone();
         assert_eq!((&result["inputRequests"], &result["requestState"]), (&requests, &json!(state)));
     }
-    let answer = client.request("tools/call", deploy(json!({ "requestState": state, "inputResponses": yes() }))).await;
+    let answer =
+        client.request("tools/call", deploy(json!({ "requestState": state, "inputResponses": yes() }))).await;
     assert_eq!(text_of(&answer["result"]), "production 1");
     client.close().await;
 }
@@ -177,7 +183,8 @@ async fn questions_that_nobody_answers_are_bounded() {
     let refused = client.request("tools/call", deploy(json!({}))).await;
     assert_eq!(refused["error"]["code"], -32603, "{refused}");
     // Time makes room.
-    let answer = client.request("tools/call", deploy(json!({ "requestState": state, "inputResponses": yes() }))).await;
+    let answer =
+        client.request("tools/call", deploy(json!({ "requestState": state, "inputResponses": yes() }))).await;
     assert_eq!(text_of(&answer["result"]), "production 1");
     question(&mut client).await;
     client.close().await;
@@ -209,7 +216,11 @@ async fn clients_that_have_shaken_hands_are_asked_by_a_request() {
     for (version, answer, text) in [
         ("2025-06-18", json!({ "action": "accept", "content": { "approve": true } }), "production 1"),
         ("2025-11-25", json!({ "action": "accept", "content": { "approve": true } }), "production 2"),
-        ("2025-11-25", json!({ "action": "decline" }), "deploy was not approved by the user of tester: they declined"),
+        (
+            "2025-11-25",
+            json!({ "action": "decline" }),
+            "deploy was not approved by the user of tester: they declined",
+        ),
     ] {
         let mut client = Client::shaken(&agent, version, asked()).await;
         let params = json!({ "name": "deploy", "arguments": { "environment": "production" } });
@@ -244,7 +255,11 @@ async fn a_call_that_is_cancelled_while_somebody_thinks_is_over() {
     let params = json!({ "name": "deploy", "arguments": { "environment": "production" } });
     let id = client.begin("tools/call", params).await;
     let request = client.receive().await;
-    client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } })).await;
+    client
+        .send(
+            &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }),
+        )
+        .await;
     let sum = client.call("add", json!({ "a": 1, "b": 2 })).await;
     assert_eq!(sum["structuredContent"], json!({ "result": 3 }));
     // What they say now concerns nobody.

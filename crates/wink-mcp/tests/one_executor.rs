@@ -1,5 +1,7 @@
 //! The same calls through the library, over stdio and over HTTP: the same answers, events and state.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
+
 mod support;
 
 use std::sync::Arc;
@@ -41,7 +43,7 @@ struct Came {
 
 impl Came {
     async fn of(agent: &Agent, texts: Vec<String>) -> Self {
-        let events = agent.events().iter().map(|event| comparable(event)).collect();
+        let events = agent.events().iter().map(comparable).collect();
         let mut files = Vec::new();
         for entry in agent.files.glob(&FsPath::root(), "**").await.unwrap() {
             let path = entry.path.to_string();

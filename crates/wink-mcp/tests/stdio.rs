@@ -1,5 +1,7 @@
 //! One client over two pipes: what it is told, and what comes of its calls.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
+
 mod support;
 
 use serde_json::{Value, json};
@@ -11,12 +13,23 @@ async fn every_tool_that_can_be_enabled_is_listed_always_the_same() {
     let agent = Agent::new().await;
     let mut client = Client::shaken(&agent, "2025-11-25", json!({})).await;
     let listed = client.request("tools/list", json!({})).await["result"].clone();
-    let names: Vec<&str> = listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    let names: Vec<&str> =
+        listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     assert_eq!(
         names,
         [
-            "save", "save_and_fail", "add", "pay", "send", "wait", "hurry", "deploy", "release", "look_up",
-            "open_sections", "read_section",
+            "save",
+            "save_and_fail",
+            "add",
+            "pay",
+            "send",
+            "wait",
+            "hurry",
+            "deploy",
+            "release",
+            "look_up",
+            "open_sections",
+            "read_section",
         ]
     );
     let save = &listed["tools"][0];
@@ -107,7 +120,11 @@ async fn arguments_of_any_kind_are_told_what_is_wrong_with_them() {
     let agent = Agent::new().await;
     let mut client = Client::shaken(&agent, "2025-11-25", json!({})).await;
     let deep = format!("{{\"a\":{}{}}}", "[".repeat(5000), "]".repeat(5000));
-    for (id, arguments) in ["[1,2]", "\"text\"", "7", "null", r#"{"a":1,"a":2,"b":3}"#, r#"{"a":1e999,"b":1}"#, &deep].iter().enumerate() {
+    for (id, arguments) in
+        ["[1,2]", "\"text\"", "7", "null", r#"{"a":1,"a":2,"b":3}"#, r#"{"a":1e999,"b":1}"#, &deep]
+            .iter()
+            .enumerate()
+    {
         let id = 100 + i64::try_from(id).unwrap();
         client
             .send_text(&format!(
@@ -127,7 +144,8 @@ async fn arguments_of_any_kind_are_told_what_is_wrong_with_them() {
 async fn opened_sections_can_be_used() {
     let agent = Agent::new().await;
     let mut client = Client::shaken(&agent, "2025-11-25", json!({})).await;
-    let opened = client.call("open_sections", json!({ "reason": "to look", "section_keys": ["manual"] })).await;
+    let opened =
+        client.call("open_sections", json!({ "reason": "to look", "section_keys": ["manual"] })).await;
     assert_eq!((opened["isError"].clone(), text_of(&opened)), (json!(false), "opened manual"));
     let found = client.call("look_up", json!({ "a": 1, "b": 2 })).await;
     assert_eq!(found["structuredContent"], json!({ "result": 3 }));
@@ -139,7 +157,10 @@ async fn three_revisions_are_spoken() {
     let agent = Agent::new().await;
     for version in ["2025-06-18", "2025-11-25"] {
         let mut client = Client::shaken(&agent, version, json!({})).await;
-        assert_eq!(client.call("add", json!({ "a": 1, "b": 2 })).await["structuredContent"], json!({ "result": 3 }));
+        assert_eq!(
+            client.call("add", json!({ "a": 1, "b": 2 })).await["structuredContent"],
+            json!({ "result": 3 })
+        );
         assert_eq!(client.request("ping", json!({})).await["result"], json!({}));
         client.close().await;
     }
@@ -156,7 +177,8 @@ async fn three_revisions_are_spoken() {
     let answer = client.request("tools/call", call_params("add", json!({ "a": 1, "b": 2 }), json!({}))).await;
     assert_eq!(answer["result"]["resultType"], "complete");
     assert_eq!(answer["result"]["structuredContent"], json!({ "result": 3 }));
-    let listed = client.request("tools/list", json!({ "_meta": stateless(json!({})) })).await["result"].clone();
+    let listed =
+        client.request("tools/list", json!({ "_meta": stateless(json!({})) })).await["result"].clone();
     assert_eq!((listed["ttlMs"].clone(), listed["cacheScope"].clone()), (json!(3_600_000), json!("private")));
     client.close().await;
 }
@@ -194,7 +216,11 @@ async fn a_cancelled_call_is_rolled_back_and_not_answered() {
     let mut client = Client::shaken(&agent, "2025-11-25", json!({})).await;
     let id = client.begin("tools/call", json!({ "name": "wait", "arguments": {} })).await;
     agent.shared.waiting.notified().await;
-    client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } })).await;
+    client
+        .send(
+            &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }),
+        )
+        .await;
     // What comes next is the answer to what was asked next.
     let sum = client.call("add", json!({ "a": 1, "b": 2 })).await;
     assert_eq!(sum["structuredContent"], json!({ "result": 3 }));
@@ -213,7 +239,10 @@ async fn a_cancellation_of_an_answered_call_is_ignored() {
     for id in [json!(2), json!(77), json!("x"), json!(null)] {
         client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } })).await;
     }
-    assert_eq!(client.call("add", json!({ "a": 1, "b": 2 })).await["structuredContent"], json!({ "result": 3 }));
+    assert_eq!(
+        client.call("add", json!({ "a": 1, "b": 2 })).await["structuredContent"],
+        json!({ "result": 3 })
+    );
     client.close().await;
 }
 
@@ -233,9 +262,7 @@ async fn whoever_goes_leaves_nothing_running() {
 async fn a_request_that_is_sent_again_has_its_effect_once() {
     let agent = Agent::new().await;
     let mut client = Client::shaken(&agent, "2025-11-25", json!({})).await;
-    let send = |key: &str, environment: &str, meta: &str| {
-        json!({ "name": "send", "arguments": { "environment": environment }, "_meta": { meta: key } })
-    };
+    let send = |key: &str, environment: &str, meta: &str| json!({ "name": "send", "arguments": { "environment": environment }, "_meta": { meta: key } });
     for meta in ["wink/idempotencyKey", "claudecode/toolUseId", "callId"] {
         let before = agent.shared.effects.load(std::sync::atomic::Ordering::SeqCst);
         let first = client.request("tools/call", send(meta, "staging", meta)).await["result"].clone();
@@ -264,23 +291,34 @@ async fn the_prompt_the_log_and_the_digest_can_be_read() {
     let agent = Agent::new().await;
     let mut client = Client::shaken(&agent, "2025-11-25", json!({})).await;
     let prompts = client.request("prompts/list", json!({})).await["result"]["prompts"].clone();
-    assert_eq!(prompts, json!([{ "name": "agent", "description": "How to work with the tools of tests/agent." }]));
-    let prompt = client.request("prompts/get", json!({ "name": "agent" })).await["result"]["messages"].clone();
+    assert_eq!(
+        prompts,
+        json!([{ "name": "agent", "description": "How to work with the tools of tests/agent." }])
+    );
+    let prompt =
+        client.request("prompts/get", json!({ "name": "agent" })).await["result"]["messages"].clone();
     let text = agent.session.executor().rendered().unwrap().text().to_owned();
     assert_eq!(prompt, json!([{ "role": "user", "content": { "type": "text", "text": text } }]));
     assert_eq!(client.request("prompts/get", json!({ "name": "other" })).await["error"]["code"], -32602);
 
     client.call("save", json!({ "file": "README.md", "text": "# Parser\n" })).await;
     let resources = client.request("resources/list", json!({})).await["result"]["resources"].clone();
-    let uris: Vec<&str> = resources.as_array().unwrap().iter().map(|resource| resource["uri"].as_str().unwrap()).collect();
+    let uris: Vec<&str> =
+        resources.as_array().unwrap().iter().map(|resource| resource["uri"].as_str().unwrap()).collect();
     assert_eq!(uris, ["wink://log", "wink://digest"]);
-    let log = client.request("resources/read", json!({ "uri": "wink://log" })).await["result"]["contents"][0].clone();
+    let log = client.request("resources/read", json!({ "uri": "wink://log" })).await["result"]["contents"][0]
+        .clone();
     let line: Value = serde_json::from_str(log["text"].as_str().unwrap()).unwrap();
     assert_eq!(line["tool"], "save");
-    let digest = client.request("resources/read", json!({ "uri": "wink://digest" })).await["result"]["contents"][0].clone();
+    let digest =
+        client.request("resources/read", json!({ "uri": "wink://digest" })).await["result"]["contents"][0]
+            .clone();
     assert!(digest["text"].as_str().unwrap().contains("README.md"), "{digest}");
     let missing = client.request("resources/read", json!({ "uri": "wink://other" })).await["error"].clone();
-    assert_eq!((missing["code"].clone(), missing["data"].clone()), (json!(-32002), json!({ "uri": "wink://other" })));
+    assert_eq!(
+        (missing["code"].clone(), missing["data"].clone()),
+        (json!(-32002), json!({ "uri": "wink://other" }))
+    );
     client.close().await;
 }
 
@@ -294,7 +332,8 @@ async fn too_many_calls_at_once_are_refused() {
     let mut client = Client::shaken(&agent, "2025-11-25", json!({})).await;
     let id = client.begin("tools/call", json!({ "name": "wait", "arguments": {} })).await;
     agent.shared.waiting.notified().await;
-    let answer = client.request("tools/call", json!({ "name": "add", "arguments": { "a": 1, "b": 2 } })).await;
+    let answer =
+        client.request("tools/call", json!({ "name": "add", "arguments": { "a": 1, "b": 2 } })).await;
     assert_eq!(answer["error"]["code"], -32603, "{answer}");
     agent.shared.go.notify_one();
     assert_eq!(text_of(&client.answer(id).await["result"]), "waited");

@@ -1,5 +1,7 @@
 //! Calls that take long become tasks, for clients that know what that is.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
+
 mod support;
 
 use std::time::Duration;
@@ -87,7 +89,8 @@ async fn whoever_does_not_know_tasks_waits() {
 
 #[tokio::test]
 async fn a_task_of_another_session_is_unknown() {
-    let (one, other) = (Agent::named("one", |options| options).await, Agent::named("other", |options| options).await);
+    let (one, other) =
+        (Agent::named("one", |options| options).await, Agent::named("other", |options| options).await);
     let (mut mine, mut theirs) = (Client::new(&one), Client::new(&other));
     let task = task(&one, &mut mine).await;
     for method in ["tasks/get", "tasks/cancel"] {

@@ -6,7 +6,7 @@ use rmcp::RoleServer;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ContentBlock,
     CreateMessageRequestParams, ElicitRequestParams, ElicitationAction, ErrorData, InputRequest,
-    InputRequiredResult, InputRequests, InputResponses, SamplingMessage, Tool,
+    InputRequests, InputRequiredResult, InputResponses, SamplingMessage, Tool,
 };
 use rmcp::service::RequestContext;
 use serde_json::{Value, json};
@@ -29,10 +29,9 @@ pub(crate) fn tools() -> Vec<Tool> {
         "test_elicitation_sep1034_defaults",
         "test_elicitation_sep1330_enums",
     ];
-    let mut tools: Vec<Tool> = names.into_iter().map(|name| tool(name, json!({ "type": "object" }))).collect();
-    let text = |field: &str| {
-        json!({ "type": "object", "properties": { field: { "type": "string" } }, "required": [field] })
-    };
+    let mut tools: Vec<Tool> =
+        names.into_iter().map(|name| tool(name, json!({ "type": "object" }))).collect();
+    let text = |field: &str| json!({ "type": "object", "properties": { field: { "type": "string" } }, "required": [field] });
     tools.push(tool("test_sampling", text("prompt")));
     tools.push(tool("test_elicitation", text("message")));
     tools.push(tool("json_schema_2020_12_tool", schema_2020_12()));
@@ -60,14 +59,18 @@ pub(crate) async fn call(
             Some(text) => said(&text),
             None => required(&[("capital_question", ask_model("What is the capital of France?"))], None),
         }),
-        "test_input_required_result_list_roots" => Ok(match answers.get("client_roots").and_then(|roots| roots.get("roots")) {
-            Some(roots) => said(&format!("roots: {roots}")),
-            None => required(&[("client_roots", ask_roots())], None),
-        }),
-        "test_input_required_result_request_state" | "test_input_required_result_tampered_state" => match state {
-            Some(state) => opened(state).map(|_| said("state-ok")),
-            None => Ok(required(&[("confirm", ask_yes("Please confirm"))], Some("confirm"))),
-        },
+        "test_input_required_result_list_roots" => {
+            Ok(match answers.get("client_roots").and_then(|roots| roots.get("roots")) {
+                Some(roots) => said(&format!("roots: {roots}")),
+                None => required(&[("client_roots", ask_roots())], None),
+            })
+        }
+        "test_input_required_result_request_state" | "test_input_required_result_tampered_state" => {
+            match state {
+                Some(state) => opened(state).map(|_| said("state-ok")),
+                None => Ok(required(&[("confirm", ask_yes("Please confirm"))], Some("confirm"))),
+            }
+        }
         "test_input_required_result_multiple_inputs" => match state {
             Some(state) => opened(state).map(|_| said("all of it")),
             None => Ok(required(
@@ -81,9 +84,10 @@ pub(crate) async fn call(
         },
         "test_input_required_result_multi_round" => match state.map(opened) {
             None => Ok(required(&[("step1", ask_text("Step 1: What is your name?", "name"))], Some("one"))),
-            Some(Ok(round)) if round == "one" => {
-                Ok(required(&[("step2", ask_text("Step 2: What is your favorite color?", "color"))], Some("two")))
-            }
+            Some(Ok(round)) if round == "one" => Ok(required(
+                &[("step2", ask_text("Step 2: What is your favorite color?", "color"))],
+                Some("two"),
+            )),
             Some(round) => round.map(|_| said("both of them")),
         },
         "test_input_required_result_capabilities" => {
@@ -107,7 +111,8 @@ pub(crate) async fn call(
         "test_elicitation" => {
             let message = request.arguments.as_ref().and_then(|given| given.get("message")?.as_str());
             let field = |text: &str| json!({ "type": "string", "description": text });
-            let properties = json!({ "username": field("User's response"), "email": field("User's email address") });
+            let properties =
+                json!({ "username": field("User's response"), "email": field("User's email address") });
             elicit(context, message.unwrap_or_default(), &properties, &["username", "email"]).await
         }
         "test_elicitation_sep1034_defaults" => elicit(context, "Whatever you like", &defaults(), &[]).await,
@@ -194,7 +199,8 @@ async fn sample(
     let message = SamplingMessage::user_text(prompt.unwrap_or_default());
     let answer = context.peer.create_message(CreateMessageRequestParams::new(vec![message], 100)).await;
     let answer = answer.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
-    let text = answer.message.content.first().and_then(|content| content.as_text()).map(|text| text.text.clone());
+    let text =
+        answer.message.content.first().and_then(|content| content.as_text()).map(|text| text.text.clone());
     Ok(said(&format!("LLM response: {}", text.unwrap_or_default())))
 }
 
@@ -210,7 +216,11 @@ async fn elicit(
         schema.insert("required".to_owned(), json!(needed));
     }
     let requested_schema = serde_json::from_value(schema).map_err(wrong)?;
-    let asked = ElicitRequestParams::FormElicitationParams { meta: None, message: message.to_owned(), requested_schema };
+    let asked = ElicitRequestParams::FormElicitationParams {
+        meta: None,
+        message: message.to_owned(),
+        requested_schema,
+    };
     let answer = context.peer.create_elicitation(asked).await;
     let answer = answer.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
     let action = match answer.action {

@@ -1,8 +1,8 @@
 //! The suite's prompts and resources, and content that is no text.
 
 use rmcp::model::{
-    AudioContent, CallToolResult, ContentBlock, ErrorData, GetPromptRequestParams, GetPromptResult, JsonObject,
-    Prompt, PromptArgument, PromptMessage, Resource, ResourceContents, ResourceTemplate, Role,
+    AudioContent, CallToolResult, ContentBlock, ErrorData, GetPromptRequestParams, GetPromptResult,
+    JsonObject, Prompt, PromptArgument, PromptMessage, Resource, ResourceContents, ResourceTemplate, Role,
 };
 use wink_mcp::rmcp;
 
@@ -10,7 +10,8 @@ use crate::tools::{PICTURE, Part, Parts};
 
 /// Shows the parts of a value as what they are.
 pub(crate) fn shown(mut result: CallToolResult) -> CallToolResult {
-    let value = result.structured_content.clone().and_then(|value| serde_json::from_value::<Parts>(value).ok());
+    let value =
+        result.structured_content.clone().and_then(|value| serde_json::from_value::<Parts>(value).ok());
     if let Some(value) = value {
         result.content = value.parts.into_iter().map(block).collect();
     }
@@ -29,7 +30,8 @@ fn block(part: Part) -> ContentBlock {
 }
 
 pub(crate) fn prompts() -> Vec<Prompt> {
-    let argument = |name: &str| PromptArgument::new(name).with_description("For the test.").with_required(true);
+    let argument =
+        |name: &str| PromptArgument::new(name).with_description("For the test.").with_required(true);
     let prompt = |name: &str, arguments: Vec<PromptArgument>| {
         Prompt::new(name, Some("For the test."), (!arguments.is_empty()).then_some(arguments))
     };
@@ -58,7 +60,10 @@ pub(crate) fn prompt(request: &GetPromptRequestParams) -> Option<Result<GetPromp
         "test_prompt_with_embedded_resource" => argument("resourceUri").map(|uri| {
             let resource = ResourceContents::text("Embedded resource content for testing.", uri);
             let resource = ContentBlock::resource(resource.with_mime_type("text/plain"));
-            vec![PromptMessage::new(Role::User, resource), text("Please process the embedded resource above.".to_owned())]
+            vec![
+                PromptMessage::new(Role::User, resource),
+                text("Please process the embedded resource above.".to_owned()),
+            ]
         }),
         "test_prompt_with_image" => Ok(vec![
             PromptMessage::new(Role::User, ContentBlock::image(PICTURE, "image/png")),
@@ -89,7 +94,8 @@ pub(crate) fn templates() -> Vec<ResourceTemplate> {
 pub(crate) fn resource(uri: &str) -> Option<ResourceContents> {
     let id = uri.strip_prefix("test://template/").and_then(|rest| rest.strip_suffix("/data"));
     if let Some(id) = id {
-        let text = serde_json::json!({ "id": id, "templateTest": true, "data": format!("Data for ID: {id}") });
+        let text =
+            serde_json::json!({ "id": id, "templateTest": true, "data": format!("Data for ID: {id}") });
         return Some(ResourceContents::text(text.to_string(), uri).with_mime_type("application/json"));
     }
     match uri {

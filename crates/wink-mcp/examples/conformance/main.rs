@@ -31,7 +31,10 @@ impl Sessions for Fresh {
             let prompt = self.0.prompt();
             let session = Session::builder().id(name.as_str()).build();
             let opened = Executor::open(&prompt, &session).await;
-            let failed = |error: wink::executor::OpenError| OpenError::Failed { name: name.clone(), cause: error.into() };
+            let failed = |error: wink::executor::OpenError| OpenError::Failed {
+                name: name.clone(),
+                cause: error.into(),
+            };
             Ok(Arc::new(ServedSession::new(prompt, opened.map_err(failed)?, ServerOptions::default())))
         })
     }

@@ -32,16 +32,23 @@ impl<S> Guarded<S> {
             return polled;
         }
         let (clock, within) = (&self.clock, self.within);
-        let stuck = self.stuck.get_or_insert_with(|| clock.sleep_until(clock.monotonic().saturating_add(within)));
+        let stuck =
+            self.stuck.get_or_insert_with(|| clock.sleep_until(clock.monotonic().saturating_add(within)));
         match stuck.as_mut().poll(cx) {
-            Poll::Ready(()) => Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing"))),
+            Poll::Ready(()) => {
+                Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing")))
+            }
             Poll::Pending => Poll::Pending,
         }
     }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }

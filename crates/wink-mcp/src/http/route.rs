@@ -95,7 +95,8 @@ impl<H: ServerHandler> Router<H> {
         if let Access::Tokens(key) = &self.options.access
             && !bearer(request.headers()).is_some_and(|token| key.accepts(&session, token))
         {
-            let mut refused = plain(StatusCode::UNAUTHORIZED, "this session wants its token: Authorization: Bearer TOKEN");
+            let mut refused =
+                plain(StatusCode::UNAUTHORIZED, "this session wants its token: Authorization: Bearer TOKEN");
             refused.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             return refused;
         }
@@ -188,11 +189,11 @@ impl<H: ServerHandler> Router<H> {
             read = Limited::new(body, most).collect() => read,
             () = late => return Err(plain(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
         };
-        read.map(http_body_util::Collected::to_bytes).map_err(|error| {
-            match error.is::<http_body_util::LengthLimitError>() {
-                true => plain(StatusCode::PAYLOAD_TOO_LARGE, &format!("a message has at most {most} bytes")),
-                false => plain(StatusCode::BAD_REQUEST, "the body could not be read"),
-            }
+        read.map(http_body_util::Collected::to_bytes).map_err(|error| match error
+            .is::<http_body_util::LengthLimitError>(
+        ) {
+            true => plain(StatusCode::PAYLOAD_TOO_LARGE, &format!("a message has at most {most} bytes")),
+            false => plain(StatusCode::BAD_REQUEST, "the body could not be read"),
         })
     }
 
@@ -222,7 +223,11 @@ impl<H: ServerHandler> Router<H> {
             return None;
         }
         let why = format!("id {id} was used before; every request has its own");
-        Some(refused(StatusCode::BAD_REQUEST, Some(id.clone()), ErrorData::new(ErrorCode::INVALID_REQUEST, why, None)))
+        Some(refused(
+            StatusCode::BAD_REQUEST,
+            Some(id.clone()),
+            ErrorData::new(ErrorCode::INVALID_REQUEST, why, None),
+        ))
     }
 }
 
@@ -265,7 +270,17 @@ mod tests {
     #[test]
     fn a_path_names_a_session_or_nothing() {
         assert_eq!(session_of("/mcp/main"), Some("main".into()));
-        for path in ["/", "/mcp", "/mcp/", "/mcp/a/b", "/mcp/a%2fb", "/mcp/..%00", "/mcp/..", "/mcp/.wink", "/other/main"] {
+        for path in [
+            "/",
+            "/mcp",
+            "/mcp/",
+            "/mcp/a/b",
+            "/mcp/a%2fb",
+            "/mcp/..%00",
+            "/mcp/..",
+            "/mcp/.wink",
+            "/other/main",
+        ] {
             assert_eq!(session_of(path), None, "{path}");
         }
     }

@@ -1,7 +1,9 @@
 use super::*;
 
 fn call(arguments: &str) -> String {
-    format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"t","arguments":{arguments}}}}}"#)
+    format!(
+        r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"t","arguments":{arguments}}}}}"#
+    )
 }
 
 #[test]

@@ -5,6 +5,7 @@
     unreachable_pub,
     unused_imports,
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
     reason = "every test uses its own part"
@@ -30,7 +31,7 @@ use wink::session::{SessionId, ToolInvoked};
 use wink::testing::FakeClock;
 use wink_mcp::{OpenError, ServedSession, Server, ServerOptions, Sessions};
 
-pub use http::{Http, Reply};
+pub use http::{Http, Reply, read_reply};
 pub use lines::Client;
 
 /// What the agent's tools share with the test.

@@ -168,7 +168,10 @@ impl Call {
             // The same request has the same arguments: another that happens to have its key is not answered with its result.
             (None, Some(key)) => placed.tool.inner.params_hash(params).map(|params_hash| {
                 // Hashed, since a caller may send anything as its key, and as much as it likes.
-                let text = format!("request:{}", blake3::keyed_hash(blake3::hash(key.as_bytes()).as_bytes(), params_hash.as_bytes()));
+                let text = format!(
+                    "request:{}",
+                    blake3::keyed_hash(blake3::hash(key.as_bytes()).as_bytes(), params_hash.as_bytes())
+                );
                 Some((IdempotencyConfig::of_a_request(), KeyParts { text, params_hash }))
             }),
             (None, None) => Ok(None),

@@ -46,7 +46,8 @@ impl CallOptions {
         let mut call = Call::new(shared, call, self.cancel);
         call.approver = self.approver;
         if self.progress.is_some() {
-            call.around = Arc::new(Surroundings { progress: self.progress, ..Surroundings::clone(&call.around) });
+            call.around =
+                Arc::new(Surroundings { progress: self.progress, ..Surroundings::clone(&call.around) });
         }
         call
     }
