@@ -85,6 +85,35 @@ async fn done(_: Nothing, _: &mut ToolContext) -> Result<ToolResult<()>, ToolErr
     Ok(ToolResult::done("done"))
 }
 
+#[data]
+struct Greeting {
+    name: String,
+}
+
+async fn greet(greeting: Greeting, _: &mut ReadContext) -> Result<ToolResult<()>, ToolError> {
+    Ok(ToolResult::done(format!("Hello, {}!", greeting.name)))
+}
+
+#[data]
+struct Work {
+    #[serde(default)]
+    seconds: u32,
+    #[serde(default)]
+    label: Option<String>,
+}
+
+async fn slow(work: Work, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+    let clock = cx.clock().clone();
+    clock.sleep_until(clock.monotonic().saturating_add(Duration::from_secs(work.seconds.into()))).await;
+    Ok(ToolResult::done(format!("worked on {}", work.label.as_deref().unwrap_or("it"))))
+}
+
+async fn slow_failure(_: Nothing, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+    let clock = cx.clock().clone();
+    clock.sleep_until(clock.monotonic().saturating_add(Duration::from_secs(1))).await;
+    Ok(ToolResult::error("it did not work"))
+}
+
 pub(crate) fn template() -> Result<PromptTemplate, PromptValidationError> {
     let section = Section::tools("suite", "Conformance")
         .tool(Tool::new("test_simple_text", "Returns a text.", simple_text))
@@ -98,6 +127,9 @@ pub(crate) fn template() -> Result<PromptTemplate, PromptValidationError> {
         .tool(Tool::new("test_logging_tool", "Says what it does, to whoever wants to hear it.", done))
         .tool(Tool::new("test_trigger_tool_change", "Changes the list of tools.", done))
         .tool(Tool::new("test_trigger_prompt_change", "Changes the list of prompts.", done))
+        .tool(Tool::new("greet", "Greets.", greet))
+        .tool(Tool::new("slow_compute", "Takes as long as it is told.", slow))
+        .tool(Tool::new("failing_job", "Fails after a while.", slow_failure))
         .tool(Tool::new("test_streaming_elicitation", "Runs when somebody says so.", done))
         .policy(ApprovalPolicy::new(["test_streaming_elicitation"]));
     PromptTemplate::builder("conformance", "suite").section(section).build()
