@@ -115,3 +115,32 @@ async fn a_task_outlives_its_connection() {
     assert_eq!(ended(&mut client, &task).await["status"], "completed");
     client.close().await;
 }
+
+#[tokio::test]
+async fn a_task_asks_and_is_told() {
+    let agent = Agent::new().await;
+    let mut client = Client::new(&agent);
+    // One call has the session's turn; the other waits for it so long that it is a task before anybody is asked.
+    let first = client.begin("tools/call", call_params("wait", json!({}), json!({}))).await;
+    agent.shared.waiting.notified().await;
+    let arguments = json!({ "environment": "production" });
+    let second = client.begin("tools/call", call_params("deploy", arguments, knowing())).await;
+    while agent.clock.sleepers() == 0 {
+        tokio::task::yield_now().await;
+    }
+    agent.clock.advance(Duration::from_secs(11));
+    let task = client.answer(second).await["result"].clone();
+    assert_eq!(task["resultType"], "task", "{task}");
+    agent.shared.go.notify_one();
+    client.answer(first).await;
+    let state = ended(&mut client, &task).await;
+    assert_eq!(state["status"], "input_required", "{state}");
+    let (key, request) = state["inputRequests"].as_object().unwrap().iter().next().unwrap();
+    assert_eq!(request["method"], "elicitation/create");
+    let mut answer = about(&task);
+    answer["inputResponses"] = json!({ key: { "action": "accept", "content": { "approve": true } } });
+    client.request("tasks/update", answer).await;
+    let state = ended(&mut client, &task).await;
+    assert_eq!(text_of(&state["result"]), "production 1", "{state}");
+    client.close().await;
+}

@@ -1,0 +1,215 @@
+//! What one call has of its own: whom it asks and tells, and which request it is.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use wink::executor::{Approval, CallOptions, Executor, Outcome, ToolCall, approver_fn};
+use wink::ledger::IdempotencyConfig;
+use wink::limits::CancelToken;
+use wink::policy::ApprovalPolicy;
+use wink::prelude::*;
+use wink::resource::{Binding, ResourceRegistry};
+use wink::session::{Ending, InvocationId};
+use wink::tool::context::Progress;
+
+/// How often something was done outside.
+#[derive(Default)]
+struct Done(AtomicUsize);
+
+#[data]
+struct Params {
+    what: String,
+}
+
+async fn act(params: Params, cx: &mut ToolContext) -> Result<ToolResult<String>, ToolError> {
+    cx.progress(1.0, Some(2.0), "half of it");
+    let times = cx.resource::<Done>().await?.0.fetch_add(1, Ordering::SeqCst) + 1;
+    Ok(ToolResult::ok(format!("{} {times}", params.what), "done"))
+}
+
+async fn look(params: Params, cx: &mut ReadContext) -> Result<ToolResult<String>, ToolError> {
+    let times = cx.resource::<Done>().await?.0.fetch_add(1, Ordering::SeqCst) + 1;
+    Ok(ToolResult::value(format!("{} {times}", params.what)))
+}
+
+async fn wait(_: Params, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+    cx.resource::<Done>().await?.0.fetch_add(1, Ordering::SeqCst);
+    std::future::pending().await
+}
+
+/// What can be written, and not read again.
+#[data]
+#[derive(Clone)]
+struct OneWay {
+    #[serde(serialize_with = "as_text")]
+    number: u64,
+}
+
+fn as_text<S: serde::Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&number.to_string())
+}
+
+async fn one_way(_: Params, cx: &mut ToolContext) -> Result<ToolResult<OneWay>, ToolError> {
+    let times = cx.resource::<Done>().await?.0.fetch_add(1, Ordering::SeqCst) + 1;
+    Ok(ToolResult::ok(OneWay { number: times as u64 }, "done"))
+}
+
+struct World {
+    executor: Executor,
+    done: Arc<Done>,
+}
+
+impl World {
+    async fn new() -> Self {
+        let done = Arc::new(Done::default());
+        let section = Section::tools("all", "All")
+            .tool(Tool::new("act", "Does it.", act))
+            .tool(Tool::new("ask", "Does it when somebody says so.", act))
+            .tool(Tool::new("look", "Looks.", look))
+            .tool(Tool::new("wait", "Begins and never ends.", wait))
+            .tool(Tool::new("one_way", "Has a value that cannot be read again.", one_way))
+            .tool(Tool::new("pay", "Does it once.", act).idempotency(IdempotencyConfig::auto()))
+            .policy(ApprovalPolicy::new(["ask"]));
+        let prompt = PromptTemplate::builder("tests", "options").section(section).build().unwrap().prompt();
+        let resources = ResourceRegistry::of((Binding::instance(Arc::clone(&done)),)).unwrap();
+        let nobody =
+            approver_fn(async |_| Ok(Approval::Refused { by: "the executor".into(), reason: "no".to_owned() }));
+        let executor = Executor::builder(&prompt, &Session::new())
+            .resources(resources)
+            .approver(Arc::new(nobody))
+            .open()
+            .await
+            .unwrap();
+        Self { executor, done }
+    }
+
+    fn times(&self) -> usize {
+        self.done.0.load(Ordering::SeqCst)
+    }
+
+    async fn call(&self, tool: &str, what: &str, key: Option<&str>) -> Outcome {
+        let mut call = ToolCall::new("x", tool, format!(r#"{{"what":"{what}"}}"#));
+        if let Some(key) = key {
+            call = call.request_key(key);
+        }
+        self.executor.call(call).await
+    }
+}
+
+#[tokio::test]
+async fn a_call_asks_whom_it_was_told_to_ask() {
+    let world = World::new().await;
+    assert_eq!(world.call("ask", "a", None).await.text(), "ask was not approved by the executor: no");
+    let mine = approver_fn(async |_| Ok(Approval::Approved { by: "me".into() }));
+    let call = ToolCall::new("x", "ask", r#"{"what":"a"}"#);
+    let outcome = world.executor.call_with(call, CallOptions::new().approver(Arc::new(mine))).await;
+    assert_eq!((outcome.text(), &*outcome.event.approvers), ("done\n\na 1", &["me".into()][..]));
+}
+
+#[derive(Default)]
+struct Told(Mutex<Vec<String>>);
+
+impl Progress for Told {
+    fn progress(&self, _: InvocationId, done: f64, total: Option<f64>, message: &str) {
+        self.0.lock().unwrap().push(format!("{done} {total:?} {message}"));
+    }
+
+    fn partial(&self, _: InvocationId, _: &str) {}
+}
+
+#[tokio::test]
+async fn a_call_tells_whom_it_was_told_to_tell() {
+    let world = World::new().await;
+    let told = Arc::new(Told::default());
+    let call = || ToolCall::new("x", "act", r#"{"what":"a"}"#);
+    let _ = world.executor.call_with(call(), CallOptions::new().progress(told.clone())).await;
+    let _ = world.executor.call(call()).await;
+    assert_eq!(*told.0.lock().unwrap(), ["1 Some(2.0) half of it"]);
+}
+
+#[tokio::test]
+async fn a_call_can_be_cancelled_alone() {
+    let world = World::new().await;
+    let cancel = CancelToken::new();
+    cancel.cancel();
+    let call = ToolCall::new("x", "act", r#"{"what":"a"}"#);
+    let outcome = world.executor.call_with(call.clone(), CallOptions::new().cancel(cancel)).await;
+    assert_eq!((outcome.event.ending, world.times()), (Ending::Cancelled, 0));
+    assert!(world.executor.call(call).await.is_success());
+}
+
+#[tokio::test]
+async fn a_request_that_is_sent_again_is_done_once() {
+    let world = World::new().await;
+    let first = world.call("act", "a", Some("k")).await;
+    let again = world.call("act", "a", Some("k")).await;
+    assert_eq!((first.text(), again.text()), ("done\n\na 1", "done\n\na 1"));
+    assert_eq!((first.event.replayed, again.event.replayed, world.times()), (false, true, 1));
+    assert_eq!(again.value::<String>().as_deref(), Some("a 1"));
+    // Another key, other arguments, another tool, no key: another request.
+    for (tool, what, key) in [("act", "a", Some("l")), ("act", "b", Some("k")), ("look", "a", Some("k")), ("act", "a", None)] {
+        let before = world.times();
+        assert!(!world.call(tool, what, key).await.event.replayed);
+        assert_eq!(world.times(), before + 1);
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_only_reads_is_read_again() {
+    let world = World::new().await;
+    assert_eq!(world.call("look", "a", Some("k")).await.text(), "a 1");
+    assert_eq!(world.call("look", "a", Some("k")).await.text(), "a 2");
+}
+
+#[tokio::test]
+async fn a_tool_that_says_what_counts_is_taken_at_its_word() {
+    let world = World::new().await;
+    let _ = world.call("pay", "a", Some("k")).await;
+    assert!(world.call("pay", "a", Some("l")).await.event.replayed);
+    assert_eq!(world.times(), 1);
+}
+
+#[tokio::test]
+async fn a_value_that_cannot_be_read_again_is_kept_as_the_model_saw_it() {
+    let world = World::new().await;
+    let first = world.call("one_way", "a", Some("k")).await;
+    assert!(first.is_success(), "{}", first.text());
+    let again = world.call("one_way", "a", Some("k")).await;
+    assert_eq!((again.text(), again.event.replayed, world.times()), (first.text(), true, 1));
+}
+
+#[tokio::test]
+async fn a_request_whose_first_try_was_stopped_is_not_done_again() {
+    let world = World::new().await;
+    let cancel = CancelToken::new();
+    let call = ToolCall::new("x", "wait", r#"{"what":"a"}"#).request_key("k");
+    let running = world.executor.call_with(call.clone(), CallOptions::new().cancel(cancel.clone()));
+    let stopping = async {
+        while world.times() == 0 {
+            tokio::task::yield_now().await;
+        }
+        cancel.cancel();
+    };
+    let (stopped, ()) = tokio::join!(running, stopping);
+    assert_eq!(stopped.event.ending, Ending::Cancelled);
+    let again = world.executor.call(call).await;
+    assert_eq!((again.event.ending, world.times()), (Ending::InDoubt, 1));
+}
+
+#[test]
+fn every_tool_that_a_session_can_come_to_offer() {
+    let open = || Section::tools("open", "Open").tool(Tool::new("act", "Does it.", act));
+    let closed = Section::markdown("closed", "Closed")
+        .summary("More.")
+        .visibility(Visibility::Summary)
+        .tool(Tool::new("look", "Looks.", look));
+    let names = |sections: Vec<Section>| -> Vec<String> {
+        let template = PromptTemplate::builder("tests", "tools");
+        let template = sections.into_iter().fold(template, |template, section| template.section(section));
+        template.build().unwrap().prompt().possible_tools().map(|placed| placed.name().to_string()).collect()
+    };
+    assert_eq!(names(vec![open()]), ["act"]);
+    assert_eq!(names(vec![open(), closed]), ["act", "look", "open_sections", "read_section"]);
+}
