@@ -161,7 +161,13 @@ impl<H: ServerHandler> Router<H> {
         if request.method() != Method::POST {
             // Nothing is expected of its body, and nothing read.
             let (head, _) = request.into_parts();
-            return served.service.handle(Request::from_parts(head, Full::<Bytes>::default())).await;
+            let ends = head.method == Method::DELETE;
+            let mut answer = served.service.handle(Request::from_parts(head, Full::<Bytes>::default())).await;
+            if ends && answer.status() == StatusCode::ACCEPTED {
+                // The client is forgotten already, and some take anything else for a failure.
+                *answer.status_mut() = StatusCode::NO_CONTENT;
+            }
+            return answer;
         }
         let (mut head, body) = request.into_parts();
         // One that does not say how large it is may be.
