@@ -9,7 +9,7 @@ use rmcp::model::{
     ProgressToken, ProtocolVersion,
 };
 use rmcp::service::{Peer, RequestContext};
-use rmcp::task_manager::{TaskContext, TaskExit, TaskOptions};
+use rmcp::task_manager::{TaskContext, TaskExit};
 use serde_json::Value;
 use wink::executor::{Approval, Escalation, Outcome, ToolCall};
 use wink::session::{Ending, LoggedValue};
@@ -143,7 +143,7 @@ impl Server {
             }
         };
         let mut patience = std::pin::pin!(patience);
-        let mut cancelled = false;
+        let (mut cancelled, mut patient) = (false, true);
         loop {
             let moment = tokio::select! {
                 biased;
@@ -153,8 +153,12 @@ impl Server {
                     continue;
                 }
                 moment = running.next() => moment,
-                () = &mut patience, if !cancelled => {
-                    return Ok(self.leave_to_itself(running, caller));
+                () = &mut patience, if !cancelled && patient => {
+                    if self.session.tasks.reserve() {
+                        return Ok(self.leave_to_itself(running, caller));
+                    }
+                    patient = false;
+                    continue;
                 }
             };
             match moment {
@@ -204,12 +208,12 @@ impl Server {
 
     /// Lets a call go on by itself; the client looks after it.
     fn leave_to_itself(&self, running: Running, caller: &Caller) -> CallToolResponse {
-        let ttl = u64::try_from(self.session.options.task_ttl.as_millis()).unwrap_or(u64::MAX);
         let server = self.clone();
         let by = caller.name.clone();
-        let task = self.session.tasks.spawn(TaskOptions::new().with_ttl_ms(ttl), |context| {
-            Box::pin(async move { server.task(running, context, &by).await })
-        });
+        let task = self
+            .session
+            .tasks
+            .spawn(|context| Box::pin(async move { server.task(running, context, &by).await }));
         CreateTaskResult::new(task).into()
     }
 

@@ -143,7 +143,9 @@ async fn an_answer_that_comes_too_late_is_none() {
     let extra = json!({ "requestState": state, "inputResponses": yes() });
     let late = client.request("tools/call", deploy(extra)).await["error"].clone();
     assert!(late["message"].as_str().unwrap().contains("too old"), "{late}");
-    agent.session.close().await;
+    while agent.events().is_empty() {
+        tokio::task::yield_now().await;
+    }
     let event = agent.events().pop().unwrap();
     assert_eq!(event.ending, Ending::Denied);
     assert!(event.rendered.contains("there was no answer within 600 seconds"), "{}", event.rendered);
