@@ -49,6 +49,7 @@ mod tasks;
 mod wire;
 
 pub use http::{Access, HttpOptions, TokenKey, serve_http};
+pub use listing::tools_of;
 pub use options::ServerOptions;
 pub use rmcp;
 pub use server::Server;

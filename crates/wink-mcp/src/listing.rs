@@ -4,10 +4,16 @@ use std::sync::Arc;
 
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Map, Value, json};
+use wink::prompt::Prompt;
 use wink::tool::AnyTool;
 
 /// The field that a value is put in when it is no object: structured content was one in every revision before 2026-07-28.
 const RESULT: &str = "result";
+
+/// The tools of a prompt as clients are told of them: all that can be enabled, the built-in ones among them.
+pub fn tools_of(prompt: &Prompt) -> Vec<Tool> {
+    prompt.possible_tools().map(|placed| Listed::new(&placed.tool).tool).collect()
+}
 
 /// A tool, and what becomes of its values.
 #[derive(Debug)]
