@@ -3,6 +3,7 @@
 
 use serde::Serialize;
 use serde_json::Value;
+use wink::testing::Dice;
 
 use crate::trace::{Step, Task};
 
@@ -50,22 +51,17 @@ pub(crate) struct Report {
 #[derive(Debug, Clone)]
 pub(crate) struct Faults {
     share: f64,
-    state: u64,
+    dice: Dice,
 }
 
 impl Faults {
     pub(crate) fn new(share: f64, seed: u64) -> Self {
-        Self { share, state: seed }
+        Self { share, dice: Dice::new(seed) }
     }
 
-    /// Draws for the next call (SplitMix64).
+    /// Draws for the next call.
     fn draw(&mut self) -> Fault {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.state;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^= bits >> 31;
-        let uniform = (bits >> 11) as f64 / (1_u64 << 53) as f64;
+        let uniform = (self.dice.any() >> 11) as f64 / (1_u64 << 53) as f64;
         if uniform < self.share { Fault::AfterEffect } else { Fault::None }
     }
 }

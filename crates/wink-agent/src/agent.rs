@@ -1,19 +1,25 @@
 //! Agents: checked, frozen, to be opened.
 
 use std::fmt;
+use std::fs;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use wink::prompt::Prompt;
 use wink_store::Workspace;
 
-use crate::build::{Binding, Held, build};
+use crate::build::{Binding, Digest, Ground, Held, build};
 use crate::builtin;
 use crate::file::File;
+use crate::own_file::OwnFiles;
 use crate::problem::{LoadError, Problems};
 
 /// The name of the agent file that is looked for in a workspace.
 pub const FILE_NAME: &str = "wink.toml";
+
+/// No agent file is larger.
+const LARGEST: u64 = 1024 * 1024;
 
 /// A checked agent: what the model is told, which tools there are, and what calls are held to. Cheap to clone.
 #[derive(Clone)]
@@ -25,6 +31,9 @@ pub(crate) struct Inner {
     origin: Origin,
     prompt: Prompt,
     pub(crate) held: Held,
+    pub(crate) digest: Digest,
+    /// Where its file is.
+    own: OwnFiles,
     /// For an agent whose prompt has to be built again for each workspace.
     per_workspace: Option<File>,
 }
@@ -46,10 +55,24 @@ impl Agent {
     /// # Errors
     /// When the file cannot be read; else everything that is wrong with it.
     pub fn load(path: &Path) -> Result<Self, LoadError> {
+        Self::load_own(path, OwnFiles::default())
+    }
+
+    fn load_own(path: &Path, own: OwnFiles) -> Result<Self, LoadError> {
         let file = path.display().to_string();
-        match std::fs::read_to_string(path) {
-            Ok(text) => Self::read(&text, &file, Origin::File(path.to_owned())),
-            Err(source) => Err(LoadError::Unreadable { file, source }),
+        let bytes = match read_bounded(path) {
+            Ok(bytes) => bytes,
+            Err(source) => return Err(LoadError::Unreadable { file, source }),
+        };
+        match String::from_utf8(bytes) {
+            Ok(text) => Self::read(&text, &file, Origin::File(path.to_owned()), own),
+            Err(error) => {
+                let at = error.utf8_error().valid_up_to();
+                let text = String::from_utf8_lossy(error.as_bytes());
+                let mut problems = Problems::default();
+                problems.hint(&(at..at), "this is not UTF-8", "save the file as UTF-8");
+                Err(problems.into_error(&file, &text))
+            }
         }
     }
 
@@ -58,28 +81,36 @@ impl Agent {
     /// # Errors
     /// Everything that is wrong with the text.
     pub fn parse(text: &str, name: &str) -> Result<Self, LoadError> {
-        Self::read(text, name, Origin::Text(name.to_owned()))
+        Self::read(text, name, Origin::Text(name.to_owned()), OwnFiles::default())
     }
 
     /// The agent of a workspace: the file that was asked for, else [`FILE_NAME`] in the workspace, else the
-    /// [built-in](Agent::builtin) one.
+    /// [built-in](Agent::builtin) one. Its tools do not change that file, nor make one: it is the user's.
     ///
     /// # Errors
     /// As [`Agent::load`].
     pub fn find(workspace: &Path, explicit: Option<&Path>) -> Result<Self, LoadError> {
         let own = workspace.join(FILE_NAME);
-        match explicit {
-            Some(path) => Self::load(path),
-            // Whatever is there is meant: one that cannot be read is an error and not nobody.
-            None if own.symlink_metadata().is_ok() => Self::load(&own),
-            None => Ok(Self::builtin()),
+        if let Some(path) = explicit {
+            return Self::load_own(path, OwnFiles::new(workspace, path));
         }
+        // Whatever is there is meant: one that cannot be read is an error and not nobody.
+        if own.symlink_metadata().is_err() {
+            return Ok(Self::builtin());
+        }
+        // Nobody asked for it by name, so it does not get to be a pipe that is waited for.
+        if own.metadata().is_ok_and(|there| !there.is_file()) {
+            let source = io::Error::other("it is not a file");
+            return Err(LoadError::Unreadable { file: own.display().to_string(), source });
+        }
+        Self::load_own(&own, OwnFiles::new(workspace, &own))
     }
 
     /// The built-in agent for any workspace: planning and files; running programs, where the machine has a sandbox for
     /// them; Python, where it was built with the feature `eval`.
     pub fn builtin() -> Self {
-        Self::read(&builtin::text(), "the built-in agent", Origin::Builtin).unwrap_or_else(|error| {
+        let own = OwnFiles::default();
+        Self::read(&builtin::text(), "the built-in agent", Origin::Builtin, own).unwrap_or_else(|error| {
             #[expect(
                 clippy::panic,
                 reason = "the text is part of the program, and every form of it is tested"
@@ -114,27 +145,38 @@ impl Agent {
     /// The prompt as it is in a workspace.
     pub(crate) fn prompt_in(&self, workspace: &Arc<Workspace>) -> Prompt {
         let again = self.inner.per_workspace.as_ref().and_then(|file| {
-            let mut problems = Problems::default();
-            build(file, Some(workspace), &mut problems).template
+            let ground = Ground { workspace: Some(workspace), own: &self.inner.own };
+            build(file, &ground, &mut Problems::default()).template
         });
         // The same file was built before, so that it can be built.
         again.map_or_else(|| self.inner.prompt.clone(), |template| template.prompt())
     }
 
-    fn read(text: &str, name: &str, origin: Origin) -> Result<Self, LoadError> {
+    fn read(text: &str, name: &str, origin: Origin, own: OwnFiles) -> Result<Self, LoadError> {
         let mut problems = Problems::default();
         let file = crate::read::read(text, &mut problems);
-        let built = build(&file, None, &mut problems);
+        let built = build(&file, &Ground { workspace: None, own: &own }, &mut problems);
         let per_workspace = (built.binding == Binding::PerWorkspace).then_some(file);
-        match (built.template, problems.into_error(name, text)) {
-            (Some(template), None) => {
-                let inner = Inner { origin, prompt: template.prompt(), held: built.held, per_workspace };
+        match built.template {
+            Some(template) if problems.count() == 0 => {
+                let prompt = template.prompt();
+                let (held, digest) = (built.held, built.digest);
+                let inner = Inner { origin, prompt, held, digest, own, per_workspace };
                 Ok(Self { inner: Arc::new(inner) })
             }
-            (_, Some(error)) => Err(error),
             // Nothing is left out silently.
-            (None, None) => Err(LoadError::Invalid { file: name.to_owned(), problems: Vec::new() }),
+            Some(_) | None => Err(problems.into_error(name, text)),
         }
+    }
+}
+
+/// The bytes of a file, if there are not too many.
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > LARGEST {
+        true => Err(io::Error::other("it is larger than 1 MiB, which no agent file is")),
+        false => Ok(bytes),
     }
 }
 

@@ -48,6 +48,10 @@
 //!
 #![doc = concat!("```toml\n", include_str!("reference.toml"), "```")]
 //!
+//! Tools do not change the agent's own file, or make a `wink.toml` where there is none: whoever writes it says what may be run next
+//! time. A file in the workspace that a command *runs* is another matter: whoever may write a script may do what it does, so give
+//! a policy of `paths` to agents whose commands are in the workspace.
+//!
 //! [`Agent::schema`] is a JSON Schema of it, for editors. `[[section.mcp]]`, other MCP servers' tools, is not built yet.
 
 #![cfg(unix)]
@@ -58,6 +62,7 @@ mod builtin;
 mod command;
 mod file;
 mod open;
+mod own_file;
 mod problem;
 mod read;
 

@@ -7,9 +7,11 @@ use wink::limits::InvalidDeadline;
 use wink::prompt::Prompt;
 use wink::session::Session;
 use wink::store::StoreError;
+use wink::suites::WorkspaceDigest;
 use wink_store::Workspace;
 
 use crate::agent::Agent;
+use crate::build::Digest;
 
 /// A session of an agent in a workspace, with the one executor that its calls go through. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -73,6 +75,12 @@ impl Agent {
     ) -> Result<OpenSession, OpenError> {
         let clock = Arc::clone(workspace.store().clock());
         let session = workspace.session(session).clock(clock).open().await?;
+        if self.inner.digest == Digest::Shown
+            && let Err(error) = WorkspaceDigest::refresh(&session, &**workspace.files()).await
+        {
+            // The model is told that there is none, or what there was.
+            tracing::warn!(%error, "the digest of the workspace could not be brought up to date");
+        }
         let prompt = self.prompt_in(workspace);
         let builder = Executor::builder(&prompt, &session).resources(workspace.resources());
         let builder = self.inner.held.apply(builder, &**session.clock())?;

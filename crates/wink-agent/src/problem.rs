@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 
 /// One thing wrong with an agent file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Problem {
     /// The line, from 1.
     pub line: usize,
@@ -74,52 +74,66 @@ pub(crate) type Span = Range<usize>;
 /// What was found so far.
 #[derive(Debug, Default)]
 pub(crate) struct Problems {
-    found: Vec<(usize, String, Option<String>)>,
-    /// Where the text could not be read.
-    broken: Vec<usize>,
+    found: Vec<Found>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Found {
+    at: usize,
+    message: String,
+    hint: Option<String>,
+    cause: Cause,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// What is written there is wrong.
+    Wrong,
+    /// It could not be read. What else is wrong at the same place came of that.
+    Broken,
 }
 
 impl Problems {
     /// Adds a problem.
     pub(crate) fn add(&mut self, at: &Span, message: impl Into<String>) {
-        self.found.push((at.start, message.into(), None));
-    }
-
-    /// Adds a place where the text could not be read. What else is wrong with what is there came of that.
-    pub(crate) fn broken(&mut self, at: &Span, message: impl Into<String>) {
-        self.add(at, message);
-        self.broken.push(at.start);
+        self.found.push(Found { at: at.start, message: message.into(), hint: None, cause: Cause::Wrong });
     }
 
     /// Adds a problem and what to do about it.
     pub(crate) fn hint(&mut self, at: &Span, message: impl Into<String>, hint: impl Into<String>) {
-        self.found.push((at.start, message.into(), Some(hint.into())));
+        let (message, hint) = (message.into(), Some(hint.into()));
+        self.found.push(Found { at: at.start, message, hint, cause: Cause::Wrong });
+    }
+
+    /// Adds a place where the text could not be read.
+    pub(crate) fn broken(&mut self, at: &Span, message: impl Into<String>) {
+        self.found.push(Found { at: at.start, message: message.into(), hint: None, cause: Cause::Broken });
+    }
+
+    /// Adds those that were found elsewhere.
+    pub(crate) fn extend(&mut self, others: Self) {
+        self.found.extend(others.found);
     }
 
     pub(crate) fn count(&self) -> usize {
         self.found.len()
     }
 
-    /// The error that tells all of it, in the order of the text; none if nothing was found.
-    pub(crate) fn into_error(mut self, file: &str, text: &str) -> Option<LoadError> {
-        if self.found.is_empty() {
-            return None;
-        }
-        self.found.sort_by_key(|(at, ..)| *at);
+    /// The error that tells all of it, in the order of the text.
+    pub(crate) fn into_error(mut self, file: &str, text: &str) -> LoadError {
+        // Where the text could not be read, that comes first.
+        self.found.sort_by_key(|found| (found.at, found.cause == Cause::Wrong));
+        let implied = |found: &mut Found, before: &mut Found| {
+            found.at == before.at && (before.cause == Cause::Broken || found == before)
+        };
+        self.found.dedup_by(implied);
         let mut places = Places { rest: text, line: 1, column: 1, offset: 0 };
-        let problem = |(at, message, hint)| {
+        let problem = |Found { at, message, hint, .. }| {
             let (line, column) = places.of(at);
             Problem { line, column, message, hint }
         };
-        let mut kept: Vec<(usize, String, Option<String>)> = Vec::with_capacity(self.found.len());
-        for found in self.found {
-            let before = kept.last().filter(|(at, ..)| *at == found.0);
-            if before.is_none_or(|before| *before != found && !self.broken.contains(&found.0)) {
-                kept.push(found);
-            }
-        }
-        let problems = kept.into_iter().map(problem).collect();
-        Some(LoadError::Invalid { file: file.to_owned(), problems })
+        let problems = self.found.into_iter().map(problem).collect();
+        LoadError::Invalid { file: file.to_owned(), problems }
     }
 }
 

@@ -355,10 +355,38 @@ fn files_are_found_as_they_are_asked_for() {
     assert!(
         error.to_string().ends_with("missing.toml: cannot be read: No such file or directory (os error 2)")
     );
+    std::fs::write(&own, b"[agent]\nns = \"\xff\"\n").unwrap();
+    let error = Agent::find(dir.path(), None).unwrap_err();
+    assert!(
+        error.to_string().ends_with("wink.toml:2:7: this is not UTF-8\n  hint: save the file as UTF-8"),
+        "{error}"
+    );
+    std::fs::write(&own, "#".repeat(2_000_000)).unwrap();
+    let error = Agent::find(dir.path(), None).unwrap_err();
+    assert!(
+        error.to_string().ends_with("cannot be read: it is larger than 1 MiB, which no agent file is"),
+        "{error}"
+    );
+    // A workspace does not get to keep anybody waiting.
+    std::fs::remove_file(&own).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&own).status().unwrap().success());
+    let error = Agent::find(dir.path(), None).unwrap_err();
+    assert!(error.to_string().ends_with("cannot be read: it is not a file"), "{error}");
     // A link to nowhere is a mistake, and not nobody's file.
     std::fs::remove_file(&own).unwrap();
     std::os::unix::fs::symlink("nowhere", &own).unwrap();
     assert!(matches!(Agent::find(dir.path(), None), Err(LoadError::Unreadable { .. })));
+}
+
+#[tokio::test]
+async fn a_digest_is_made_when_a_session_is_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("README.md"), "# Parser\n").unwrap();
+    let workspace = std::sync::Arc::new(wink_store::Workspace::open(dir.path()).unwrap());
+    let agent = load(&format!("{BEGINNING}[[section]]\nkey = \"a\"\ntitle = \"A\"\nsuites = [\"digest\"]\n"));
+    let opened = agent.open(&workspace, "main").await.unwrap();
+    let text = opened.executor().rendered().unwrap().text().to_owned();
+    assert!(text.contains("README.md says: Parser"), "{text}");
 }
 
 #[tokio::test]

@@ -192,6 +192,7 @@ fn policies_speak_of_tools_that_are_there_and_covered() {
         "[[policy]]\npaths = { deny = [\"a\"], example_allowed = [\"a\"], example_denied = [\"b\"] }",
         "[[policy]]\napproval = { tools = [], when = { enviroment = [1] } }",
         "[[policy]]\nrate_limit = { max = 1, window = \"soon\" }",
+        "[[policy]]\nsequential = { deploy = [\"test\"], test = [\"grep\"] }\n[[policy]]\nall_of = [{ sequential = { grep = [\"deploy\"] } }]",
         "[[policy]]\nany_of = []",
         "[[policy]]\nnot = {}",
         "[[policy]]",

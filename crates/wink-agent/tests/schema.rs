@@ -19,6 +19,37 @@ fn the_schema_is_one() {
     insta::assert_snapshot!(serde_json::to_string_pretty(&schema).unwrap());
 }
 
+/// A value that is nested as deep as TOML can be.
+fn deepest(key: &str) -> String {
+    let keys = vec![key; 78].join(".");
+    format!("{}1{}", format!("{{ {keys} = ").repeat(78), " }".repeat(78))
+}
+
+#[test]
+fn deep_nesting_is_told_and_harms_nobody() {
+    let texts = [
+        format!("x = {}", deepest("a")),
+        format!("{AGENT}params = {}", deepest("a")),
+        format!("{AGENT}tool = [{{ params = {} }}]", deepest("a")),
+        format!("[[policy]]\nnot.policy = {}", deepest("not.policy")),
+        format!("policy = {}1{}", "[".repeat(10_000), "]".repeat(10_000)),
+        format!("[[{}]]", vec!["section"; 10_000].join(".")),
+        format!("[[{}]]\nkey = 1", vec!["section"; 79].join(".")),
+    ];
+    for text in texts {
+        // Whatever thread it is on.
+        let small = std::thread::Builder::new().stack_size(256 * 1024);
+        let told = small
+            .spawn(move || Agent::parse(&text, "wink.toml").unwrap_err().to_string())
+            .unwrap()
+            .join()
+            .unwrap();
+        assert!(told.len() < 20_000, "{} bytes", told.len());
+    }
+}
+
+const AGENT: &str = "[agent]\nns = \"a\"\nkey = \"b\"\n[[section]]\nkey = \"a\"\ntitle = \"A\"\n";
+
 /// The keys of agent files, and some that are none.
 const KEYS: [&str; 40] = [
     "agent",

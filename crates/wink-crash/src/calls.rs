@@ -1,6 +1,7 @@
 //! What the child is asked to do, and the endless stream of it: mostly sensible calls, some that must fail.
 
 use serde::{Deserialize, Serialize};
+use wink::testing::Dice;
 
 use crate::model::{Node, World};
 
@@ -131,39 +132,9 @@ impl Turn {
     }
 }
 
-/// Where random choices come from: the same from the same seed.
-#[derive(Debug, Clone)]
-pub(crate) struct Dice(u64);
-
-impl Dice {
-    /// Dice that fall the same way for the same seed.
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed ^ 0x9e37_79b9_7f4a_7c15)
-    }
-
-    /// Any number.
-    pub(crate) fn any(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
-    }
-
-    /// A number below `end`.
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        (self.any() % end.max(1) as u64) as usize
-    }
-
-    /// One of these.
-    fn one_of<T: Default + Copy, const N: usize>(&mut self, all: [T; N]) -> T {
-        self.pick(&all).copied().unwrap_or_default()
-    }
-
-    /// One of them.
-    pub(crate) fn pick<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
-        all.get(self.below(all.len()))
-    }
+/// One of these.
+fn one_of<T: Default + Copy, const N: usize>(dice: &mut Dice, all: [T; N]) -> T {
+    dice.pick(&all).copied().unwrap_or_default()
 }
 
 /// Makes turns that fit the world as it is.
@@ -269,12 +240,12 @@ impl Generator {
                 let path = self.any_path(world);
                 let mode = match world.tree.get(&path) {
                     // One that its owner cannot use would change what later calls can do.
-                    Some(Node::Dir { .. }) => self.dice.one_of([0o700, 0o750, 0o755]),
+                    Some(Node::Dir { .. }) => one_of(&mut self.dice, [0o700, 0o750, 0o755]),
                     // In the workspace itself a mode belongs to all names of a file, on an overlay to one.
                     _ if path.ends_with(".h") => {
                         return Line::Put { path: self.path(), content: self.content() };
                     }
-                    _ => self.dice.one_of([0o600, 0o644, 0o755]),
+                    _ => one_of(&mut self.dice, [0o600, 0o644, 0o755]),
                 };
                 Line::Mode { path, mode }
             }
@@ -284,7 +255,7 @@ impl Generator {
     /// A place in a small tree, so that calls meet.
     fn path(&mut self) -> String {
         let depth = 1 + self.dice.below(3);
-        let segments: Vec<_> = (0..depth).map(|_| self.dice.one_of(["a", "b", "c", "d"])).collect();
+        let segments: Vec<_> = (0..depth).map(|_| one_of(&mut self.dice, ["a", "b", "c", "d"])).collect();
         format!("{}.{}", segments.join("/"), if self.dice.below(3) == 0 { "d" } else { "t" })
     }
 

@@ -3,8 +3,8 @@
 use wink::testing::journal::{SyncOf, Syncs, crashes};
 
 use crate::Plant;
-use crate::calls::Dice;
 use crate::report::Report;
+use wink::testing::Dice;
 
 /// How many findings are enough, and how many crashes at most are given to a planted bug.
 const ENOUGH: u64 = 5;

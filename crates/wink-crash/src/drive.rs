@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use crate::Plant;
-use crate::calls::{Call, Dice, Generator, LEFT_ALONE, Turn};
+use wink::testing::Dice;
+
+use crate::calls::{Call, Generator, LEFT_ALONE, Turn};
 use crate::effects;
 use crate::judge::{self, Known};
 use crate::look;

@@ -1,8 +1,8 @@
 //! What must be true after a child has died: everything as before one of the calls in flight or after it, in tree, session
 //! and ledger alike; every answered call in the log; no effect twice.
 
-use std::collections::HashMap;
-use std::path::Path;
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
 
 use crate::calls::Turn;
 use crate::drive::{Counts, charges, expected, same_calls};
@@ -22,6 +22,8 @@ pub(crate) struct Known {
     pub(crate) traces: Traces,
     /// Whether a call of that turn had begun for sure.
     pub(crate) had_begun: bool,
+    /// Calls that policies were asked about: by then it is known that they are on their way.
+    pub(crate) begun: HashSet<String>,
     /// Calls that were answered, and whether they succeeded.
     pub(crate) answers: Vec<(String, bool)>,
 }
@@ -64,6 +66,11 @@ pub(crate) fn effect_key(dir: &Path, key: &str) -> String {
     format!("{}/{key}", dir.display())
 }
 
+/// Where a child writes down which calls have begun.
+pub(crate) fn begun_file(dir: &Path) -> PathBuf {
+    dir.with_extension("begun")
+}
+
 /// Compares what there is with what there may be, and says which keys are in doubt.
 pub(crate) fn compare(
     known: &mut Known,
@@ -73,6 +80,11 @@ pub(crate) fn compare(
     report: &mut Report,
 ) -> std::io::Result<Vec<String>> {
     let Seen { tree, traces } = look::look(dir)?;
+    known.begun = match std::fs::read_to_string(begun_file(dir)) {
+        Ok(text) => text.lines().map(str::to_owned).collect(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => HashSet::new(),
+        Err(error) => return Err(error),
+    };
     let turn = known.in_flight.take().unwrap_or(Turn { calls: Vec::new() });
     let recorded: Vec<&String> = dump
         .ledger
@@ -184,8 +196,8 @@ impl<'a> Events<'a> {
     }
 }
 
-/// Every answered call has its one event, which says the same. So has every call that had begun; of those in flight
-/// that is one at least, where the child died at a step inside it.
+/// Every answered call has its one event, which says the same. So has every call that had begun: those that policies were
+/// asked about, and of those in flight one at least, where the child died at a step inside it.
 fn log(known: &mut Known, turn: &Turn, events: &Events<'_>, report: &mut Report) {
     for (id, success) in &known.answers {
         if events.of_call(id) != [*success] {
@@ -194,8 +206,11 @@ fn log(known: &mut Known, turn: &Turn, events: &Events<'_>, report: &mut Report)
         }
     }
     let mut logged = 0;
-    for (id, _) in &turn.calls {
+    for (id, call) in &turn.calls {
         match events.of_call(id) {
+            [] if call.is_call() && known.begun.contains(id) => {
+                report.find("log", format!("{id} of {turn:?} had begun, and has no event"));
+            }
             [] => {}
             // From here on it is as good as answered.
             [success] => {

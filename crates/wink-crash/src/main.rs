@@ -107,6 +107,8 @@ pub(crate) enum Plant {
     EarlyCommit,
     /// The claim on a key is not written before the handler runs.
     LostClaim,
+    /// That a call is on its way is not written down before its handler runs.
+    LostMark,
     /// A workspace that was open before cannot be opened.
     Unopenable,
     /// A call that only notes something never ends.

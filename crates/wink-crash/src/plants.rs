@@ -29,7 +29,8 @@ pub(crate) fn planted(workspace: &Workspace, plant: Option<Plant>) -> (Arc<dyn S
             (store, files)
         }
         Some(Plant::EarlyCommit) => (store, Arc::new(EarlyCommit { files, forks: Mutex::default() })),
-        Some(Plant::LostClaim) => (Arc::new(LostClaim { store, claims: MemoryStore::new() }), files),
+        Some(Plant::LostClaim) => (Arc::new(Losing { store, what: Lost::Claims(MemoryStore::new()) }), files),
+        Some(Plant::LostMark) => (Arc::new(Losing { store, what: Lost::Marks }), files),
     }
 }
 
@@ -60,10 +61,17 @@ struct EarlyCommit {
     forks: Mutex<Vec<Arc<dyn Filesystem>>>,
 }
 
-/// The claims are in memory until they are recorded.
-struct LostClaim {
+/// A store that loses something when its process dies.
+struct Losing {
     store: Arc<dyn Store>,
-    claims: MemoryStore,
+    what: Lost,
+}
+
+enum Lost {
+    /// They are in memory until they are recorded.
+    Claims(MemoryStore),
+    /// That a call is on its way is not written down.
+    Marks,
 }
 
 impl Filesystem for EarlyCommit {
@@ -178,7 +186,7 @@ impl Filesystem for EarlyCommit {
     }
 }
 
-impl Store for LostClaim {
+impl Store for Losing {
     fn durability(&self) -> Durability {
         self.store.durability()
     }
@@ -221,7 +229,10 @@ impl Store for LostClaim {
     }
 
     fn begin<'a>(&'a self, session: &'a SessionId, mark: CallMark) -> BoxFuture<'a, Result<(), StoreError>> {
-        self.store.begin(session, mark)
+        match &self.what {
+            Lost::Claims(_) => self.store.begin(session, mark),
+            Lost::Marks => Box::pin(std::future::ready(Ok(()))),
+        }
     }
 
     fn commit<'a>(
@@ -229,6 +240,9 @@ impl Store for LostClaim {
         session: &'a SessionId,
         mut batch: Batch,
     ) -> BoxFuture<'a, Result<(), StoreError>> {
+        if matches!(self.what, Lost::Marks) {
+            return self.store.commit(session, batch);
+        }
         Box::pin(async move {
             let change = batch.ledger.take();
             self.store.commit(session, batch).await?;
@@ -240,18 +254,19 @@ impl Store for LostClaim {
     }
 
     fn claim<'a>(&'a self, row: LedgerRow, now: Timestamp) -> BoxFuture<'a, Result<Claimed, StoreError>> {
+        let Lost::Claims(claims) = &self.what else { return self.store.claim(row, now) };
         Box::pin(async move {
             match self.store.rows(Rows::Key(row.key.clone())).await?.pop() {
                 Some(there) => Ok(Claimed::No(there)),
-                None => self.claims.claim(row, now).await,
+                None => claims.claim(row, now).await,
             }
         })
     }
 
     fn replace<'a>(&'a self, change: LedgerChange) -> BoxFuture<'a, Result<bool, StoreError>> {
-        match change.from.is_claimed() {
-            true => self.claims.replace(change),
-            false => self.store.replace(change),
+        match &self.what {
+            Lost::Claims(claims) if change.from.is_claimed() => claims.replace(change),
+            Lost::Claims(_) | Lost::Marks => self.store.replace(change),
         }
     }
 

@@ -10,6 +10,7 @@ use wink::filesystem::host::journal::Retention;
 use wink::filesystem::host::{Capture, HostOptions};
 use wink::filesystem::{DeleteMode, Edit, Filesystem, FilesystemExt, MkdirOptions, UndoForce};
 use wink::ledger::{EffectLedger, IdempotencyConfig, LedgerScope, Settlement};
+use wink::policy::{Decision, PolicyCall, PolicyContext, ToolPolicy};
 use wink::prelude::*;
 use wink::resource::{Binding, ResourceRegistry};
 use wink::session::{ToolInvoked, UndoReach, Undone};
@@ -40,6 +41,22 @@ struct Outside {
     dir: PathBuf,
     /// What a command makes before it goes on without end.
     hold: Option<PathBuf>,
+}
+
+/// Writes down which calls have begun, for the parent.
+struct Begun(PathBuf);
+
+impl ToolPolicy for Begun {
+    fn kind(&self) -> &'static str {
+        "begun"
+    }
+
+    fn check_now(&self, _: &PolicyCall<'_>, cx: &PolicyContext<'_>) -> Option<Result<Decision, Error>> {
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(&self.0);
+        let line = format!("{}\n", cx.invocation().call_id);
+        let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
+        Some(written.map(|()| Decision::Allow).map_err(Into::into))
+    }
 }
 
 /// Whatever goes wrong in the child.
@@ -198,6 +215,7 @@ async fn serve(Work { dir, socket, die_at, nth, plant, scan, opening, hold }: &W
     };
     let once = IdempotencyConfig::custom(key).ttl(None).scope(LedgerScope::Global);
     let section = Section::markdown("crash", "Crash")
+        .policy(Begun(crate::judge::begun_file(dir)))
         .tool(write_tool())
         .tool(edit_tool())
         .tool(delete_tool())

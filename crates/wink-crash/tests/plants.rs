@@ -70,3 +70,8 @@ fn each_kind_of_sync_that_is_left_out_is_found() {
         assert!(found.starts_with(&format!("disk: with LeaveOut({kind}): ")), "{found}");
     }
 }
+
+#[test]
+fn a_call_that_left_no_mark_is_found() {
+    finds("log", &["--kills", "60", "--plant", "lost-mark"]);
+}

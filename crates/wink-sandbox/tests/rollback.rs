@@ -28,7 +28,7 @@ use wink::prelude::*;
 use wink::resource::Binding;
 use wink::serde_json::json;
 use wink::session::{Ending, ToolInvoked};
-use wink::testing::{ByteStore, FakeClock, FaultyStore, StoreOp, leave_out, steps};
+use wink::testing::{ByteStore, Dice, FakeClock, FaultyStore, StoreOp, leave_out, steps};
 use wink_sandbox::tool::{HostLayers, WorkspaceLayers};
 use wink_sandbox::{Capabilities, Launch, OverlayKind, capture_of};
 
@@ -115,23 +115,15 @@ fn differences(before: &Dump, after: &Dump) -> Vec<String> {
 
 // --- random things -------------------------------------------------------------------------------------------------
 
-struct Dice(u64);
+trait Choices {
+    fn any_of<'a, T>(&mut self, from: &'a [T]) -> &'a T;
+    fn name(&mut self) -> OsString;
+    fn path(&mut self) -> PathBuf;
+}
 
-impl Dice {
-    fn any(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, count: usize) -> usize {
-        (self.any() % count as u64) as usize
-    }
-
-    fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
-        &from[self.below(from.len())]
+impl Choices for Dice {
+    fn any_of<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+        self.pick(from).unwrap()
     }
 
     fn name(&mut self) -> OsString {
@@ -151,7 +143,7 @@ impl Dice {
             b"q'uote\"",
             long.as_bytes(),
         ];
-        OsString::from_vec(self.pick(&names).to_vec())
+        OsString::from_vec(self.any_of(&names).to_vec())
     }
 
     fn path(&mut self) -> PathBuf {
@@ -170,12 +162,12 @@ fn grow(dice: &mut Dice, root: &Path) {
         match dice.below(10) {
             0 => fs::create_dir(&path).unwrap(),
             // Never to anything outside: commands follow them, with all the rights of whoever runs this.
-            1 => symlink(dice.pick(&["nowhere", "/nonexistent/wink/rollback", "a", "b", "./c"]), &path)
+            1 => symlink(dice.any_of(&["nowhere", "/nonexistent/wink/rollback", "a", "b", "./c"]), &path)
                 .unwrap(),
-            2 if !files.is_empty() => fs::hard_link(dice.pick(&files), &path).unwrap(),
+            2 if !files.is_empty() => fs::hard_link(dice.any_of(&files), &path).unwrap(),
             _ => {
                 fs::write(&path, vec![b'x'; dice.below(5000)]).unwrap();
-                let mode = *dice.pick(&[0o644, 0o755, 0o600, 0o444, 0o640]);
+                let mode = *dice.any_of(&[0o644, 0o755, 0o600, 0o444, 0o640]);
                 fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
                 files.push(path);
             }
@@ -205,7 +197,7 @@ fn grow(dice: &mut Dice, root: &Path) {
         }
         let time = SystemTime::UNIX_EPOCH + Duration::from_nanos(dice.any() % 1_700_000_000_000_000_000);
         if path.is_dir() && dice.below(4) == 0 {
-            let mode = *dice.pick(&[0o700, 0o775, 0o750]);
+            let mode = *dice.any_of(&[0o700, 0o775, 0o750]);
             fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
         }
         fs::File::open(path).unwrap().set_modified(time).unwrap();
@@ -226,7 +218,7 @@ fn quoted(path: &Path) -> Vec<u8> {
 
 /// A path that is there, or one that may be.
 fn some_path(dice: &mut Dice, there: &[PathBuf]) -> PathBuf {
-    if dice.below(3) > 0 && !there.is_empty() { dice.pick(there).clone() } else { dice.path() }
+    if dice.below(3) > 0 && !there.is_empty() { dice.any_of(there).clone() } else { dice.path() }
 }
 
 fn script(dice: &mut Dice, there: &[PathBuf]) -> OsString {
@@ -319,7 +311,7 @@ struct Orders(Mutex<Option<Order>>);
 async fn mess(cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
     let order = cx.resource::<Orders>().await?.0.lock().unwrap().take().expect("an order");
     let files = cx.resource::<dyn Filesystem>().await?;
-    let mut dice = Dice(order.seed ^ 0x5eed);
+    let mut dice = Dice::new(order.seed ^ 0x5eed);
     change(&mut dice, &*files, &order.there).await;
     let layer = HostLayers.layer(&files).await?;
     let root = HostFilesystem::of(&*files).unwrap().root().to_owned();
@@ -364,7 +356,7 @@ async fn world(seed: u64, capture: Option<Capture>) -> World {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("workspace");
     fs::create_dir(&root).unwrap();
-    grow(&mut Dice(seed), &root);
+    grow(&mut Dice::new(seed), &root);
     let options = HostOptions { capture, ..HostOptions::default() };
     let files = Arc::new(HostFilesystem::open(&root, options).unwrap());
     let clock = FakeClock::new(SystemClock.now());
@@ -383,7 +375,7 @@ async fn world(seed: u64, capture: Option<Capture>) -> World {
 
 impl World {
     async fn call(&self, seed: u64, end: End) -> Option<Outcome> {
-        let mut dice = Dice(seed ^ 0xca11);
+        let mut dice = Dice::new(seed ^ 0xca11);
         let there = paths(&dump(&self.root()));
         let mut script = script(&mut dice, &there).into_vec();
         match end {
@@ -443,7 +435,7 @@ fn cases(usual: u64) -> impl Iterator<Item = u64> {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let (first, count) = (number("WINK_ROLLBACK_SEED"), number("WINK_ROLLBACK_CASES").unwrap_or(usual));
     let new = if first.is_some() { 0 } else { count.div_ceil(5) };
-    let mut dice = Dice(std::hash::RandomState::new().hash_one("seeds"));
+    let mut dice = Dice::new(std::hash::RandomState::new().hash_one("seeds"));
     let first = first.unwrap_or(0);
     // Small enough to be typed, and not to overflow where one is added to it.
     let new = (0..new).map(move |_| dice.any() % 1_000_000_000);
@@ -554,7 +546,7 @@ async fn success_equals_a_plain_run(capture: Capture) {
         assert!(copied.success());
         fs::remove_dir_all(plain.join(".wink")).unwrap();
         let before = dump(&plain);
-        let script = script(&mut Dice(seed), &paths(&before));
+        let script = script(&mut Dice::new(seed), &paths(&before));
         let has_names = before.values().any(|about| about.kind == "f" && about.links != "1");
         let plain = if capture == Capture::Overlay && has_names {
             // What is written through one name is not seen through the others on an overlay: they are copied up apart.
@@ -629,7 +621,7 @@ async fn a_death_at_any_step_of_a_scan_is_undone() {
     for seed in cases(4) {
         let world = world(seed, Some(Capture::Scan)).await;
         let before = dump(&world.root());
-        let mut dice = Dice(seed);
+        let mut dice = Dice::new(seed);
         let there = paths(&before);
         let fork = world.files.fork().unwrap();
         change(&mut dice, &*fork, &there).await;
@@ -713,8 +705,15 @@ async fn somebody_elses_edit(capture: Capture) {
             trash.next().unwrap().unwrap().path().join("theirs")
         }
     };
-    assert_eq!(fs::read_to_string(kept).unwrap(), "by somebody else");
+    assert_eq!(fs::read_to_string(&kept).unwrap(), "by somebody else");
     assert!(!root.join("mine").exists() && !root.join("seen").exists());
+    // The operator is told where it is.
+    let told: Vec<_> =
+        world.files.take_report().trash.iter().map(|trash| root.join(trash).join("theirs")).collect();
+    match capture {
+        Capture::Overlay => assert_eq!(told, [] as [PathBuf; 0]),
+        Capture::Scan => assert_eq!(told, [kept]),
+    }
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 use wink::BoxFuture;
 use wink::filesystem::host::{HostDisk, Owner, Owners, WorkspaceLock};
 use wink::limits::Clock;
-use wink::session::SessionId;
+use wink::session::{InvocationId, SessionId};
 use wink::store::{
     Batch, CallMark, Claimed, Durability, History, HistoryQuery, JournalId, LedgerChange, LedgerRow, Record,
     Rows, Store, StoreError, StoreTurn, StoredSession,
@@ -301,7 +301,11 @@ impl Store for SqliteStore {
 
     fn commit<'a>(&'a self, session: &'a SessionId, batch: Batch) -> BoxFuture<'a, Result<(), StoreError>> {
         let (owners, session, at) = (self.owners.clone(), session.clone(), self.now());
-        let (marks, ends) = (Arc::clone(&self.marks), batch.ends);
+        // Also of calls before it whose end was refused, and is in this batch.
+        let mut ends: Vec<InvocationId> = batch.records.iter().filter_map(|record| record.call).collect();
+        ends.extend(batch.ends);
+        ends.dedup();
+        let marks = Arc::clone(&self.marks);
         let work = move |conn: &Connection| records::commit(conn, &owners, &session, &batch, at);
         self.writer.ask_then(Kind::Commit, work, move || ends.into_iter().for_each(|call| marks.ended(call)))
     }

@@ -121,11 +121,25 @@ async fn a_database_that_is_older_than_the_workspace_is_not_asked() {
     std::fs::write(&database, &backup).unwrap();
     let error = refused(dir.path());
     assert!(error.contains("its database is older than the workspace"), "{error}");
+    assert!(error.contains("or remove the directory 'journal'"), "{error}");
     assert_eq!(std::fs::read_to_string(dir.path().join("a.txt")).unwrap(), "second");
+
+    // Nobody is told to throw away what only the right one can decide.
+    remove_database(&dir.path().join(".wink"));
+    std::fs::write(&database, &newer).unwrap();
+    die(dir.path(), "host.merged");
+    let newer = std::fs::read(&database).unwrap();
+    let log = std::fs::read(dir.path().join(".wink/wink.db-wal")).unwrap();
+    remove_database(&dir.path().join(".wink"));
+    std::fs::write(&database, &backup).unwrap();
+    let error = refused(dir.path());
+    assert!(error.contains("Leave the directory 'journal' of the state directory as it is: 1 of"), "{error}");
 
     remove_database(&dir.path().join(".wink"));
     std::fs::write(&database, &newer).unwrap();
+    std::fs::write(dir.path().join(".wink/wink.db-wal"), log).unwrap();
     drop(Workspace::open(dir.path()).unwrap());
+    assert_eq!(std::fs::read_to_string(dir.path().join("a.txt")).unwrap(), "second");
     // As the error says.
     remove_database(&dir.path().join(".wink"));
     std::fs::write(&database, &backup).unwrap();

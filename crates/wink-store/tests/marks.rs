@@ -58,6 +58,22 @@ async fn a_call_whose_end_is_committed_is_not_unfinished_though_its_mark_stands(
     assert!(!file.exists());
 }
 
+/// What a store refused comes with a later batch, of another call: that is the end of both.
+#[tokio::test]
+async fn an_end_that_comes_later_strikes_its_mark_out() {
+    let place = tempfile::tempdir().unwrap();
+    let session = SessionId::from("s");
+    let store = open(place.path());
+    let (refused, next) = (mark(1), mark(2));
+    store.begin(&session, refused.clone()).await.unwrap();
+    store.begin(&session, next.clone()).await.unwrap();
+    let event =
+        |mark: &CallMark| Record { call: Some(mark.invocation), stream: "e".into(), bytes: b"x".to_vec() };
+    store.commit(&session, ends(&next, vec![event(&refused), event(&next)])).await.unwrap();
+    let text = std::fs::read_to_string(file_of(place.path())).unwrap();
+    assert!(text.lines().all(|line| line.starts_with('-')), "{text}");
+}
+
 #[tokio::test]
 async fn what_is_no_mark_is_passed_over() {
     let place = tempfile::tempdir().unwrap();

@@ -34,6 +34,12 @@ async fn write(path: String, text: String, cx: &mut ToolContext) -> Result<ToolR
     Ok(ToolResult::done("written"))
 }
 
+/// Reads a file.
+#[tool]
+async fn read(path: String, cx: &mut ReadContext) -> Result<ToolResult<()>, ToolError> {
+    Ok(ToolResult::done(cx.filesystem().await?.read_text(&path).await?))
+}
+
 /// Dies on the way, perhaps.
 #[tool]
 async fn pay(die: bool, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
@@ -57,7 +63,10 @@ impl World {
         let store = Arc::new(FaultyStore::new(Arc::clone(workspace.store()) as _));
         let session = Session::builder().store(Arc::clone(&store) as _).id(session).open().await.unwrap();
         let once = IdempotencyConfig::auto().scope(LedgerScope::Global);
-        let section = Section::tools("work", "Work").tool(write_tool()).tool(pay_tool().idempotency(once));
+        let section = Section::tools("work", "Work")
+            .tool(write_tool())
+            .tool(read_tool())
+            .tool(pay_tool().idempotency(once));
         let prompt = PromptTemplate::builder("tests", "reports").section(section).build().unwrap().prompt();
         let executor =
             Executor::builder(&prompt, &session).resources(workspace.resources()).open().await.unwrap();
@@ -178,4 +187,21 @@ async fn a_workspace_shows_its_doubts_and_undoes_its_calls() {
     assert_eq!(undone.calls, [second.event.id]);
     assert_eq!(std::fs::read_to_string(dir.path().join("a.txt")).unwrap(), "first");
     assert_eq!(world.workspace.capture(), None);
+}
+
+/// Whoever lives on does not read what somebody left half-done, though nothing is committed after that.
+#[tokio::test]
+async fn what_the_dead_left_is_settled_before_it_is_read() {
+    let _alone = ALONE.lock().await;
+    let dir = TempDir::new().unwrap();
+    let world = World::open(dir.path(), "s").await;
+    assert!(world.write("receipt", "whole").await.is_success());
+    die(dir.path(), Some("host.merged"));
+    assert_eq!(std::fs::read_to_string(dir.path().join("receipt")).unwrap(), "half");
+
+    let arguments = json!({ "path": "receipt" }).to_string();
+    let outcome = world.executor.call(ToolCall::new("r", "read", arguments)).await;
+    assert!(outcome.text().contains("whole"), "{}", outcome.text());
+    assert_eq!(std::fs::read_to_string(dir.path().join("receipt")).unwrap(), "whole");
+    assert_eq!(world.workspace.report().rolled_back.len(), 1);
 }

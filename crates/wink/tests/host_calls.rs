@@ -8,12 +8,16 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
 
 use tempfile::TempDir;
+use wink::executor::Outcome;
 use wink::filesystem::host::{HostFilesystem, HostOptions};
-use wink::filesystem::{DeleteMode, Edit, Filesystem, MkdirOptions};
+use wink::filesystem::{DeleteMode, Edit, Filesystem, FilesystemExt, MemoryFilesystem, MkdirOptions};
 use wink::prelude::*;
 use wink::resource::{Binding, ResourceRegistry};
+use wink::serde_json::json;
 use wink::transaction::{PendingToolTracker, ToolEnd};
 
 /// Changes files in every way there is, then does as it is told.
@@ -194,4 +198,55 @@ async fn tracked_calls_undo_only_their_own_files() {
         fs::read_dir(dir.path().join("own")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["kept"]);
     assert_eq!(fs::read_to_string(dir.path().join("data/a")).unwrap(), "kept");
+}
+
+/// Writes one file, and meanwhile counts who else is at it.
+#[tool]
+async fn put(name: String, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+    let at_work = cx.resource::<AtWork>().await?;
+    at_work.most.fetch_max(at_work.now.fetch_add(1, SeqCst) + 1, SeqCst);
+    cx.filesystem().await?.write_text(&format!("{name}/file"), &name).await?;
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+    at_work.now.fetch_sub(1, SeqCst);
+    Ok(ToolResult::done("put"))
+}
+
+#[derive(Default)]
+struct AtWork {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+/// Calls of one turn that write files of one directory on disk are run one at a time; in memory they overlap.
+#[tokio::test]
+async fn calls_that_write_to_disk_take_turns() {
+    let dir = tempfile::tempdir().unwrap();
+    let on_disk = Arc::new(HostFilesystem::open(dir.path(), HostOptions::default()).unwrap());
+    for (files, most) in
+        [(on_disk as Arc<dyn Filesystem>, 1), (Arc::new(MemoryFilesystem::new()) as Arc<dyn Filesystem>, 3)]
+    {
+        for name in ["one", "two", "three"] {
+            files.write_text(&format!("{name}/there"), "").await.unwrap();
+        }
+        let at_work = Arc::new(AtWork::default());
+        let tool = put_tool().footprint(|put: &PutParams| {
+            Footprint::nothing().write_path(&put.name).share_resource::<AtWork>()
+        });
+        let section = Section::tools("work", "Work")
+            .tool(tool)
+            .resource(Binding::filesystem(Arc::clone(&files)))
+            .resource(Binding::instance(Arc::clone(&at_work)));
+        let prompt = PromptTemplate::builder("tests", "turns").section(section).build().unwrap().prompt();
+        let executor = Executor::open(&prompt, &Session::new()).await.unwrap();
+        let calls = ["one", "two", "three"]
+            .map(|name| ToolCall::new(name, "put", json!({ "name": name }).to_string()));
+        let outcomes = executor.batch(calls.into()).await;
+        assert!(outcomes.iter().all(Outcome::is_success), "{}", outcomes[0].text());
+        assert_eq!(at_work.most.load(SeqCst), most);
+        for name in ["one", "two", "three"] {
+            assert_eq!(files.read_text(&format!("{name}/file")).await.unwrap(), name);
+        }
+    }
 }

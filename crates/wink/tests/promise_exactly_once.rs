@@ -53,6 +53,7 @@ async fn send(params: Send, cx: &mut ToolContext) -> Result<ToolResult<Sent>, To
     match params.end {
         End::Well => Ok(ToolResult::ok(sent, "sent").exclude_value_from_context()),
         End::Refuse => Ok(ToolResult::failed(sent, "no stamp")),
+        End::Fail if sent.letter == "lost" => Err(ToolError::new("no answer").in_doubt()),
         End::Fail => Err(ToolError::new("no ink")),
         End::Invalid => Err(wink::tool::ToolValidationError("no address".into()).into()),
         End::Panic => panic!("oops"),
@@ -340,6 +341,20 @@ async fn exactly_once_a_stopped_handler_leaves_its_key_in_doubt() {
                 post.world.reopen().await;
             }
         }
+    }
+}
+
+#[tokio::test]
+async fn exactly_once_a_handler_that_does_not_know_leaves_its_key_in_doubt() {
+    for kind in KINDS {
+        let post = Post::new(kind).await;
+        let lost = |end: End| post.world.call("send", json!({ "letter": "lost", "end": end }));
+        let outcome = post.world.executor.call(lost(End::Fail)).await;
+        assert_eq!(outcome.text(), "no answer\nWhether its effect outside happened is not known.");
+        assert_eq!(outcome.event.ending, Ending::Errored);
+        let again = post.world.executor.call(lost(End::Well)).await;
+        assert_eq!(again.event.ending, Ending::InDoubt);
+        assert_eq!(post.ledger().in_doubt().await.unwrap().len(), 1);
     }
 }
 

@@ -54,6 +54,9 @@ pub(super) fn held(table: Option<&At<LimitsTable>>, problems: &mut Problems) -> 
         Some(ahead)
     });
     let arguments = size(table.arguments.as_ref(), ParseLimits::MAX_BYTES, problems);
+    if let Some(written) = table.arguments.as_ref().filter(|_| arguments > ParseLimits::MAX_BYTES) {
+        problems.add(&written.span, "arguments are never larger than 8 MiB");
+    }
     let depth = count(table.arguments_depth.as_ref(), ParseLimits::MAX_DEPTH);
     Held {
         deadline,

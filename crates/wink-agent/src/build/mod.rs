@@ -4,6 +4,7 @@
 //! is built in the end.
 
 mod limits;
+mod order;
 mod policy;
 mod section;
 mod suite;
@@ -18,6 +19,7 @@ use wink::tool::AnyTool;
 use wink_store::Workspace;
 
 use crate::file::{At, File, SuiteName};
+use crate::own_file::OwnFiles;
 use crate::problem::{Problems, Span};
 use crate::read::did_you_mean;
 
@@ -31,6 +33,15 @@ pub(crate) struct Built {
     pub(crate) held: Held,
     /// Whether the prompt has to be built again for each workspace.
     pub(crate) binding: Binding,
+    /// Whether the model is told what the workspace looks like.
+    pub(crate) digest: Digest,
+}
+
+/// Whether an agent has the suite `digest`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Digest {
+    Shown,
+    Absent,
 }
 
 /// Whether an agent's prompt depends on the workspace.
@@ -42,13 +53,22 @@ pub(crate) enum Binding {
     PerWorkspace,
 }
 
+/// What an agent is built on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ground<'g> {
+    /// The workspace that it is opened in, if it is.
+    pub(crate) workspace: Option<&'g Arc<Workspace>>,
+    /// Where its own file is.
+    pub(crate) own: &'g OwnFiles,
+}
+
 /// Builds the prompt of a file.
-pub(crate) fn build(file: &File, workspace: Option<&Arc<Workspace>>, problems: &mut Problems) -> Built {
+pub(crate) fn build(file: &File, ground: &Ground<'_>, problems: &mut Problems) -> Built {
     let held = limits::held(file.limits.as_ref(), problems);
     let sandbox = limits::sandbox(file.sandbox.as_ref(), problems);
     let mut build = Build {
         problems,
-        workspace,
+        ground,
         held: &held,
         sandbox,
         binding: Binding::Free,
@@ -61,6 +81,7 @@ pub(crate) fn build(file: &File, workspace: Option<&Arc<Workspace>>, problems: &
     // Policies speak of tools, wherever those are.
     let sections: Vec<_> = made.into_iter().map(|made| build.with_policies(made)).collect();
     let policies: Vec<_> = file.policy.iter().filter_map(|policy| build.policy(policy, "")).collect();
+    order::check(file, build.problems);
     let (ns, key, name) = build.identity(file);
     let mut builder = PromptTemplate::builder(ns, key);
     if let Some(name) = name {
@@ -69,17 +90,21 @@ pub(crate) fn build(file: &File, workspace: Option<&Arc<Workspace>>, problems: &
     let builder = sections.into_iter().fold(builder, |builder, section| builder.section(section));
     let builder = policies.into_iter().fold(builder, |builder, policy| builder.policy(policy));
     let binding = build.binding;
+    let digest = match build.suites.iter().any(|(suite, _)| *suite == SuiteName::Digest) {
+        true => Digest::Shown,
+        false => Digest::Absent,
+    };
     let template = match build.problems.count() {
         0 => build.whole(builder.build()),
         _ => None,
     };
-    Built { template, held, binding }
+    Built { template, held, binding, digest }
 }
 
 /// A file on its way to a prompt.
 struct Build<'b> {
     problems: &'b mut Problems,
-    workspace: Option<&'b Arc<Workspace>>,
+    ground: &'b Ground<'b>,
     held: &'b Held,
     sandbox: suite::SandboxPlan,
     binding: Binding,
@@ -181,6 +206,11 @@ impl Build<'_> {
 
     /// A tool by its name, which has to be covered by the policies of a section.
     fn find_covered(&mut self, name: &At<String>, section: &str) -> Option<usize> {
+        if [OPEN_SECTIONS, READ_SECTION].contains(&name.as_str()) && !section.is_empty() {
+            let message =
+                format!("a policy of a section does not cover `{}`, which belongs to none", name.value);
+            self.problems.hint(&name.span, message, "move it to the top, as [[policy]]");
+        }
         let found = self.find(name)?;
         let tool = self.tools.get(found)?;
         if !tool.is_below(section) {

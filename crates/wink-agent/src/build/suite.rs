@@ -10,6 +10,7 @@ use super::limits::{count, size};
 #[cfg(target_os = "linux")]
 pub(super) use crate::command::SandboxPlan;
 use crate::file::{At, PlanningName, SectionTable, SuiteName};
+use crate::own_file::OwnFilePolicy;
 
 /// There are no sandboxes elsewhere.
 #[cfg(not(target_os = "linux"))]
@@ -31,10 +32,10 @@ impl Build<'_> {
         self.suites.push((suite.value, above.to_owned()));
         let section = match suite.value {
             SuiteName::Planning => self.planning(table),
-            SuiteName::Files => self.files(table),
+            SuiteName::Files => self.files(table).policy(OwnFilePolicy(self.ground.own.clone())),
             SuiteName::Digest => WorkspaceDigestSection::new().section(),
             SuiteName::Sandbox => self.shell(suite)?,
-            SuiteName::Eval => self.python(suite)?,
+            SuiteName::Eval => self.python(suite)?.policy(OwnFilePolicy(self.ground.own.clone())),
         };
         let path = format!("{above}.{}", section.key());
         self.take_path(path.trim_start_matches('.'), &suite.span);
@@ -86,9 +87,9 @@ impl Build<'_> {
     #[cfg(target_os = "linux")]
     fn shell(&mut self, _: &At<SuiteName>) -> Option<Section> {
         use std::sync::Arc;
-        use wink_sandbox::tool::{HostLayers, shell_section};
         let sandbox = crate::command::LazySandbox::new(self.sandbox.clone());
-        Some(shell_section(Arc::new(sandbox), Arc::new(HostLayers)))
+        let layers = crate::own_file::GuardedLayers(self.ground.own.clone());
+        Some(wink_sandbox::tool::shell_section(Arc::new(sandbox), Arc::new(layers)))
     }
 
     #[cfg(not(target_os = "linux"))]

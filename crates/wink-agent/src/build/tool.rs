@@ -46,14 +46,14 @@ impl Build<'_> {
         let mut tool = self.command(table, &plan, schema.clone());
         for field in &table.sensitive {
             let alone = self.command(table, &plan, schema.clone()).sensitive(field.value.clone());
-            match fault_of(alone) {
+            match fault(alone) {
                 Some(fault) => self.problems.add(&field.span, fault),
                 None => tool = tool.sensitive(field.value.clone()),
             }
         }
         if let (Some(idempotency), Some(config)) = (&table.idempotency, config) {
             let alone = self.command(table, &plan, schema.clone()).idempotency(config.clone());
-            match fault_of(alone) {
+            match fault(alone) {
                 Some(fault) => self.problems.add(&idempotency.span, fault),
                 None => tool = tool.idempotency(config),
             }
@@ -61,7 +61,7 @@ impl Build<'_> {
         for example in &table.example {
             let Some((description, input, output)) = example_of(example) else { continue };
             let alone = self.command(table, &plan, schema.clone());
-            match fault_of(alone.example(description.clone(), input.clone(), output.clone())) {
+            match fault(alone.example(description.clone(), input.clone(), output.clone())) {
                 Some(fault) => self.problems.add(&example.span, fault),
                 None => tool = tool.example(description, input, output),
             }
@@ -77,7 +77,7 @@ impl Build<'_> {
         let text =
             |part: &Option<At<String>>| part.as_ref().map(|part| part.value.clone()).unwrap_or_default();
         #[cfg(target_os = "linux")]
-        let handler = CommandTool::new(plan, &self.sandbox);
+        let handler = CommandTool::new(plan, &self.sandbox, self.ground.own);
         #[cfg(not(target_os = "linux"))]
         let handler = CommandTool;
         let tool = Tool::dynamic(text(&table.name), text(&table.description), schema, handler)
@@ -212,13 +212,13 @@ impl Build<'_> {
     #[cfg(target_os = "linux")]
     fn probed(&mut self, config: IdempotencyConfig, probe: &CommandPlan) -> IdempotencyConfig {
         self.binding = Binding::PerWorkspace;
-        crate::command::probed_by(config, probe, &self.sandbox, self.workspace)
+        crate::command::probed_by(config, probe, &self.sandbox, self.ground.workspace)
     }
 
     /// Where no command can be run, nothing can be found out by one.
     #[cfg(not(target_os = "linux"))]
     fn probed(&mut self, config: IdempotencyConfig, _: &CommandPlan) -> IdempotencyConfig {
-        let _ = (Binding::PerWorkspace, self.workspace);
+        let _ = (Binding::PerWorkspace, self.ground.workspace);
         config.when_in_doubt(WhenInDoubt::Fail)
     }
 
@@ -363,11 +363,7 @@ fn entries(named: &Named<Json>) -> Map<String, Value> {
 }
 
 /// What is wrong with a tool that has nothing but what is tried.
-fn fault(tool: Tool<(), ()>) -> Option<String> {
-    fault_of(tool)
-}
-
-fn fault_of(tool: impl IntoTool) -> Option<String> {
+fn fault(tool: impl IntoTool) -> Option<String> {
     let name = format!("tool {}: ", tool.declared_name());
     let error = tool.into_tool().err()?.0;
     Some(error.strip_prefix(&name).map(str::to_owned).unwrap_or(error))

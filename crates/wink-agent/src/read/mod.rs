@@ -13,8 +13,30 @@ use crate::problem::Problems;
 pub(crate) use schema::schema;
 pub(crate) use walk::did_you_mean;
 
+/// What reading needs of a stack for a text that is nested as deep as TOML can be, which is some thousand levels. Whoever calls
+/// may be on a small one. Only what is used of it is taken.
+const STACK: usize = 64 * 1024 * 1024;
+
 /// The file that a text is, as far as it is one.
 pub(crate) fn read(text: &str, problems: &mut Problems) -> File {
+    std::thread::scope(|scope| {
+        let reading = std::thread::Builder::new().name("wink-agent-file".to_owned()).stack_size(STACK);
+        let read = reading.spawn_scoped(scope, || {
+            let mut problems = Problems::default();
+            (read_here(text, &mut problems), problems)
+        });
+        match read.map(|reading| reading.join()) {
+            Ok(Ok((file, found))) => {
+                problems.extend(found);
+                file
+            }
+            // Where there is no thread, this one has to do.
+            Ok(Err(_)) | Err(_) => read_here(text, problems),
+        }
+    })
+}
+
+fn read_here(text: &str, problems: &mut Problems) -> File {
     let (mut table, broken) = DeTable::parse_recoverable(text);
     for error in &broken {
         problems.broken(&error.span().unwrap_or(0..0), format!("this is not TOML: {}", error.message()));

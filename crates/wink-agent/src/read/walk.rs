@@ -43,21 +43,45 @@ pub(super) fn walk(
     problems: &mut Problems,
 ) {
     let span = table.span();
-    let mut walk = Walk { root: schema, missing, problems };
+    let mut walk = Walk { root: schema, missing, depth: 0, problems };
     if let Value::Object(rules) = schema {
         walk.table(rules, table.get_mut(), &span);
     }
 }
 
+/// How deep a file may be nested: what is made of it is walked and dropped by functions that call themselves.
+const DEEPEST: usize = 100;
+
 struct Walk<'s, 'p> {
     root: &'s Value,
     missing: Missing,
+    depth: usize,
     problems: &'p mut Problems,
 }
 
 impl<'s> Walk<'s, '_> {
     /// Whether the value can be decoded, once what does not fit inside it was taken out.
     fn fits(&mut self, schema: &'s Value, value: &mut Spanned<DeValue<'_>>) -> bool {
+        self.deeper(value, |walk, value| walk.fits_here(schema, value))
+    }
+
+    /// Goes one level down, if there is one.
+    fn deeper<'v>(
+        &mut self,
+        value: &mut Spanned<DeValue<'v>>,
+        go: impl FnOnce(&mut Self, &mut Spanned<DeValue<'v>>) -> bool,
+    ) -> bool {
+        if self.depth == DEEPEST {
+            self.problems.add(&value.span(), format!("this is nested deeper than {DEEPEST} levels"));
+            return false;
+        }
+        self.depth += 1;
+        let fits = go(self, value);
+        self.depth -= 1;
+        fits
+    }
+
+    fn fits_here(&mut self, schema: &'s Value, value: &mut Spanned<DeValue<'_>>) -> bool {
         let span = value.span();
         let Some(rules) = self.resolve(schema).as_object() else { return self.any(value) };
         if let Some(names) = choices(rules) {
@@ -232,8 +256,12 @@ impl<'s> Walk<'s, '_> {
                 false
             }
             // Every part is looked at, whatever was found in another.
-            DeValue::Array(items) => items.iter_mut().fold(true, |fits, item| self.any(item) & fits),
-            DeValue::Table(table) => table.iter_mut().fold(true, |fits, (_, value)| self.any(value) & fits),
+            DeValue::Array(items) => {
+                items.iter_mut().fold(true, |fits, item| self.deeper(item, Self::any) & fits)
+            }
+            DeValue::Table(table) => {
+                table.iter_mut().fold(true, |fits, (_, value)| self.deeper(value, Self::any) & fits)
+            }
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! A call starts when every earlier call that is not decided yet has a footprint disjoint from its own, what its
 //! policies look at included; without a footprint, or with effects that no rollback reaches, it waits for all of
-//! them. Who writes into a directory that is not there makes it, so such calls wait for each other too. Each works on its own fork. From the moment subscribers hear of a call, everything happens in request order:
+//! them. Who writes into a directory that is not there makes it, so such calls wait for each other too, and so do all that
+//! write files of a workspace on disk. Each works on its own fork. From the moment subscribers hear of a call, everything happens in request order:
 //! a call waits there until the one before it is decided, and is not run after all when that one escalated.
 
 use std::collections::HashSet;
@@ -288,7 +289,12 @@ fn declared_footprint(shared: &Shared, call: &ToolCall) -> Footprint {
         whole = whole.writing(Area::Outside);
     }
     let call = PolicyCall { tool: &placed.tool, params: &params };
-    let whole = placed.policies.iter().fold(whole, |whole, placed| whole.and(declared_by(placed, &call)));
+    let mut whole = placed.policies.iter().fold(whole, |whole, placed| whole.and(declared_by(placed, &call)));
+    if whole.writes_files()
+        && shared.resources.there_already::<dyn Filesystem>().is_none_or(|files| files.writers_take_turns())
+    {
+        whole = whole.writing(Area::Disk);
+    }
     let copied = whole.used_resources().all(|resource| shared.resources.is_copied(resource));
     match copied {
         true => whole,

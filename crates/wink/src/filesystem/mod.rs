@@ -65,6 +65,12 @@ pub trait Filesystem: Send + Sync + 'static {
     /// Whether every mutation is refused.
     fn is_read_only(&self) -> bool;
 
+    /// Whether calls of one turn that write files are run one at a time, however far apart their files are. On disk they are;
+    /// what is in memory can be written at the same time.
+    fn writers_take_turns(&self) -> bool {
+        false
+    }
+
     /// Reads lines of a text file, byte for byte: line endings are part of the lines.
     fn read<'a>(&'a self, path: &'a FsPath, window: ReadWindow) -> BoxFuture<'a, FsResult<TextRead>>;
 

@@ -9,6 +9,7 @@
 //! | [`FaultyStore`], [`ByteStore`] | a store that fails or waits where it is told to, and one that can be opened again as a new process would |
 //! | `ModelDisk`, `FaultyDisk` | a disk in memory that loses what was not synced, and any disk that fails or dies where it is told to |
 //! | [`steps`] | the places where a process may die, and a listener that is told of each |
+//! | [`Dice`] | random choices that a seed repeats |
 //! | [`PolicyBench`] | a policy alone: asked, told, rolled back |
 //! | [`filesystem_contract`], [`store_contract`], [`policy_contract`] | the suites that every implementation of a trait must pass |
 //!
@@ -17,6 +18,7 @@
 mod byte_store;
 mod clock;
 mod context;
+mod dice;
 mod faults;
 #[cfg(unix)]
 mod faulty_disk;
@@ -36,6 +38,7 @@ mod store;
 pub use byte_store::ByteStore;
 pub use clock::FakeClock;
 pub use context::{TestContext, call_handler};
+pub use dice::Dice;
 pub use faults::{Fault, FaultOutcome, FaultPoint, Faults, HANG};
 #[cfg(unix)]
 pub use faulty_disk::FaultyDisk;

@@ -13,6 +13,8 @@ pub(crate) enum Area {
     Slice(TypeId, &'static str),
     /// A path and everything below it.
     Path(FsPath),
+    /// A directory on disk, as all who write into it need it.
+    Disk,
     Resource(TypeId, &'static str),
     /// One item of a policy's state, and those below it (`item/…`).
     PolicyItem(Arc<str>, Arc<str>),
@@ -50,6 +52,7 @@ impl std::fmt::Display for Area {
             Self::Slice(_, name) => write!(f, "slice {name}"),
             Self::Path(path) if path.is_root() => f.write_str("the workspace root"),
             Self::Path(path) => write!(f, "path {path}"),
+            Self::Disk => f.write_str("the directory on disk"),
             Self::Resource(_, name) => write!(f, "resource {name}"),
             Self::PolicyItem(policy, item) => write!(f, "item {item} of policy {policy}"),
             Self::History => f.write_str("the history of calls"),
@@ -167,6 +170,11 @@ impl Footprint {
         self
     }
 
+    /// Whether it may change files.
+    pub(crate) fn writes_files(&self) -> bool {
+        self.writes.iter().any(|area| matches!(area, Area::Path(_)))
+    }
+
     /// Both footprints as one.
     pub fn and(mut self, other: Self) -> Self {
         self.reads.extend(other.reads);
@@ -215,7 +223,7 @@ impl Footprint {
         self.reads.iter().chain(&self.writes).any(|area| match area {
             Area::History | Area::Everything => true,
             Area::Slice(slice, _) => *slice == TypeId::of::<ToolInvoked>(),
-            Area::Path(_) | Area::Resource(..) | Area::PolicyItem(..) | Area::Outside => false,
+            Area::Path(_) | Area::Disk | Area::Resource(..) | Area::PolicyItem(..) | Area::Outside => false,
         })
     }
 

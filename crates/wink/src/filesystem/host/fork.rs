@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use super::disk::Disk;
 use super::host_disk::HostDisk;
-use super::journal::{Applied, JournalError, KeptAside, Recovered, told};
+use super::journal::{Applied, JournalError, KeptAside, told};
 use super::layer::{Layer, Prepared, differences, plan, rebase};
-use super::lock::WorkspaceLock;
+use super::lock::{LockedWork, WorkspaceLock};
 use super::name::to_shown;
 use super::staged::Staged;
 use super::view::is_in_state;
@@ -111,6 +111,9 @@ impl Shared {
     }
 
     pub(super) fn fork(&self) -> Self {
+        if let (None, Ok(writing)) = (&self.fork, self.base.writing()) {
+            writing.settle_dead(&self.base.disk);
+        }
         let layer = self.layer();
         let state = ForkState { start: layer.clone(), layer };
         let fork = Fork { origin: self.instance, nested: self.fork.is_some(), state: Mutex::new(state) };
@@ -255,8 +258,7 @@ struct Held {
 impl Writing {
     /// Waits until nobody else changes the workspace, as long as the options allow.
     pub(super) fn lock(&self, disk: &HostDisk) -> FsResult<WorkspaceLock> {
-        let path = Path::new(STATE).join("lock");
-        WorkspaceLock::acquire(disk, &path, self.lock_timeout, &*self.clock).map_err(|error| {
+        WorkspaceLock::acquire(disk, &lock_path(), self.lock_timeout, &*self.clock).map_err(|error| {
             match error.kind() {
                 kind @ io::ErrorKind::TimedOut => {
                     FsError::Io { path: FsPath::root(), kind, message: error.to_string() }
@@ -266,20 +268,32 @@ impl Writing {
         })
     }
 
+    /// Settles what somebody who died left, so that a call does not read it. If that cannot be done now, it has to be when
+    /// the call commits.
+    fn settle_dead(&self, disk: &HostDisk) {
+        let settled = match WorkspaceLock::of_the_dead(&self.noted, disk, &lock_path(), &*self.clock) {
+            Ok(None) => return,
+            Ok(Some(mut lock)) => self.recover(&mut lock),
+            Err(error) => Err(io_error(&FsPath::root(), "locked", &error)),
+        };
+        if let Err(error) = settled {
+            tracing::warn!(%error, "what a dead process left half-done is not settled");
+        }
+    }
+
     /// As [`Writing::lock`]; what somebody who died left is settled.
     pub(super) fn settled(&self, disk: &HostDisk) -> FsResult<WorkspaceLock> {
-        let lock = self.lock(disk)?;
-        self.recover()?;
+        let mut lock = self.lock(disk)?;
+        self.recover(&mut lock)?;
         Ok(lock)
     }
 
     /// Settles what somebody who died left, and reports it. Whoever holds the lock may do so.
-    pub(super) fn recover(&self) -> FsResult<()> {
+    pub(super) fn recover(&self, lock: &mut WorkspaceLock) -> FsResult<()> {
         let verdict = self.verdict.as_deref().map(|verdict| verdict as _);
         self.report.add(self.journal.recover(verdict).map_err(|error| journal_error(&error))?);
-        if let Some(found) = self.scanner.recover()? {
-            self.report.add(Recovered { trash: vec![found], ..Recovered::default() });
-        }
+        self.report.add(self.scanner.recover()?);
+        lock.note(None);
         Ok(())
     }
 }
@@ -292,14 +306,14 @@ impl Base {
             Some(lock) => lock,
             None => writing.lock(&self.disk)?,
         };
-        writing.recover()?;
+        writing.recover(&mut lock)?;
         let planned = plan(&self.disk, &writing.stage, layer)?;
         if planned.plan.steps.is_empty() {
             return Ok(None);
         }
         reach("host.planned");
         let id = JournalId::fresh();
-        lock.note(Some(id));
+        lock.note(Some(LockedWork::Journal(id)));
         let applied = writing.journal.apply(id, &planned.plan, &planned.expected).map_err(|error| {
             writing.report.aside(error.aside().to_vec());
             journal_error(&error)
@@ -354,6 +368,11 @@ impl Base {
         lock.note(None);
         Ok(aside)
     }
+}
+
+/// Where the workspace lock is.
+pub(super) fn lock_path() -> PathBuf {
+    Path::new(STATE).join("lock")
 }
 
 /// What was left as somebody else changed it, in the words of filesystems.

@@ -5,6 +5,7 @@
 //! looked at, listed and moved, but is never opened.
 
 mod content;
+mod mounts;
 mod resolve;
 mod special;
 
@@ -106,6 +107,21 @@ impl HostDisk {
             Ok(()) | Err(Errno::PERM) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Whether this process may give files away.
+    pub(super) fn can_own(&self) -> bool {
+        rustix::process::geteuid().is_root()
+    }
+
+    /// Whether two entries belong to the same user and group.
+    pub(super) fn is_same_owner(&self, one: &Path, other: &Path) -> io::Result<bool> {
+        let owner = |path: &Path| -> io::Result<(u32, u32)> {
+            let (dir, name) = self.parent(path)?;
+            let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            Ok((stat.st_uid, stat.st_gid))
+        };
+        Ok(owner(one)? == owner(other)?)
     }
 
     /// What is in a directory, each looked at: one step for each, however deep the directory is.
@@ -314,6 +330,16 @@ impl Disk for HostDisk {
 
     fn unprotect(&self, path: &Path) -> io::Result<()> {
         self.lift_protection(path).map(drop)
+    }
+
+    fn is_anothers(&self, path: &Path) -> io::Result<bool> {
+        let stat = if path == Path::new("") {
+            fstat(&self.root)?
+        } else {
+            let (dir, name) = self.parent(path)?;
+            statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?
+        };
+        Ok(stat.st_uid != rustix::process::geteuid().as_raw())
     }
 
     fn sync_file(&self, path: &Path) -> io::Result<()> {

@@ -5,7 +5,8 @@
 
 use std::fmt;
 use std::fs::{File, TryLockError};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Seek, Write};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ use crate::store::JournalId;
 const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(2));
 /// After so long, that it is waited for is worth a warning.
 const LONG: Duration = Duration::from_secs(5);
+/// How a command is written down.
+const COMMAND: &str = "command";
 
 /// Held until it is dropped, or its process dies.
 #[derive(Debug)]
@@ -35,8 +38,17 @@ pub struct LockHolder {
     pub process: u32,
     /// Since when.
     pub since: Timestamp,
+    /// What is half-done meanwhile.
+    pub work: Option<LockedWork>,
+}
+
+/// What whoever holds the lock may leave half-done when they die.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockedWork {
     /// The journal that is being applied, or waits to be kept or rolled back.
-    pub journal: Option<JournalId>,
+    Journal(JournalId),
+    /// A command that works in the workspace itself.
+    Command,
 }
 
 impl WorkspaceLock {
@@ -82,30 +94,44 @@ impl WorkspaceLock {
         }
     }
 
+    /// It, if whoever had it last died in the middle of something. Costs next to nothing if not.
+    pub(super) fn of_the_dead(
+        noted: &File,
+        disk: &HostDisk,
+        path: &Path,
+        clock: &dyn Clock,
+    ) -> io::Result<Option<Self>> {
+        match holder(noted).and_then(|holder| holder.work) {
+            Some(_) => Self::try_acquire(disk, path, clock),
+            None => Ok(None),
+        }
+    }
+
     /// Who has a lock, or had it last.
     pub fn holder(disk: &HostDisk, path: &Path) -> io::Result<Option<LockHolder>> {
         Ok(holder(&disk.open_or_create(path, 0o644)?))
     }
 
-    /// Writes down which journal is being applied, for people who wonder; nothing, when none is. What decides is what is
-    /// found among the journals.
-    pub fn note(&mut self, journal: Option<JournalId>) {
-        let holder = LockHolder { process: std::process::id(), since: self.since, journal };
-        let LockHolder { process, since, journal } = &holder;
-        let journal = journal.map(|id| id.to_string()).unwrap_or_default();
+    /// Writes down what is half-done from now on, for people who wonder, and for those who would else read it when this
+    /// process is dead; nothing, when all is done. What decides is what is found in the workspace.
+    pub fn note(&mut self, work: Option<LockedWork>) {
+        let (process, since) = (std::process::id(), self.since);
+        let work = work.map(|work| work.to_string()).unwrap_or_default();
         let written = self
             .file
             .set_len(0)
             .and_then(|()| self.file.rewind())
-            .and_then(|()| self.file.write_all(format!("{process} {since} {journal}\n").as_bytes()));
+            .and_then(|()| self.file.write_all(format!("{process} {since} {work}\n").as_bytes()));
         if let Err(error) = written {
             tracing::debug!(%error, "the lock could not be written to");
         }
     }
 
+    /// What whoever had it before left half-done stays written down until it is settled.
     fn held(file: File, clock: &dyn Clock) -> Self {
+        let left = holder(&file).and_then(|holder| holder.work);
         let mut lock = Self { file, since: clock.now() };
-        lock.note(None);
+        lock.note(left);
         lock
     }
 }
@@ -113,18 +139,36 @@ impl WorkspaceLock {
 impl fmt::Display for LockHolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "process {} since {}", self.process, self.since)?;
-        self.journal.map_or(Ok(()), |id| write!(f, " (journal {id})"))
+        match self.work {
+            None => Ok(()),
+            Some(LockedWork::Journal(id)) => write!(f, " (journal {id})"),
+            Some(LockedWork::Command) => f.write_str(" (a command)"),
+        }
+    }
+}
+
+/// As it is written down.
+impl fmt::Display for LockedWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Journal(id) => write!(f, "{id}"),
+            Self::Command => f.write_str(COMMAND),
+        }
     }
 }
 
 /// What is written down; nothing, if that is not what a holder writes.
-fn holder(mut file: &File) -> Option<LockHolder> {
-    let mut text = String::new();
-    file.rewind().ok()?;
-    file.take(200).read_to_string(&mut text).ok()?;
-    let mut words = text.split_whitespace();
+fn holder(file: &File) -> Option<LockHolder> {
+    let mut bytes = [0; 200];
+    let length = file.read_at(&mut bytes, 0).ok()?;
+    let mut words = std::str::from_utf8(bytes.get(..length)?).ok()?.split_whitespace();
     let (process, since) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-    Some(LockHolder { process, since, journal: words.next().and_then(|id| id.parse().ok()) })
+    let work = match words.next() {
+        Some(COMMAND) => Some(LockedWork::Command),
+        Some(id) => id.parse().ok().map(LockedWork::Journal),
+        None => None,
+    };
+    Some(LockHolder { process, since, work })
 }
 
 fn gave_up(file: &File, waited: Duration) -> io::Error {

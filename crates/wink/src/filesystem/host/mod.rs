@@ -33,6 +33,7 @@ mod staged;
 mod view;
 
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,10 +53,10 @@ use crate::support::lock::lock;
 
 pub use command::{Capture, CommandLayer, OverlayDirs};
 pub use host_disk::HostDisk;
-pub use lock::{LockHolder, WorkspaceLock};
+pub use lock::{LockHolder, LockedWork, WorkspaceLock};
 pub use owner::{Owner, Owners};
 pub use past_changes::{ChangeKind, PastChange, PastChanges, PastContent, PastEntry};
-pub use scan::{CommandRecord, ProcessTree, Undone};
+pub use scan::{CommandMark, CommandProcesses, CommandRecord, ProcessTree, Undone};
 pub use settled::AllSettled;
 
 /// A directory of the machine as a workspace, or a fork of one.
@@ -160,11 +161,13 @@ struct Writing {
     scanner: Scanner,
     verdict: Option<Arc<HostVerdict>>,
     lock_timeout: Duration,
+    /// What whoever has the lock writes down.
+    noted: File,
     clock: Arc<dyn Clock>,
     /// What was found when the workspace was opened.
     recovered: Recovered,
     /// What was found since.
-    report: Report,
+    report: Arc<Report>,
     /// Held while the workspace itself, not a fork, is changed: so such changes never meet.
     turn: Mutex<()>,
 }
@@ -266,23 +269,25 @@ impl Writing {
         };
         let shared: Arc<dyn Disk> = Arc::clone(disk) as _;
         let journal = Journal::new(shared, state, journal).map_err(|error| fork::journal_error(&error))?;
-        let scanner = Scanner::open(disk, &stage, options.trash).map_err(failed)?;
+        let report = Arc::new(Report::default());
+        let scanner = Scanner::open(disk, &stage, options.trash, &report).map_err(failed)?;
         let mut writing = Self {
             stage,
             journal: Arc::new(journal),
             scanner,
             verdict: options.verdict.clone(),
             lock_timeout: options.lock_timeout,
+            noted: disk.open_or_create(&fork::lock_path(), 0o644).map_err(failed)?,
             clock: Arc::clone(&options.clock),
             recovered: Recovered::default(),
-            report: Report::default(),
+            report,
             turn: Mutex::new(()),
         };
-        let _lock = writing.lock(disk)?;
+        let mut lock = writing.lock(disk)?;
         if let Some(verdict) = &options.verdict {
             writing.journal.check_store(&**verdict).map_err(|error| fork::journal_error(&error))?;
         }
-        writing.recover()?;
+        writing.recover(&mut lock)?;
         writing.recovered = writing.report.take();
         Ok(writing)
     }

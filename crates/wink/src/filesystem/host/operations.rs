@@ -43,6 +43,10 @@ impl Filesystem for HostFilesystem {
         &self.shared.base.limits
     }
 
+    fn writers_take_turns(&self) -> bool {
+        true
+    }
+
     fn is_read_only(&self) -> bool {
         self.shared.base.writing.is_none()
     }

@@ -24,6 +24,13 @@ impl Report {
                 "changed by somebody else meanwhile, and left so"
             );
         }
+        for trash in &more.trash {
+            tracing::warn!(
+                trash = %trash.display(),
+                "a command worked in the workspace itself and was undone; what it, or anybody else meanwhile, had changed \
+                 is in the trash"
+            );
+        }
         let mut all = lock(&self.0);
         extend(&mut all.kept, more.kept);
         extend(&mut all.rolled_back, more.rolled_back);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 
-use super::inodes::Chance;
+use crate::testing::Dice;
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Entries {
@@ -100,11 +100,11 @@ impl Entries {
     }
 
     /// Any of the states of each name may be what is found.
-    pub(super) fn crash(&mut self, chance: &mut Chance) {
+    pub(super) fn crash(&mut self, chance: &mut Dice) {
         let places: Vec<Place> = self.all.keys().cloned().collect();
         for place in &places {
             let Some(history) = self.all.get(place) else { continue };
-            let chosen = history.values.get(chance.of(history.values.len()));
+            let chosen = history.values.get(chance.below(history.values.len()));
             if let Some((change, _)) = chosen {
                 self.persist(place, *change);
             }

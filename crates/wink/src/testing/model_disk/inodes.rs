@@ -8,6 +8,7 @@ use rustix::io::Errno;
 
 use crate::filesystem::EntryKind;
 use crate::filesystem::host::disk::Meta;
+use crate::testing::Dice;
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Inodes {
@@ -114,39 +115,19 @@ impl Inodes {
     }
 
     /// Each file that is not durable may be whole, cut off anywhere, or empty; each mode and time old or new.
-    pub(super) fn crash(&mut self, chance: &mut Chance) {
+    pub(super) fn crash(&mut self, chance: &mut Dice) {
         for inode in self.all.values_mut() {
             if let Content::File(bytes) = &mut inode.content
                 && !inode.is_durable
-                && chance.of(2) == 0
+                && chance.below(2) == 0
             {
-                bytes.truncate(chance.of(bytes.len() + 1));
+                bytes.truncate(chance.below(bytes.len() + 1));
             }
-            if inode.meta != inode.durable_meta && chance.of(2) == 0 {
+            if inode.meta != inode.durable_meta && chance.below(2) == 0 {
                 inode.meta = inode.durable_meta;
             }
             inode.is_durable = true;
             inode.durable_meta = inode.meta;
         }
-    }
-}
-
-/// Numbers that look random and are the same for each seed.
-#[derive(Debug)]
-pub(super) struct Chance(u64);
-
-impl Chance {
-    pub(super) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// One of the numbers below `count`.
-    pub(super) fn of(&mut self, count: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
-        usize::try_from(mixed % count.max(1) as u64).unwrap_or(0)
     }
 }

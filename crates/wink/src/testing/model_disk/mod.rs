@@ -19,8 +19,9 @@ use rustix::io::Errno;
 use crate::filesystem::host::disk::{Disk, Entry, Meta, Replace};
 use crate::filesystem::{EntryKind, STATE};
 use crate::support::lock::lock;
+use crate::testing::Dice;
 use entries::Entries;
-use inodes::{Chance, Content, Inodes};
+use inodes::{Content, Inodes};
 
 /// A [`Disk`] in memory. See the module.
 #[derive(Debug)]
@@ -114,7 +115,7 @@ impl ModelDisk {
     /// still use this one notice nothing.
     pub fn crash(&self, seed: u64) -> Self {
         let mut state = lock(&self.state).clone();
-        let mut chance = Chance::new(seed);
+        let mut chance = Dice::new(seed);
         state.entries.crash(&mut chance);
         state.inodes.crash(&mut chance);
         Self { state: Mutex::new(state) }

@@ -60,11 +60,13 @@ pub enum JournalError {
     },
     /// The store does not know a journal that was committed to it.
     #[error(
-        "change {id} was committed, and the store of this workspace does not know it: its database is older than the workspace, as one from a backup is, or one without the '-wal' file that belongs to it. Nothing was changed. Bring the right one back; or remove the directory 'journal' of the state directory, and all undo points with it, to go on with this one"
+        "change {id} was committed, and the store of this workspace does not know it: its database is older than the workspace, as one from a backup is, or one without the '-wal' file that belongs to it. Nothing was changed. Bring the right one back{}", or_else(*undecided)
     )]
     OlderStore {
         /// The journal.
         id: JournalId,
+        /// How many others are undecided: only the right store knows what becomes of them.
+        undecided: usize,
     },
     /// There is no such journal, or it is settled.
     #[error("there is no journal {id} to be settled")]
@@ -100,7 +102,8 @@ pub enum JournalError {
     },
 }
 
-/// A path that somebody else changed, so that rolling back left it as it is.
+/// A path that somebody else changed, so that rolling back left it as it is; or that belongs to somebody else, so that it could
+/// not be given its mode and time back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptAside {
     /// The path as it was called before the plan.
@@ -141,5 +144,17 @@ pub(super) trait Doing<T> {
 impl<T> Doing<T> for io::Result<T> {
     fn doing(self, doing: &'static str, path: &Path) -> Result<T, JournalError> {
         self.map_err(|source| JournalError::Io { doing, path: path.to_owned(), source })
+    }
+}
+
+/// What can be done where the right store is gone for good.
+fn or_else(undecided: usize) -> String {
+    match undecided {
+        0 => "; or remove the directory 'journal' of the state directory, and all undo points with it, to go on with this one"
+            .to_owned(),
+        count => format!(
+            ". Leave the directory 'journal' of the state directory as it is: {count} of the changes in it are undecided, and \
+             it is all that can undo them"
+        ),
     }
 }

@@ -208,17 +208,19 @@ impl Journal {
     /// The last journal that a store knew to be committed.
     pub fn last_stored(&self) -> Result<Option<JournalId>, JournalError> {
         let names = list(&*self.disk, &self.shelf)?;
-        Ok(names.iter().rev().find(|name| name.state == State::Stored).map(|name| name.id))
+        Ok(last_stored(&names))
     }
 
     /// An error if the store does not know the last journal that it knew: then it is an older one, or another, and must not
     /// be asked about any.
     pub fn check_store(&self, verdict: Verdict<'_>) -> Result<(), JournalError> {
-        let Some(id) = self.last_stored()? else { return Ok(()) };
-        match verdict(&id).map_err(|source| JournalError::Verdict { id, source })? {
-            true => Ok(()),
-            false => Err(JournalError::OlderStore { id }),
+        let names = list(&*self.disk, &self.shelf)?;
+        let Some(id) = last_stored(&names) else { return Ok(()) };
+        if verdict(&id).map_err(|source| JournalError::Verdict { id, source })? {
+            return Ok(());
         }
+        let undecided = names.iter().filter(|name| name.state == State::Unsettled).count();
+        Err(JournalError::OlderStore { id, undecided })
     }
 
     /// What was applied is taken back. What somebody else changed meanwhile stays as it is, and is reported.
@@ -453,6 +455,10 @@ impl Drop for Pin {
             }
         }
     }
+}
+
+fn last_stored(names: &[Name]) -> Option<JournalId> {
+    names.iter().rev().find(|name| name.state == State::Stored).map(|name| name.id)
 }
 
 /// What is behind a link is not in the tree: there is nothing.

@@ -14,14 +14,16 @@ fn one_has_it_and_the_next_sees_who() {
     let disk = HostDisk::open(root.path()).unwrap();
     let path = Path::new("lock");
     let acquire = |timeout| WorkspaceLock::acquire(&disk, path, timeout, &SystemClock);
-    let journal = || WorkspaceLock::holder(&disk, path).unwrap().and_then(|holder| holder.journal);
+    let work = || WorkspaceLock::holder(&disk, path).unwrap().and_then(|holder| holder.work);
     assert_eq!(WorkspaceLock::holder(&disk, path).unwrap(), None);
     let mut first = acquire(LONG_ENOUGH).unwrap();
-    assert_eq!(journal(), None);
+    assert_eq!(work(), None);
     let id = JournalId::fresh();
-    first.note(Some(JournalId::fresh()));
-    first.note(Some(id));
-    let holder = LockHolder { process: std::process::id(), since: first.since, journal: Some(id) };
+    first.note(Some(LockedWork::Command));
+    assert_eq!(work(), Some(LockedWork::Command));
+    first.note(Some(LockedWork::Journal(id)));
+    let work_of_it = Some(LockedWork::Journal(id));
+    let holder = LockHolder { process: std::process::id(), since: first.since, work: work_of_it };
     assert_eq!(WorkspaceLock::holder(&disk, path).unwrap(), Some(holder.clone()));
     assert!(WorkspaceLock::try_acquire(&disk, path, &SystemClock).unwrap().is_none());
 
@@ -41,6 +43,6 @@ fn one_has_it_and_the_next_sees_who() {
         drop(first);
         told.recv().unwrap();
     });
-    assert_eq!(journal(), None);
+    assert_eq!(work(), None);
     assert!(WorkspaceLock::try_acquire(&disk, path, &SystemClock).unwrap().is_some());
 }

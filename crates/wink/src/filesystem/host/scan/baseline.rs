@@ -36,7 +36,10 @@ pub(super) fn refresh(
     for dir in [&places.dir, &places.copies] {
         make_dir(disk, dir).map_err(failed(Path::new(""), "saved"))?;
     }
-    remove_gone(disk, places, &index.tree, &tree).map_err(failed(Path::new(""), "saved"))?;
+    remove_unknown(disk, places, index).map_err(failed(Path::new(""), "saved"))?;
+    let changing = changing(&index.tree, &tree);
+    index.forget(disk, &places.index, &changing).map_err(failed(Path::new(""), "saved"))?;
+    remove_gone(disk, places, &changing, &tree).map_err(failed(Path::new(""), "saved"))?;
     let mut copying =
         Copying { disk, places, cancel, names: HashMap::new(), dirs: Vec::new(), copied: Vec::new() };
     // First those that are saved: a name that came with a directory that was renamed belongs to their copy.
@@ -68,6 +71,26 @@ pub(super) fn refresh(
     index.save(disk, &places.index, tree, protected).map_err(failed(Path::new(""), "saved"))
 }
 
+/// What an attempt before this one, which did not come to its end, may have left.
+fn remove_unknown(disk: &HostDisk, places: &Places, index: &mut Index) -> io::Result<()> {
+    for path in index.take_unsure() {
+        if !index.tree.contains_key(&path) {
+            remove_tree(disk, &places.copies.join(&path))?;
+        }
+    }
+    make_dir(disk, &places.copies)
+}
+
+/// Everything whose copy will be made, replaced or removed. A directory with another mode or time keeps what is in it.
+fn changing(known: &Tree, now: &Tree) -> Vec<PathBuf> {
+    let is_changing = |path: &PathBuf| match (known.get(path), now.get(path)) {
+        (Some(known), Some(now)) if known.kind == EntryKind::Directory => now.kind != known.kind,
+        (known, now) => known != now,
+    };
+    let fresh = now.keys().filter(|path| !known.contains_key(*path));
+    known.keys().chain(fresh).filter(|path| is_changing(path)).cloned().collect()
+}
+
 /// Whether anybody still waits for it.
 fn check(cancel: &CancelToken) -> FsResult<()> {
     if !cancel.is_cancelled() {
@@ -80,14 +103,11 @@ fn check(cancel: &CancelToken) -> FsResult<()> {
     })
 }
 
-/// Forgets what the workspace has not any more, or has as something else.
-fn remove_gone(disk: &HostDisk, places: &Places, known: &Tree, now: &Tree) -> io::Result<()> {
+/// Removes the copies of what the workspace has not any more.
+fn remove_gone(disk: &HostDisk, places: &Places, changing: &[PathBuf], now: &Tree) -> io::Result<()> {
     let mut below: Option<&Path> = None;
-    for (path, entry) in known {
-        if below.is_some_and(|dir| path.starts_with(dir)) {
-            continue;
-        }
-        if now.get(path).map(|now| now.kind) != Some(entry.kind) && !path.as_os_str().is_empty() {
+    for path in changing.iter().filter(|path| !now.contains_key(*path)) {
+        if !below.is_some_and(|dir| path.starts_with(dir)) {
             remove_tree(disk, &places.copies.join(path))?;
             below = Some(path);
         }
@@ -112,6 +132,10 @@ impl Copying<'_> {
         if entry.kind == EntryKind::Directory {
             if !is_known {
                 let copy = self.places.copies.join(path);
+                // Where it was something else, or is new, nothing that is in its place belongs to it.
+                if self.disk.look(&copy).map_err(&failed)?.is_some_and(|there| there.kind != entry.kind) {
+                    remove_tree(self.disk, &copy).map_err(&failed)?;
+                }
                 make_dir(self.disk, &copy).and_then(|()| self.disk.own_like(path, &copy)).map_err(&failed)?;
                 self.dirs.push(copy);
             }
@@ -158,13 +182,20 @@ impl Copying<'_> {
                 }
                 _ => self.disk.copy_until(path, &copy, &|| self.cancel.is_cancelled()),
             };
+            // Of the original, of the copy that was to get another name, or of the directory that copies are in.
+            let is_missing = matches!(&done, Err(error) if error.kind() == io::ErrorKind::NotFound);
             match done {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(_) if is_missing => {
+                    self.names.remove(&(entry.dev, entry.ino));
+                    let parents = path.ancestors().skip(1).collect::<Vec<_>>();
+                    let mut parents = parents.iter().rev().map(|dir| self.places.copies.join(dir));
+                    parents.try_for_each(|dir| make_dir(self.disk, &dir)).map_err(&failed)?;
+                }
                 Err(_) if self.cancel.is_cancelled() => check(self.cancel)?,
                 done => done.map_err(&failed)?,
             }
             match self.disk.look(path).map_err(&failed)? {
-                Some(now) if now == entry => {
+                Some(now) if now == entry && !is_missing => {
                     self.dirs.extend(copy.parent().map(Path::to_owned));
                     self.copied.push(copy);
                     return Ok(Some(entry));

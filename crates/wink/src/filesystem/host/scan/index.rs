@@ -2,7 +2,11 @@
 //!
 //! A line is a hash and JSON. One that does not fit its hash was not finished, and neither is anything after it: what is
 //! lost with it is saved once more, since the workspace has another version than the one that is known then.
+//!
+//! Before a copy is made, replaced or removed, a line says that nothing is known of it. So what a line tells of has its
+//! copy, whenever the process or the machine stops; and copies that nothing is known of are found, and removed.
 
+use std::collections::BTreeSet;
 use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,6 +26,8 @@ pub(super) struct Index {
     pub(super) tree: Arc<Tree>,
     /// What of it is protected against changes.
     pub(super) protected: Arc<Protected>,
+    /// Where there may be something in the baseline that is not known.
+    unsure: BTreeSet<PathBuf>,
     lines: usize,
     /// The version of the file, if it ends with a whole line.
     version: Option<FileVersion>,
@@ -52,8 +58,8 @@ struct Known {
 
 impl Known {
     fn of(entry: &Entry, protection: Protection) -> Self {
-        let Entry { kind, dev, ino, links, len, meta, changed } = *entry;
-        Self { kind, dev, ino, links, len, mode: meta.mode, modified: meta.modified, changed, protection }
+        let Entry { kind, dev, ino, links, len, meta: Meta { mode, modified }, changed } = *entry;
+        Self { kind, dev, ino, links, len, mode, modified, changed, protection }
     }
 }
 
@@ -72,7 +78,7 @@ impl Index {
         let Some(entry) = disk.look(path)? else { return Ok(Self::default()) };
         let text = disk.read(path)?;
         let (mut tree, mut lines, mut is_whole) = (Tree::new(), 0, true);
-        let mut protected = Protected::new();
+        let (mut protected, mut unsure) = (Protected::new(), BTreeSet::new());
         for line in text.split_inclusive(|byte| *byte == b'\n') {
             let Some(Line { path, known }) = decode(line) else {
                 is_whole = false;
@@ -85,21 +91,56 @@ impl Index {
                         true => _ = protected.remove(&path),
                         false => _ = protected.insert(path.clone(), known.protection),
                     }
+                    unsure.remove(&path);
                     tree.insert(path, known.into());
+                }
+                // Nothing is known at all.
+                None if path.as_os_str().is_empty() => {
+                    (tree, protected) = (Tree::new(), Protected::new());
+                    unsure.insert(path);
                 }
                 None => {
                     protected.remove(&path);
                     tree.remove(&path);
+                    unsure.insert(path);
                 }
             }
         }
         let (tree, protected) = (Arc::new(tree), Arc::new(protected));
-        Ok(Self { tree, protected, lines, version: is_whole.then(|| entry.version()) })
+        Ok(Self { tree, protected, unsure, lines, version: is_whole.then(|| entry.version()) })
     }
 
     /// What it says.
     pub(super) fn before(&self) -> Before {
         Before { tree: Arc::clone(&self.tree), protected: Arc::clone(&self.protected) }
+    }
+
+    /// Takes the places where there may be something that is not known: whoever asks removes it.
+    pub(super) fn take_unsure(&mut self) -> BTreeSet<PathBuf> {
+        std::mem::take(&mut self.unsure)
+    }
+
+    /// Says durably that nothing is known of these any more, since their copies are about to change.
+    pub(super) fn forget(&mut self, disk: &HostDisk, path: &Path, paths: &[PathBuf]) -> io::Result<()> {
+        if paths.is_empty() {
+            return Ok(());
+        }
+        let (tree, protected) = (Arc::make_mut(&mut self.tree), Arc::make_mut(&mut self.protected));
+        for path in paths {
+            tree.remove(path);
+            protected.remove(path);
+        }
+        // All of it, if that is all there is.
+        let all = [PathBuf::new()];
+        let paths = if tree.is_empty() { &all } else { paths };
+        if self.version.is_none() {
+            self.rewrite(disk, path)?;
+        }
+        let mut text = Vec::new();
+        for path in paths {
+            encode(path, None, &mut text)?;
+        }
+        self.append(disk, path, &text, paths.len())
     }
 
     /// Whether the file is still as it was.
@@ -115,43 +156,60 @@ impl Index {
         tree: Tree,
         protected: Protected,
     ) -> io::Result<()> {
-        let protection = |path: &Path| protected.get(path).copied().unwrap_or_default();
         let gone = self.tree.keys().filter(|path| !tree.contains_key(*path)).map(|path| (path, None));
         let changed = tree.iter().filter(|(path, entry)| self.tree.get(*path) != Some(entry));
         let changed = changed.map(|(path, entry)| (path, Some(entry)));
         let mut text = Vec::new();
         let mut count = 0;
         for (path, entry) in gone.chain(changed) {
-            encode(path, entry.map(|entry| Known::of(entry, protection(path))), &mut text)?;
+            let known = entry.map(|entry| known(path, entry, &protected));
+            encode(path, known, &mut text)?;
             count += 1;
         }
-        let is_appended = self.version.is_some() && self.lines + count <= 2 * tree.len() + 100;
-        if is_appended && count > 0 {
-            let mut file = disk.open_or_create(path, 0o600)?;
-            self.version = None;
-            file.seek(io::SeekFrom::End(0))?;
-            file.write_all(&text)?;
-            file.sync_data()?;
-        } else if !is_appended {
-            text.clear();
-            for (path, entry) in &tree {
-                encode(path, Some(Known::of(entry, protection(path))), &mut text)?;
-            }
-            let fresh = path.with_extension("new");
-            if disk.look(&fresh)?.is_some() {
-                disk.unlink(&fresh)?;
-            }
-            disk.create(&fresh, &text, 0o600)?;
-            disk.sync_file(&fresh)?;
-            disk.rename(&fresh, path, Replace::Allowed)?;
-            disk.sync_dir(path.parent().unwrap_or(Path::new("")))?;
-            (self.lines, count) = (0, tree.len());
-        }
-        self.lines += count;
+        let is_long = self.lines + count > 2 * tree.len() + 100;
         (self.tree, self.protected) = (Arc::new(tree), Arc::new(protected));
+        match self.version.is_none() || is_long {
+            true => self.rewrite(disk, path),
+            false if count > 0 => self.append(disk, path, &text, count),
+            false => Ok(()),
+        }
+    }
+
+    fn append(&mut self, disk: &HostDisk, path: &Path, text: &[u8], count: usize) -> io::Result<()> {
+        let mut file = disk.open_or_create(path, 0o600)?;
+        // What fails half-way is not known.
+        self.version = None;
+        file.seek(io::SeekFrom::End(0))?;
+        file.write_all(text)?;
+        file.sync_data()?;
+        self.lines += count;
         self.version = disk.look(path)?.map(|entry| entry.version());
         Ok(())
     }
+
+    fn rewrite(&mut self, disk: &HostDisk, path: &Path) -> io::Result<()> {
+        let mut text = Vec::new();
+        for (path, entry) in &*self.tree {
+            let known = known(path, entry, &self.protected);
+            encode(path, Some(known), &mut text)?;
+        }
+        let fresh = path.with_extension("new");
+        if disk.look(&fresh)?.is_some() {
+            disk.unlink(&fresh)?;
+        }
+        self.version = None;
+        disk.create(&fresh, &text, 0o600)?;
+        disk.sync_file(&fresh)?;
+        disk.rename(&fresh, path, Replace::Allowed)?;
+        disk.sync_dir(path.parent().unwrap_or(Path::new("")))?;
+        self.lines = self.tree.len();
+        self.version = disk.look(path)?.map(|entry| entry.version());
+        Ok(())
+    }
+}
+
+fn known(path: &Path, entry: &Entry, protected: &Protected) -> Known {
+    Known::of(entry, protected.get(path).copied().unwrap_or_default())
 }
 
 fn encode(path: &Path, known: Option<Known>, text: &mut Vec<u8>) -> io::Result<()> {

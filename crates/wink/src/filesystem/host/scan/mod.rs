@@ -35,11 +35,12 @@ use super::clear::remove_tree;
 use super::command::too_deep;
 use super::disk::{Disk, Replace};
 use super::host_disk::HostDisk;
-use super::journal::Retention;
+use super::journal::{Recovered, Retention, told};
 use super::layer::{Expected, Layer, Planned, plan};
-use super::lock::WorkspaceLock;
+use super::lock::{LockedWork, WorkspaceLock};
 use super::name::to_shown;
 use super::plan::{PlanStep, Source};
+use super::report::Report;
 use super::staged::{Stage, make_dir};
 use super::{STATE, Shared, io_error};
 use crate::filesystem::{EntryKind, FsError, FsPath, FsResult};
@@ -47,7 +48,7 @@ use crate::limits::CancelToken;
 use crate::support::lock::lock;
 use crate::support::steps::reach;
 
-pub use process::{CommandRecord, ProcessTree};
+pub use process::{CommandMark, CommandProcesses, CommandRecord, ProcessTree};
 pub(super) use trash::TrashDir;
 
 /// What became of a command that was undone.
@@ -96,11 +97,16 @@ pub(super) struct Scan {
     /// What the command must have left alone.
     guard: Guard,
     is_over: bool,
-    _lock: WorkspaceLock,
+    lock: WorkspaceLock,
 }
 
 impl Scanner {
-    pub(super) fn open(disk: &Arc<HostDisk>, stage: &Stage, retention: Retention) -> io::Result<Self> {
+    pub(super) fn open(
+        disk: &Arc<HostDisk>,
+        stage: &Stage,
+        retention: Retention,
+        report: &Arc<Report>,
+    ) -> io::Result<Self> {
         let dir = Path::new(STATE).join("baseline");
         let places = Places {
             copies: dir.join("tree"),
@@ -110,28 +116,30 @@ impl Scanner {
             outside: dir.join("outside"),
             dir,
         };
-        let trash = Trash::new(disk, stage.owner(), retention)?;
+        let trash = Trash::new(disk, stage.owner(), retention, report)?;
         Ok(Self { disk: Arc::clone(disk), places, trash, index: Mutex::new(None) })
     }
 
-    /// Undoes a command whose process died. Whoever holds the lock may do so. Where that is which was found.
-    pub(super) fn recover(&self) -> FsResult<Option<PathBuf>> {
+    /// Undoes a command whose process died, and says what was found. Whoever holds the lock may do so.
+    pub(super) fn recover(&self) -> FsResult<Recovered> {
         let failed = failed(Path::new(""), "restored after a command whose process died");
-        let Some(_) = self.disk.look(&self.places.record).map_err(&failed)? else { return Ok(None) };
+        let Some(_) = self.disk.look(&self.places.record).map_err(&failed)? else {
+            return Ok(Recovered::default());
+        };
         let text = self.disk.read(&self.places.record).map_err(&failed)?;
         let line = text.iter().position(|byte| *byte == b'\n').and_then(|end| text.split_at_checked(end));
         let Some((name, processes)) = line.filter(|(name, _)| !name.is_empty()) else {
             // It was not finished, so nothing had begun.
             self.forget_record().map_err(&failed)?;
-            return Ok(None);
+            return Ok(Recovered::default());
         };
         process::end_all(processes).map_err(&failed)?;
         let trash = self.trash.named(OsString::from_vec(name.to_vec()));
         make_dir(&self.disk, &trash.path()).map_err(&failed)?;
         let before = self.index()?.before();
-        restore(&self.disk, &self.places, &before, &trash)?;
-        self.end().map_err(&failed)?;
-        Ok(Some(trash.path()))
+        let restored = restore(&self.disk, &self.places, &before, &trash)?;
+        self.end(&restored).map_err(&failed)?;
+        Ok(Recovered { trash: vec![trash.path()], aside: restored.left, ..Recovered::default() })
     }
 
     /// Saves everything, and says durably that a command may begin.
@@ -156,11 +164,14 @@ impl Scanner {
 
     /// The index: what is known of it, if nobody else wrote it meanwhile.
     fn index(&self) -> FsResult<Index> {
-        let failed = failed(Path::new(""), "restored: what was saved of it");
+        self.known_index().map_err(failed(Path::new(""), "restored: what was saved of it"))
+    }
+
+    fn known_index(&self) -> io::Result<Index> {
         let known = lock(&self.index).take();
         match known {
-            Some(index) if index.is_current(&self.disk, &self.places.index).map_err(&failed)? => Ok(index),
-            _ => Index::load(&self.disk, &self.places.index).map_err(&failed),
+            Some(index) if index.is_current(&self.disk, &self.places.index)? => Ok(index),
+            _ => Index::load(&self.disk, &self.places.index),
         }
     }
 
@@ -175,10 +186,19 @@ impl Scanner {
     }
 
     /// The workspace is as it was.
-    fn end(&self) -> io::Result<()> {
-        remove_tree(&*self.disk, &self.places.moved)?;
-        remove_tree(&*self.disk, &self.places.outside)?;
+    fn end(&self, restored: &Restored) -> io::Result<()> {
+        if !restored.forgotten.is_empty() {
+            let mut index = self.known_index()?;
+            index.forget(&self.disk, &self.places.index, &restored.forgotten)?;
+            *lock(&self.index) = Some(index);
+        }
         self.forget_record()?;
+        for left in [&self.places.moved, &self.places.outside] {
+            // Nobody needs it, and whoever is next tries again.
+            if let Err(error) = remove_tree(&*self.disk, left) {
+                tracing::warn!(%error, left = %left.display(), "what a command was shown could not be removed");
+            }
+        }
         reach("scan.over");
         Ok(())
     }
@@ -216,8 +236,8 @@ impl Scan {
     pub(super) fn begin(fork: &Arc<Shared>, layer: Layer, cancel: &CancelToken) -> FsResult<Self> {
         let base = &fork.base;
         let writing = base.writing()?;
-        let lock = writing.lock(&base.disk)?;
-        writing.recover()?;
+        let mut lock = writing.lock(&base.disk)?;
+        writing.recover(&mut lock)?;
         let planned = plan(&base.disk, &writing.stage, &layer)?;
         let mut held = Vec::new();
         for (place, expected) in &layer.records {
@@ -227,6 +247,7 @@ impl Scan {
             }
         }
         let scanner = &writing.scanner;
+        lock.note(Some(LockedWork::Command));
         let (before, trash) = scanner.begin(base.clock.now().as_millisecond(), cancel)?;
         let mut scan = Self {
             fork: Arc::clone(fork),
@@ -237,7 +258,7 @@ impl Scan {
             trash,
             guard: Guard::default(),
             is_over: false,
-            _lock: lock,
+            lock,
         };
         reach("scan.begun");
         if !planned.plan.steps.is_empty() {
@@ -302,6 +323,7 @@ impl Scan {
         // That is why, if it could not be restored.
         spoilt?;
         let restored = restored?;
+        check_left(&restored)?;
         let base = &self.fork.base;
         let before = self.given.as_ref().unwrap_or(&self.before.tree);
         let differences = capture::differences(before, &restored);
@@ -337,6 +359,7 @@ impl Scan {
         let restored = self.restore()?;
         let before = self.given.as_ref().unwrap_or(&self.before.tree);
         capture::tidy(&self.fork.base, before, &restored.found, None, &self.trash);
+        check_left(&restored)?;
         let left = self.trash.clear().map_err(failed(Path::new(""), "restored: the trash of it"))?;
         Ok(Undone {
             trash: (left > 0).then(|| self.trash.path()),
@@ -350,8 +373,10 @@ impl Scan {
         let scanner = &base.writing()?.scanner;
         scanner.end_processes().map_err(failed(Path::new(""), "restored after a command"))?;
         let restored = restore(&base.disk, &scanner.places, &self.before, &self.trash)?;
-        scanner.end().map_err(failed(Path::new(""), "restored after a command"))?;
+        scanner.end(&restored).map_err(failed(Path::new(""), "restored after a command"))?;
         self.is_over = true;
+        self.lock.note(None);
+        base.writing()?.report.aside(restored.left.clone());
         Ok(restored)
     }
 }
@@ -371,6 +396,20 @@ impl Drop for Scan {
             }
         }
     }
+}
+
+/// A workspace in which something is somebody else's by now is not as it was, and nobody can tell what of it a command did.
+fn check_left(restored: &Restored) -> FsResult<()> {
+    let Some(first) = restored.left.first() else { return Ok(()) };
+    Err(FsError::Io {
+        path: to_shown(&first.path),
+        kind: io::ErrorKind::PermissionDenied,
+        message: format!(
+            "while the command ran somebody with other rights put something here, or mounted it, and only they can take it \
+             away. Everything else is as it was before{}",
+            told(&restored.left)
+        ),
+    })
 }
 
 /// Says where what a command left is, if it is not taken over.

@@ -2,6 +2,10 @@
 //!
 //! What differs goes to the trash, and what the baseline has comes to its place: out of the baseline, which has it no
 //! longer then. So what is missing there was brought back before, and is left alone.
+//!
+//! What somebody with other rights made meanwhile, a directory of the superuser's or a mount, may be there to stay: nobody else
+//! can move it, and nothing in it is touched. It is left and told, and so is what it takes the place of, which goes to the
+//! trash: the workspace is not as it was then, and whoever asked for that gets an error, but nobody is locked out.
 
 use std::collections::HashSet;
 use std::io;
@@ -9,11 +13,12 @@ use std::path::{Path, PathBuf};
 
 use super::outside::Outside;
 use super::trash::TrashDir;
-use super::walk::{Before, Left, Protected, Tree, walk_after};
+use super::walk::{Before, Left, Protected, Tree, opened, walk_after};
 use super::{Places, failed};
 use crate::filesystem::host::clear::{forced, remove_tree};
 use crate::filesystem::host::disk::{Disk, Entry, Replace};
 use crate::filesystem::host::host_disk::HostDisk;
+use crate::filesystem::host::journal::KeptAside;
 use crate::filesystem::{EntryKind, FsResult};
 use crate::support::steps::reach;
 
@@ -25,6 +30,10 @@ pub(super) struct Restored {
     pub(super) stayed: HashSet<PathBuf>,
     /// What was there before and cannot be brought back: sockets, and devices for want of privileges.
     pub(super) lost: Vec<PathBuf>,
+    /// What somebody else has put there, and nobody but they can take away.
+    pub(super) left: Vec<KeptAside>,
+    /// What the baseline has no copy of any more, though the workspace may have it one day as it was.
+    pub(super) forgotten: Vec<PathBuf>,
     /// Whether everything else is in the trash now; if not, there was no space.
     pub(super) is_kept: bool,
     /// Whether something of it was deeper than a workspace may be.
@@ -43,25 +52,46 @@ pub(super) fn restore(
     let Before { tree: before, protected } = before;
     // Of an attempt before this one.
     remove_tree(disk, &places.outside).map_err(failed(Path::new(""), "restored after a command"))?;
-    let Left { tree: found, is_too_deep } = walk_after(disk, before)?;
+    let Left { tree: found, mounts, is_too_deep } = walk_after(disk, before)?;
     unprotect(disk, before, &found)?;
     let Stays { stayed, broken } = what_stays(disk, places, before, &found)?;
     let outside = Outside::new(places, before, &found, &broken);
     reach("scan.compared");
     let is_kept = outside.restore(disk, places, before, trash);
     let is_kept = is_kept.map_err(failed(Path::new(""), "restored: a file with names outside of it"))?;
-    let mut work =
-        Work { disk, places, trash, outside: &outside, touched: HashSet::new(), lost: Vec::new(), is_kept };
-    work.take(&found, &stayed)?;
+    let mut work = Work {
+        disk,
+        places,
+        trash,
+        outside: &outside,
+        touched: HashSet::new(),
+        lost: Vec::new(),
+        left: mounts.iter().map(|path| KeptAside { path: path.clone(), aside: None }).collect(),
+        mounts,
+        given_back: HashSet::new(),
+        is_kept,
+    };
+    work.take(&found, before, &stayed)?;
     reach("scan.taken-out");
     work.bring_back(before, &stayed)?;
     work.set_meta(before)?;
     protect(disk, protected)?;
     reach("scan.brought-back");
-    let (is_kept, lost) = (work.is_kept, std::mem::take(&mut work.lost));
+    let (is_kept, lost, left) =
+        (work.is_kept, std::mem::take(&mut work.lost), std::mem::take(&mut work.left));
     work.sync().map_err(failed(Path::new(""), "synced"))?;
     reach("scan.restored");
-    Ok(Restored { found, stayed, lost, is_kept, is_too_deep })
+    let forgotten = forgotten(before, &lost);
+    Ok(Restored { found, stayed, lost, left, forgotten, is_kept, is_too_deep })
+}
+
+/// What is lost, with all that was in it.
+fn forgotten(before: &Tree, lost: &[PathBuf]) -> Vec<PathBuf> {
+    if lost.is_empty() {
+        return Vec::new();
+    }
+    let is_lost = |path: &&PathBuf| lost.iter().any(|lost| path.starts_with(lost));
+    before.keys().filter(is_lost).cloned().collect()
 }
 
 /// Takes protections away that a command may have set; those from before come back in the end. Only what was touched since
@@ -152,15 +182,25 @@ fn is_as_before(
     }
     let copy = places.copies.join(path);
     if disk.look(&copy)?.is_none() {
-        return Ok(Looked::Back);
+        // It looks like the copy that was brought back; or it is a file with names outside, which took the place of its
+        // copy before that.
+        let is_back =
+            (known.len, known.meta) == (entry.len, entry.meta) || (known.links > 1 && entry.ino == known.ino);
+        return Ok(if is_back { Looked::Back } else { Looked::Differs });
     }
     let of = |entry: &Entry| (entry.dev, entry.ino, entry.len, entry.links, entry.meta);
-    let is_same = of(known) == of(entry)
-        && match known.kind {
-            EntryKind::Symlink => disk.read_link(path)? == disk.read_link(&copy)?,
-            EntryKind::Other => disk.special(path)? == disk.special(&copy)?,
-            _ => disk.is_same_content(path, &copy)?,
-        };
+    if of(known) != of(entry) || (disk.can_own() && !disk.is_same_owner(path, &copy)?) {
+        return Ok(Looked::Differs);
+    }
+    let is_same = match known.kind {
+        EntryKind::Symlink => disk.read_link(path)? == disk.read_link(&copy)?,
+        EntryKind::Other => disk.special(path)? == disk.special(&copy)?,
+        _ => match disk.is_same_content(path, &copy) {
+            // Somebody else has it by now.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => false,
+            compared => compared?,
+        },
+    };
     Ok(if is_same { Looked::Same } else { Looked::Differs })
 }
 
@@ -171,21 +211,36 @@ struct Work<'a> {
     outside: &'a Outside,
     touched: HashSet<PathBuf>,
     lost: Vec<PathBuf>,
+    left: Vec<KeptAside>,
+    /// What is mounted in the workspace.
+    mounts: Vec<PathBuf>,
+    /// Files that have their contents back, where they are.
+    given_back: HashSet<PathBuf>,
     is_kept: bool,
 }
 
 impl Work<'_> {
     /// Takes everything out that does not stay, with all that is in it.
-    fn take(&mut self, found: &Tree, stayed: &HashSet<PathBuf>) -> FsResult<()> {
+    fn take(&mut self, found: &Tree, before: &Tree, stayed: &HashSet<PathBuf>) -> FsResult<()> {
         let mut taken: Option<&Path> = None;
-        for path in found.keys().filter(|path| !stayed.contains(*path)) {
+        for (path, entry) in found.iter().filter(|(path, _)| !stayed.contains(*path)) {
             if taken.is_some_and(|dir| path.starts_with(dir)) || self.outside.keeps(path) {
                 continue;
             }
-            match self.trash.take(path) {
+            if self.mounts.iter().any(|mount| mount.starts_with(path)) {
+                // What is mounted would be moved with it. What else is in it is taken out one by one.
+                continue;
+            }
+            match self.trash.take(path, entry.kind) {
                 Ok(is_kept) => self.is_kept &= is_kept,
                 // Somebody removed it meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) if is_anothers(&error) => {
+                    let given = self.give_back(path, entry, before.get(path));
+                    if !given.map_err(failed(path, "given its contents back"))? {
+                        self.left.push(KeptAside { path: path.clone(), aside: None });
+                    }
+                }
                 Err(error) => return Err(failed(path, "moved to the trash")(error)),
             }
             self.touch(path);
@@ -195,20 +250,53 @@ impl Work<'_> {
         Ok(())
     }
 
+    /// A file that cannot be moved, since its directory is somebody else's, may still be written. Whether that was done.
+    fn give_back(&mut self, path: &Path, entry: &Entry, known: Option<&Entry>) -> io::Result<bool> {
+        let is_file = |known: &&Entry| {
+            known.kind == EntryKind::File
+                && (known.kind, known.dev, known.ino) == (entry.kind, entry.dev, entry.ino)
+        };
+        let Some(known) = known.filter(is_file) else { return Ok(false) };
+        self.is_kept &= self.trash.keep_copy(path)?;
+        match self.disk.overwrite(&self.places.copies.join(path), path) {
+            Err(error) if is_anothers(&error) => return Ok(false),
+            overwritten => overwritten?,
+        }
+        match self.disk.set_meta(path, known.meta) {
+            // Its time, which only its owner can set.
+            Err(error) if is_anothers(&error) => {}
+            set => set?,
+        }
+        self.disk.sync_file(path)?;
+        self.given_back.insert(path.to_owned());
+        Ok(true)
+    }
+
     fn bring_back(&mut self, before: &Tree, stayed: &HashSet<PathBuf>) -> FsResult<()> {
         let mut brought: Option<&Path> = None;
         for (path, known) in before.iter().filter(|(path, _)| !stayed.contains(*path)) {
-            if brought.is_some_and(|dir| path.starts_with(dir)) || self.outside.keeps(path) {
+            if brought.is_some_and(|dir| path.starts_with(dir))
+                || self.outside.keeps(path)
+                || self.given_back.contains(path)
+            {
                 continue;
             }
             let copy = self.places.copies.join(path);
-            match forced(self.disk, path, || self.disk.rename(&copy, path, Replace::Refused)) {
+            let rename = || self.disk.rename(&copy, path, Replace::Refused);
+            let brought_back = match self.is_mounted(path) {
+                true => Err(io::ErrorKind::CrossesDevices.into()),
+                false => opened(self.disk, path, rename),
+            };
+            match brought_back {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     self.lost.push(path.clone());
                     tracing::error!(
                         path = %path.display(),
                         "it was removed while a command ran, and cannot be brought back: there is no copy of it"
                     );
+                }
+                Err(error) if is_anothers(&error) || self.is_left(path) => {
+                    self.set_aside(&copy, path).map_err(failed(path, "restored after a command"))?;
                 }
                 moved => moved.map_err(failed(path, "restored after a command"))?,
             }
@@ -221,17 +309,60 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Modes and times of directories, the deepest first.
+    /// Whether a path is on a mount.
+    fn is_mounted(&self, path: &Path) -> bool {
+        self.mounts.iter().any(|mount| path.starts_with(mount))
+    }
+
+    /// Whether somebody else has that place, or one above it.
+    fn is_left(&self, path: &Path) -> bool {
+        self.left.iter().any(|left| path.starts_with(&left.path))
+    }
+
+    /// What was at `path` cannot come back: somebody else has its place. It is kept in the trash.
+    fn set_aside(&mut self, copy: &Path, path: &Path) -> io::Result<()> {
+        self.lost.push(path.to_owned());
+        let aside = match self.trash.set_aside(copy, path) {
+            // An attempt before this one did it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            aside => Some(aside?),
+        };
+        match self.left.iter_mut().find(|left| left.path == path) {
+            Some(left) => left.aside = aside,
+            None => self.left.push(KeptAside { path: path.to_owned(), aside }),
+        }
+        Ok(())
+    }
+
+    /// Modes, times and owners of directories, the deepest first.
     fn set_meta(&mut self, before: &Tree) -> FsResult<()> {
         for (path, known) in before.iter().rev().filter(|(_, known)| known.kind == EntryKind::Directory) {
-            let failed = failed(path, "given its mode and time back");
-            if let Some(entry) = self.disk.look(path).map_err(&failed)?
-                && entry.kind == EntryKind::Directory
-                && entry.meta != known.meta
-            {
-                forced(self.disk, path, || self.disk.set_meta(path, known.meta)).map_err(&failed)?;
-                self.touched.insert(path.clone());
+            if self.is_mounted(path) {
+                continue;
             }
+            let failed = failed(path, "given its mode and time back");
+            let Some(entry) = self.disk.look(path).map_err(&failed)? else { continue };
+            if entry.kind != EntryKind::Directory || entry == *known {
+                continue;
+            }
+            let copy = self.places.copies.join(path);
+            // One that was brought back is its copy, and has its owner.
+            let is_root = path.as_os_str().is_empty();
+            if !is_root && self.disk.can_own() && self.disk.look(&copy).map_err(&failed)?.is_some() {
+                self.disk.own_like(&copy, path).map_err(&failed)?;
+            }
+            if entry.meta == known.meta {
+                continue;
+            }
+            match forced(self.disk, path, || self.disk.set_meta(path, known.meta)) {
+                // The time of a directory that is somebody else's, and that everybody may write.
+                Err(error) if is_anothers(&error) && entry.meta.mode == known.meta.mode => {}
+                Err(error) if is_anothers(&error) => {
+                    self.left.push(KeptAside { path: path.clone(), aside: None });
+                }
+                set => set.map_err(&failed)?,
+            }
+            self.touched.insert(path.clone());
         }
         Ok(())
     }
@@ -248,7 +379,11 @@ impl Work<'_> {
             return self.disk.sync_all();
         }
         for dir in &self.touched {
-            self.disk.sync_dir(dir)?;
+            match self.disk.sync_dir(dir) {
+                // Nothing of ours was changed in it.
+                Err(error) if is_anothers(&error) => {}
+                synced => synced?,
+            }
             for dir in [self.trash.at(dir), self.places.copies.join(dir)] {
                 // In the trash and the baseline something else may have that name, or nothing.
                 if self
@@ -262,4 +397,12 @@ impl Work<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether something cannot be changed since it belongs to somebody with other rights, or is a mount of theirs.
+fn is_anothers(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ResourceBusy | io::ErrorKind::CrossesDevices
+    )
 }

@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::walk::{is_too_deep, open_up};
+use super::walk::{is_too_deep, open_up, opened};
 use crate::filesystem::EntryKind;
 use crate::filesystem::host::STATE;
-use crate::filesystem::host::clear::{forced, remove_tree};
+use crate::filesystem::host::clear::remove_tree;
 use crate::filesystem::host::disk::{Disk, Replace};
 use crate::filesystem::host::host_disk::HostDisk;
-use crate::filesystem::host::journal::Retention;
+use crate::filesystem::host::journal::{Recovered, Retention};
+use crate::filesystem::host::report::Report;
 use crate::filesystem::host::staged::make_dir;
 use crate::support::lock::lock;
 use crate::support::steps::reach;
@@ -28,6 +29,7 @@ pub(super) struct Trash {
     retention: Retention,
     /// Directories of this process that something may still be taken from.
     used: Arc<Mutex<HashSet<OsString>>>,
+    report: Arc<Report>,
 }
 
 /// What one command left in the workspace, under the same names. Goes when nothing is in it any more.
@@ -35,13 +37,21 @@ pub(in crate::filesystem::host) struct TrashDir {
     disk: Arc<HostDisk>,
     name: OsString,
     used: Arc<Mutex<HashSet<OsString>>>,
+    /// Who is told that there is something in it in the end.
+    report: Option<Arc<Report>>,
 }
 
 impl Trash {
-    pub(super) fn new(disk: &Arc<HostDisk>, owner: &OsStr, retention: Retention) -> io::Result<Self> {
+    pub(super) fn new(
+        disk: &Arc<HostDisk>,
+        owner: &OsStr,
+        retention: Retention,
+        report: &Arc<Report>,
+    ) -> io::Result<Self> {
         let dir = trash();
         make_dir(disk, &dir)?;
-        Ok(Self { disk: Arc::clone(disk), dir, owner: owner.to_owned(), retention, used: Arc::default() })
+        let (disk, owner, report) = (Arc::clone(disk), owner.to_owned(), Arc::clone(report));
+        Ok(Self { disk, dir, owner, retention, used: Arc::default(), report })
     }
 
     /// A place of its own, made durable; what is too old goes.
@@ -58,17 +68,21 @@ impl Trash {
                 made => {
                     made?;
                     self.disk.sync_dir(&self.dir)?;
-                    return Ok(self.named(name));
+                    return Ok(self.place(name, Some(Arc::clone(&self.report))));
                 }
             }
         }
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// The place with this name.
+    /// The place with this name, that a dead process had made. Whoever asks for it tells of it.
     pub(super) fn named(&self, name: OsString) -> Arc<TrashDir> {
+        self.place(name, None)
+    }
+
+    fn place(&self, name: OsString, report: Option<Arc<Report>>) -> Arc<TrashDir> {
         lock(&self.used).insert(name.clone());
-        Arc::new(TrashDir { disk: Arc::clone(&self.disk), name, used: Arc::clone(&self.used) })
+        Arc::new(TrashDir { disk: Arc::clone(&self.disk), name, used: Arc::clone(&self.used), report })
     }
 
     /// Removes what is old, unless a process that is alive may still take something from it.
@@ -127,7 +141,7 @@ impl TrashDir {
     /// Moves what is at `path` here, to the same name if that can be: then this is true. Where there is no space for the
     /// directories on the way, or the path would be too long, it is here under another name; and where there is no space for
     /// that either it is removed, since what was there before has to come back.
-    pub(super) fn take(&self, path: &Path) -> io::Result<bool> {
+    pub(super) fn take(&self, path: &Path, kind: EntryKind) -> io::Result<bool> {
         let place = self.at(path);
         let mut target = place.clone();
         for number in 1.. {
@@ -147,7 +161,11 @@ impl TrashDir {
                         return Err(error);
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied && number == 1 => {
+                Err(error)
+                    if error.kind() == io::ErrorKind::PermissionDenied
+                        && number == 1
+                        && kind == EntryKind::Directory =>
+                {
                     // Nobody but root may move a directory that they may not write.
                     open_up(&self.disk, path)?;
                 }
@@ -187,8 +205,29 @@ impl TrashDir {
         Ok(())
     }
 
+    /// Keeps what the baseline has of `path`, which cannot come back. Says where.
+    pub(super) fn set_aside(&self, copy: &Path, path: &Path) -> io::Result<PathBuf> {
+        let mut place = self.at(path);
+        for number in 1.. {
+            match self.make_parents(&place).and_then(|()| self.move_to(copy, &place)) {
+                Ok(()) => break,
+                Err(error)
+                    if number <= 1000
+                        && matches!(
+                            error.kind(),
+                            io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory
+                        ) =>
+                {
+                    place = self.path().join(format!("before-{number}"));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(place)
+    }
+
     fn move_to(&self, path: &Path, target: &Path) -> io::Result<()> {
-        forced(&*self.disk, path, || self.disk.rename(path, target, Replace::Refused))
+        opened(&self.disk, path, || self.disk.rename(path, target, Replace::Refused))
     }
 
     /// Keeps another name of `copy` as what was at `path`, unless an attempt before this one did.
@@ -198,6 +237,21 @@ impl TrashDir {
         match self.disk.link(copy, &place) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             linked => linked,
+        }
+    }
+
+    /// Keeps a copy of what is at `path`. Not where there is no space for it.
+    pub(super) fn keep_copy(&self, path: &Path) -> io::Result<bool> {
+        let place = self.at(path);
+        self.make_parents(&place)?;
+        match self.disk.copy(path, &place) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(true),
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) =>
+            {
+                Ok(false)
+            }
+            copied => copied.map(|()| true),
         }
     }
 
@@ -248,12 +302,10 @@ impl Drop for TrashDir {
         lock(&self.used).remove(&self.name);
         match self.clear() {
             Ok(0) => {}
-            Ok(files) => tracing::warn!(
-                trash = %self.path().display(),
-                files,
-                "a command worked in the workspace itself and was undone; what it, or anybody else meanwhile, had changed \
-                 is in the trash"
-            ),
+            // What the command, or anybody else meanwhile, had changed: nobody can tell.
+            Ok(_) => self.report.iter().for_each(|report| {
+                report.add(Recovered { trash: vec![self.path()], ..Recovered::default() })
+            }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => tracing::warn!(%error, "the trash could not be tidied up"),
         }

@@ -33,6 +33,8 @@ const LONGEST: usize = 3500;
 /// Everything in the workspace, after a command was there.
 pub(super) struct Left {
     pub(super) tree: Tree,
+    /// Where something is mounted that was not before: nobody can move it or give its files back.
+    pub(super) mounts: Vec<PathBuf>,
     /// Whether there are new directories with more in them than can be looked at: those are not looked into.
     pub(super) is_too_deep: bool,
 }
@@ -43,7 +45,8 @@ pub(super) fn walk(disk: &HostDisk) -> FsResult<Tree> {
 }
 
 /// The same after a command: directories that it closed are opened, and known as they were; and what was not there
-/// `before` is only looked into as deep as a workspace may be.
+/// `before` is only looked into as deep as a workspace may be. What belongs to somebody else, who came meanwhile, is not looked
+/// into.
 pub(super) fn walk_after(disk: &HostDisk, before: &Tree) -> FsResult<Left> {
     walk_as(disk, Some(before))
 }
@@ -57,13 +60,17 @@ fn walk_as(disk: &HostDisk, before: Option<&Tree>) -> FsResult<Left> {
     let root = Path::new("");
     let found = disk.look(root).map_err(failed(root, "looked at"))?.ok_or(FsError::Moved)?;
     let device = found.dev;
+    let mounted = disk.mounts().map_err(failed(root, "looked at: what is mounted in it"))?;
     let mut tree = Tree::from([(PathBuf::new(), found)]);
-    let mut has_deep = false;
+    let (mut mounts, mut has_deep) = (Vec::new(), false);
     let mut left = vec![PathBuf::new()];
     while let Some(dir) = left.pop() {
         let entries = match disk.entries(&dir) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && before.is_some() => {
-                open_up(disk, &dir).and_then(|()| disk.entries(&dir))
+                match open_up(disk, &dir).and_then(|()| disk.entries(&dir)) {
+                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => continue,
+                    entries => entries,
+                }
             }
             // Gone meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound && !dir.as_os_str().is_empty() => {
@@ -77,7 +84,11 @@ fn walk_as(disk: &HostDisk, before: Option<&Tree>) -> FsResult<Left> {
                 continue;
             }
             let path = dir.join(name);
-            if entry.dev != device {
+            if entry.dev != device || mounted.contains(&path) {
+                if before.is_some() {
+                    mounts.push(path);
+                    continue;
+                }
                 return Err(FsError::Io {
                     path: to_shown(&path),
                     kind: io::ErrorKind::CrossesDevices,
@@ -95,11 +106,25 @@ fn walk_as(disk: &HostDisk, before: Option<&Tree>) -> FsResult<Left> {
             tree.insert(path, entry);
         }
     }
-    Ok(Left { tree, is_too_deep: has_deep })
+    Ok(Left { tree, mounts, is_too_deep: has_deep })
 }
 
 /// Lets us look into a directory, and change it.
 pub(super) fn open_up(disk: &HostDisk, dir: &Path) -> io::Result<()> {
     let entry = disk.look(dir)?.ok_or(io::ErrorKind::NotFound)?;
     forced(disk, dir, || disk.set_meta(dir, Meta { mode: entry.meta.mode | 0o700, ..entry.meta }))
+}
+
+/// Does it, though the directory that `path` is in was closed to us; it gets its mode back in the end.
+pub(super) fn opened(disk: &HostDisk, path: &Path, change: impl Fn() -> io::Result<()>) -> io::Result<()> {
+    match forced(disk, path, &change) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            match open_up(disk, path.parent().unwrap_or(Path::new(""))) {
+                Ok(()) => change(),
+                // What was refused first is what is told.
+                Err(_) => Err(error),
+            }
+        }
+        done => done,
+    }
 }

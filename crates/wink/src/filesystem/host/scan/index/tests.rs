@@ -45,3 +45,24 @@ fn what_is_saved_is_read_back_and_half_a_line_is_nothing() {
     }
     assert!(disk.read(at).unwrap().split(|byte| *byte == b'\n').count() < 110);
 }
+
+#[test]
+fn what_is_forgotten_is_told_to_whoever_reads_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = HostDisk::open(dir.path()).unwrap();
+    let at = Path::new("index");
+    let path = |name: &str| PathBuf::from(name);
+    let mut index = Index::default();
+    // The first time nothing is known, and whatever there is may be anything.
+    index.forget(&disk, at, &[path(""), path("a"), path("b")]).unwrap();
+    assert_eq!(Index::load(&disk, at).unwrap().take_unsure(), [path("")].into());
+    let tree = Tree::from([(path(""), entry(1)), (path("a"), entry(2)), (path("b"), entry(3))]);
+    index.save(&disk, at, tree.clone(), Protected::new()).unwrap();
+    let mut read = Index::load(&disk, at).unwrap();
+    assert_eq!((read.take_unsure(), &*read.tree), (Default::default(), &tree));
+    index.forget(&disk, at, &[path("b"), path("new")]).unwrap();
+    let mut read = Index::load(&disk, at).unwrap();
+    assert_eq!(read.take_unsure(), [path("b"), path("new")].into());
+    assert_eq!(*read.tree, Tree::from([(path(""), entry(1)), (path("a"), entry(2))]));
+    assert_eq!(read.tree, index.tree);
+}
