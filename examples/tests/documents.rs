@@ -40,6 +40,7 @@ fn places(file: &str) -> Vec<PathBuf> {
         root().join(format!("crates/wink-store/tests/{path}.rs")),
         root().join(format!("crates/wink-sandbox/tests/{path}.rs")),
         root().join(format!("crates/wink-eval/tests/{path}.rs")),
+        root().join(format!("crates/wink-mcp/tests/{path}.rs")),
         root().join(format!("crates/wink-cli/tests/{path}.rs")),
     ]
 }

@@ -1,17 +1,18 @@
 //! One `tools/call`: from the request through the session's executor to the answer.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use rmcp::RoleServer;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CreateTaskResult, ErrorCode,
-    ErrorData, InputRequest, InputRequiredResult, MetaObject, NumberOrString, ProgressNotificationParam,
-    ProgressToken, ProtocolVersion,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam, ClientResult,
+    ContentBlock, CreateTaskResult, ElicitRequest, ErrorCode, ErrorData, InputRequest, InputRequiredResult,
+    MetaObject, NumberOrString, ProgressNotificationParam, ProgressToken, ProtocolVersion, ServerRequest,
 };
-use rmcp::service::{Peer, RequestContext};
-use rmcp::task_manager::{TaskContext, TaskExit, TaskOptions};
+use rmcp::service::{Peer, PeerRequestOptions, RequestContext};
+use rmcp::task_manager::{TaskContext, TaskExit};
 use serde_json::Value;
-use wink::executor::{Approval, Escalation, Outcome, ToolCall};
+use wink::executor::{Approval, ApprovalRequest, Escalation, Outcome, ToolCall};
 use wink::session::{Ending, LoggedValue};
 
 use crate::approval::{APPROVAL, Answered, Bound, approval_of, elicitation, input_requests};
@@ -23,7 +24,7 @@ use crate::wire::RawArguments;
 const REQUEST_KEYS: [&str; 3] = [crate::REQUEST_KEY, "claudecode/toolUseId", "callId"];
 /// Where the answer says which event of the log it is.
 const INVOCATION: &str = "wink/invocation";
-/// How many bytes of a client's key are taken as the call's id.
+/// How many bytes of what a client calls a call are kept as its id.
 const LONGEST_ID: usize = 200;
 
 /// What the client can do, and how it is asked.
@@ -33,6 +34,16 @@ enum Era {
     Stateless,
     /// A handshake before everything; questions are requests.
     Handshake,
+}
+
+/// What became of a question.
+enum Heard {
+    /// It was answered, one way or the other.
+    Said(Approval),
+    /// Nobody answered in time.
+    Nothing,
+    /// The call was cancelled meanwhile.
+    Cancelled,
 }
 
 /// Who is at the other end of a call.
@@ -100,13 +111,12 @@ impl Server {
         context: &RequestContext<RoleServer>,
     ) -> Result<Running, ErrorData> {
         let key = REQUEST_KEYS.iter().find_map(|key| context.meta.get(*key)?.as_str());
-        let id: Arc<str> = match key {
-            Some(key) => key.get(..key.floor_char_boundary(LONGEST_ID)).unwrap_or_default().into(),
-            None => match &context.id {
-                NumberOrString::Number(number) => number.to_string().into(),
-                NumberOrString::String(text) => Arc::clone(text),
-            },
+        let id = match (key, &context.id) {
+            (Some(key), _) => Cow::Borrowed(key),
+            (None, NumberOrString::Number(number)) => Cow::Owned(number.to_string()),
+            (None, NumberOrString::String(text)) => Cow::Borrowed(&**text),
         };
+        let id = id.get(..id.floor_char_boundary(LONGEST_ID)).unwrap_or_default();
         let mut call = ToolCall::new(id, &*request.name, Arc::clone(arguments));
         if let Some(key) = key {
             call = call.request_key(key);
@@ -143,7 +153,7 @@ impl Server {
             }
         };
         let mut patience = std::pin::pin!(patience);
-        let mut cancelled = false;
+        let (mut cancelled, mut patient) = (false, true);
         loop {
             let moment = tokio::select! {
                 biased;
@@ -153,8 +163,12 @@ impl Server {
                     continue;
                 }
                 moment = running.next() => moment,
-                () = &mut patience, if !cancelled => {
-                    return Ok(self.leave_to_itself(running, caller));
+                () = &mut patience, if !cancelled && patient => {
+                    if self.session.tasks.reserve() {
+                        return Ok(self.leave_to_itself(running, caller));
+                    }
+                    patient = false;
+                    continue;
                 }
             };
             match moment {
@@ -174,42 +188,66 @@ impl Server {
                         })?;
                         return Ok(InputRequiredResult::new(Some(requests), Some(state)).into());
                     }
-                    Era::Handshake => {
-                        let answer = tokio::select! {
-                            biased;
-                            () = context.ct.cancelled(), if !cancelled => None,
-                            answer = context.peer.create_elicitation(elicitation(&question.about)) => Some(answer),
-                        };
-                        let approval = match answer {
-                            // Whoever does not want the answer does not want the call.
-                            None => {
-                                cancelled = true;
-                                running.cancel();
-                                continue;
-                            }
-                            Some(Ok(answer)) => approval_of(&answer, &caller.name),
-                            Some(Err(error)) => {
-                                tracing::warn!(%error, "the client could not be asked");
-                                let reason = "the client could not be asked".to_owned();
-                                Approval::Refused { by: caller.name.as_str().into(), reason }
-                            }
-                        };
-                        let _ = question.reply.send(approval);
-                    }
+                    Era::Handshake => match self.ask(&question.about, caller, context).await {
+                        Heard::Said(approval) => drop(question.reply.send(approval)),
+                        // The call itself does not wait any longer either.
+                        Heard::Nothing => {}
+                        // Whoever does not want the answer does not want the call.
+                        Heard::Cancelled => {
+                            cancelled = true;
+                            running.cancel();
+                        }
+                    },
                 },
                 None => return Err(ErrorData::internal_error("the call was lost", None)),
             }
         }
     }
 
+    /// Asks a client that has shaken hands.
+    async fn ask(
+        &self,
+        about: &ApprovalRequest,
+        caller: &Caller,
+        context: &RequestContext<RoleServer>,
+    ) -> Heard {
+        let refused = |error: rmcp::ServiceError| {
+            tracing::warn!(%error, "the client could not be asked");
+            let reason = "the client could not be asked".to_owned();
+            Heard::Said(Approval::Refused { by: caller.name.as_str().into(), reason })
+        };
+        let request = ServerRequest::ElicitRequest(ElicitRequest::new(elicitation(about)));
+        let asked =
+            match context.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await {
+                Ok(asked) => asked,
+                Err(error) => return refused(error),
+            };
+        let id = asked.id.clone();
+        let clock = self.session.executor.session().clock();
+        let late = clock.sleep_until(clock.monotonic().saturating_add(self.session.options.answer_within));
+        let heard = tokio::select! {
+            biased;
+            () = context.ct.cancelled() => Heard::Cancelled,
+            answer = asked.await_response() => match answer {
+                Ok(ClientResult::ElicitResult(answer)) => return Heard::Said(approval_of(&answer, &caller.name)),
+                Ok(_) => return refused(rmcp::ServiceError::UnexpectedResponse),
+                Err(error) => return refused(error),
+            },
+            () = late => Heard::Nothing,
+        };
+        // So that nobody is shown a question that concerns nobody.
+        let _ = context.peer.notify_cancelled(CancelledNotificationParam::new(Some(id), None)).await;
+        heard
+    }
+
     /// Lets a call go on by itself; the client looks after it.
     fn leave_to_itself(&self, running: Running, caller: &Caller) -> CallToolResponse {
-        let ttl = u64::try_from(self.session.options.task_ttl.as_millis()).unwrap_or(u64::MAX);
         let server = self.clone();
         let by = caller.name.clone();
-        let task = self.session.tasks.spawn(TaskOptions::new().with_ttl_ms(ttl), |context| {
-            Box::pin(async move { server.task(running, context, &by).await })
-        });
+        let task = self
+            .session
+            .tasks
+            .spawn(|context| Box::pin(async move { server.task(running, context, &by).await }));
         CreateTaskResult::new(task).into()
     }
 
@@ -241,8 +279,7 @@ impl Server {
                 }
                 Some(Moment::Question(Question { about, reply })) => {
                     questions += 1;
-                    let request =
-                        InputRequest::Elicitation(rmcp::model::ElicitRequest::new(elicitation(&about)));
+                    let request = InputRequest::Elicitation(ElicitRequest::new(elicitation(&about)));
                     // One that does not come is a cancellation, which is seen above.
                     let Ok(answer) = context.request_input(format!("{APPROVAL}-{questions}"), request).await
                     else {
@@ -277,7 +314,9 @@ impl Server {
             false => CallToolResult::error(content),
         };
         if outcome.is_success() {
-            result.structured_content = listed.structured(value_of(outcome));
+            // What is kept from the model is not told its client either, which may show it.
+            let value = if outcome.event.value_hidden { None } else { value_of(outcome) };
+            result.structured_content = listed.structured(value);
         }
         let mut meta = MetaObject::new();
         meta.insert(INVOCATION.to_owned(), outcome.event.id.to_string().into());

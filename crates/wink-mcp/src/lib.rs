@@ -45,6 +45,7 @@ mod running;
 mod server;
 mod session;
 mod stdio;
+mod tasks;
 mod wire;
 
 pub use http::{Access, HttpOptions, TokenKey, serve_http};

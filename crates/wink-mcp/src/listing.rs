@@ -47,7 +47,7 @@ impl Listed {
         let shape = match contract.output_schema() {
             None => Shape::None,
             Some(schema) if is_object(schema) => {
-                listed = listed.with_raw_output_schema(Arc::new(object(schema)));
+                listed = listed.with_raw_output_schema(Arc::new(or_nothing(object(schema))));
                 Shape::Object
             }
             Some(schema) => {
@@ -62,8 +62,9 @@ impl Listed {
     pub(crate) fn structured(&self, value: Option<Value>) -> Option<Value> {
         match self.shape {
             Shape::None => None,
-            Shape::Object => value,
-            Shape::InField => Some(json!({ RESULT: value })),
+            // One beyond the log's bound is the beginning of its text.
+            Shape::Object => Some(value.filter(Value::is_object).unwrap_or_else(|| json!({}))),
+            Shape::InField => Some(value.map_or_else(|| json!({}), |value| json!({ RESULT: value }))),
         }
     }
 }
@@ -76,6 +77,18 @@ fn is_object(schema: &Value) -> bool {
     schema.get("type").and_then(Value::as_str) == Some("object")
 }
 
+/// An object as it is described, or an empty one: any success may be without a value, and clients that check what they get
+/// take none for a mistake.
+fn or_nothing(mut schema: JsonObject) -> JsonObject {
+    let required = schema.shift_remove("required");
+    if let Some(required) = required
+        && !schema.contains_key("anyOf")
+    {
+        schema.insert("anyOf".to_owned(), json!([{ "required": required }, { "maxProperties": 0 }]));
+    }
+    schema
+}
+
 /// An object with the value in a field. What the schema defines moves to the top, where references look for it.
 fn in_field(schema: &Value) -> JsonObject {
     let mut inner = object(schema);
@@ -85,7 +98,6 @@ fn in_field(schema: &Value) -> JsonObject {
     outer.extend(dialect.map(|dialect| ("$schema".to_owned(), dialect)));
     outer.insert("type".to_owned(), "object".into());
     outer.insert("properties".to_owned(), json!({ RESULT: inner }));
-    outer.insert("required".to_owned(), json!([RESULT]));
     outer.extend(definitions.map(|definitions| ("$defs".to_owned(), definitions)));
     outer
 }

@@ -5,12 +5,17 @@ use std::time::Duration;
 
 use wink::limits::{Clock, SystemClock};
 
+/// A message of more bytes is a large one.
+pub(crate) const LARGE: usize = 64 * 1024;
+
 /// Bounds of a server, whatever it speaks over. All of them can be changed; none can be left out.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ServerOptions {
     /// How many bytes one message may have.
     pub max_message_bytes: usize,
+    /// How many messages of more than 64 KiB may be on their way at a time: what bounds the memory that they take.
+    pub max_large_messages: usize,
     /// How many calls of one session may be on their way at a time, those that wait for an answer included.
     pub max_calls: usize,
     /// How many questions of one session may wait for their answer.
@@ -21,6 +26,8 @@ pub struct ServerOptions {
     pub task_after: Duration,
     /// How long a task is kept, and how long it may take.
     pub task_ttl: Duration,
+    /// How many tasks of one session are kept. Further calls are waited for, however long they take.
+    pub max_tasks: usize,
     /// How many requests of one connection may wait for their answer before no more are read.
     pub max_unanswered: usize,
     /// The time.
@@ -31,11 +38,13 @@ impl Default for ServerOptions {
     fn default() -> Self {
         Self {
             max_message_bytes: 16 * 1024 * 1024,
+            max_large_messages: 16,
             max_calls: 256,
             max_questions: 64,
             answer_within: Duration::from_secs(10 * 60),
             task_after: Duration::from_secs(10),
             task_ttl: Duration::from_secs(24 * 60 * 60),
+            max_tasks: 256,
             max_unanswered: 1024,
             clock: Arc::new(SystemClock),
         }
@@ -46,11 +55,13 @@ impl std::fmt::Debug for ServerOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ServerOptions")
             .field("max_message_bytes", &self.max_message_bytes)
+            .field("max_large_messages", &self.max_large_messages)
             .field("max_calls", &self.max_calls)
             .field("max_questions", &self.max_questions)
             .field("answer_within", &self.answer_within)
             .field("task_after", &self.task_after)
             .field("task_ttl", &self.task_ttl)
+            .field("max_tasks", &self.max_tasks)
             .field("max_unanswered", &self.max_unanswered)
             .finish_non_exhaustive()
     }

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use rmcp::model::Tool;
-use rmcp::task_manager::TaskManager;
 use serde_json::Value;
 use wink::BoxFuture;
 use wink::executor::Executor;
@@ -14,6 +13,7 @@ use wink::session::{SessionId, ToolInvoked};
 use crate::approval::Questions;
 use crate::listing::Listed;
 use crate::options::ServerOptions;
+use crate::tasks::Tasks;
 
 /// Opens sessions by name. Asked once for each that is served: what is opened is kept.
 pub trait Sessions: Send + Sync + 'static {
@@ -48,7 +48,7 @@ pub struct ServedSession {
     pub(crate) tools: Vec<Listed>,
     by_name: HashMap<Arc<str>, usize>,
     pub(crate) questions: Questions,
-    pub(crate) tasks: TaskManager,
+    pub(crate) tasks: Tasks,
     pub(crate) calls: Arc<tokio::sync::Semaphore>,
     pub(crate) log_form: Box<LogForm>,
     pub(crate) options: ServerOptions,
@@ -63,7 +63,7 @@ impl ServedSession {
         let name = executor.session().id().clone();
         Self {
             questions: Questions::new(name, &options),
-            tasks: TaskManager::new(),
+            tasks: Tasks::new(&options),
             calls: Arc::new(tokio::sync::Semaphore::new(options.max_calls)),
             log_form: Box::new(|_, event| serde_json::to_value(event).unwrap_or_default()),
             prompt,
@@ -101,9 +101,10 @@ impl ServedSession {
         self.tools.iter().map(|listed| &listed.tool)
     }
 
-    /// Cancels what waits for an answer or for somebody to look at it, and waits until no call is on its way. For when nobody is
-    /// served any more, so that every call has its event before the process ends.
+    /// Cancels every call, now and later, and waits until none is on its way. For when nobody is served any more, so that every
+    /// call has its event before the process ends.
     pub async fn close(&self) {
+        self.executor.cancel();
         self.questions.forget();
         self.tasks.shutdown();
         let all = u32::try_from(self.options.max_calls).unwrap_or(u32::MAX);
@@ -113,13 +114,6 @@ impl ServedSession {
 
     pub(crate) fn listed(&self, name: &str) -> Option<&Listed> {
         self.tools.get(*self.by_name.get(name)?)
-    }
-}
-
-impl Drop for ServedSession {
-    fn drop(&mut self) {
-        // Those that wait for questions or clients: nobody can reach them any more.
-        self.tasks.shutdown();
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader
 use tokio::sync::{Notify, Semaphore};
 
 use crate::ids::Ids;
-use crate::options::ServerOptions;
+use crate::options::{LARGE, ServerOptions};
 use crate::wire::{self, Unreadable};
 
 /// Serves the client that started this process, until it closes its end.
@@ -51,6 +51,7 @@ struct Lines<R, W> {
     skipping: bool,
     longest: usize,
     most_unanswered: usize,
+    most_large: usize,
     output: Arc<tokio::sync::Mutex<W>>,
     shared: Arc<Shared>,
     refusals: Arc<Semaphore>,
@@ -91,6 +92,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
             skipping: false,
             longest: options.max_message_bytes,
             most_unanswered: options.max_unanswered,
+            most_large: options.max_large_messages,
             output: Arc::new(tokio::sync::Mutex::new(output)),
             shared: Arc::default(),
             refusals: Arc::new(Semaphore::new(REFUSALS)),
@@ -147,6 +149,19 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         {
             let why = format!("id {id} was used before; every request has its own");
             return self.refuse(Some(id.clone()), why);
+        }
+        if let Some(id) = &frame.request
+            && line.len() > LARGE
+        {
+            let mut ids = self.shared.ids();
+            if ids.large() >= self.most_large {
+                ids.close(id);
+                drop(ids);
+                let why =
+                    "too many large messages are on their way; try again when they are answered".to_owned();
+                return self.refuse(Some(id.clone()), why);
+            }
+            ids.is_large(id);
         }
         if let Some(id) = &frame.cancels {
             self.shared.close(id);

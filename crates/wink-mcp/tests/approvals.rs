@@ -143,7 +143,9 @@ async fn an_answer_that_comes_too_late_is_none() {
     let extra = json!({ "requestState": state, "inputResponses": yes() });
     let late = client.request("tools/call", deploy(extra)).await["error"].clone();
     assert!(late["message"].as_str().unwrap().contains("too old"), "{late}");
-    agent.session.close().await;
+    while agent.events().is_empty() {
+        tokio::task::yield_now().await;
+    }
     let event = agent.events().pop().unwrap();
     assert_eq!(event.ending, Ending::Denied);
     assert!(event.rendered.contains("there was no answer within 600 seconds"), "{}", event.rendered);
@@ -249,6 +251,21 @@ async fn a_client_that_fails_to_ask_has_refused() {
 }
 
 #[tokio::test]
+async fn a_client_that_never_answers_is_not_waited_for_for_ever() {
+    let agent = Agent::new().await;
+    let mut client = Client::shaken(&agent, "2025-11-25", asked()).await;
+    let params = json!({ "name": "deploy", "arguments": { "environment": "production" } });
+    let id = client.begin("tools/call", params).await;
+    let request = client.receive().await;
+    agent.clock.advance(Duration::from_secs(10 * 60 + 1));
+    let result = client.answer(id).await["result"].clone();
+    assert!(text_of(&result).contains("there was no answer within 600 seconds"), "{result}");
+    assert_eq!(client.aside[0]["params"]["requestId"], request["id"]);
+    client.close().await;
+    assert_eq!(effects(&agent), 0);
+}
+
+#[tokio::test]
 async fn a_call_that_is_cancelled_while_somebody_thinks_is_over() {
     let agent = Agent::new().await;
     let mut client = Client::shaken(&agent, "2025-11-25", asked()).await;
@@ -262,6 +279,9 @@ async fn a_call_that_is_cancelled_while_somebody_thinks_is_over() {
         .await;
     let sum = client.call("add", json!({ "a": 1, "b": 2 })).await;
     assert_eq!(sum["structuredContent"], json!({ "result": 3 }));
+    // They need not think any longer.
+    assert_eq!(client.aside.len(), 1, "{:?}", client.aside);
+    assert_eq!(client.aside[0]["params"]["requestId"], request["id"]);
     // What they say now concerns nobody.
     let answer = json!({ "action": "accept", "content": { "approve": true } });
     client.send(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": answer })).await;

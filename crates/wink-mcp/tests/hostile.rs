@@ -104,6 +104,49 @@ async fn a_message_that_is_too_long_is_passed_over_and_said_so() {
 }
 
 #[tokio::test]
+async fn large_messages_are_bounded_in_number() {
+    let agent = Agent::with(|mut options| {
+        options.max_large_messages = 1;
+        options
+    })
+    .await;
+    let mut client = Client::shaken(&agent, "2025-11-25", json!({})).await;
+    let large = json!({ "name": "wait", "arguments": {}, "_meta": { "padding": "x".repeat(100_000) } });
+    let first = client.begin("tools/call", large.clone()).await;
+    agent.shared.waiting.notified().await;
+    assert_eq!(client.request("tools/call", large.clone()).await["error"]["code"], -32600);
+    assert!(client.request("tools/list", json!({})).await.get("result").is_some());
+    agent.shared.go.notify_one();
+    client.answer(first).await;
+    agent.shared.go.notify_one();
+    let again = client.request("tools/call", large).await;
+    assert_eq!(text_of(&again["result"]), "waited");
+    client.close().await;
+
+    let http = Http::with(&[&agent], |mut options| {
+        options.server.max_large_messages = 1;
+        options
+    })
+    .await;
+    let headers = http.headers("main", "tools/list", None);
+    let mut stream = http.connect().await;
+    let head = http.text("/mcp/main", &headers, "").replace("Content-Length: 0", "Content-Length: 100000");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    // A large one that has begun keeps others like it out, and no small ones.
+    loop {
+        let reply = http.post("/mcp/main", &headers, &"x".repeat(100_000)).await;
+        assert!(matches!(reply.status, 400 | 503), "{reply:?}");
+        if reply.status == 503 {
+            break;
+        }
+    }
+    let sum = http.call("main", "add", json!({ "a": 20, "b": 22 })).await;
+    assert_eq!(sum["result"]["structuredContent"], json!({ "result": 42 }));
+    drop(stream);
+    http.close().await;
+}
+
+#[tokio::test]
 async fn an_id_that_is_used_twice_is_refused() {
     let agent = Agent::new().await;
     let mut client = Client::shaken(&agent, "2025-11-25", json!({})).await;

@@ -166,7 +166,9 @@ async fn closing_the_stream_cancels_the_call() {
     stream.write_all(text.as_bytes()).await.unwrap();
     agent.shared.waiting.notified().await;
     drop(stream);
-    agent.session.close().await;
+    while agent.events().is_empty() {
+        tokio::task::yield_now().await;
+    }
     assert_eq!(agent.events().pop().unwrap().ending, Ending::Cancelled);
     assert_eq!(agent.file("waited.txt").await, None);
     http.close().await;

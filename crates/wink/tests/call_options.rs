@@ -74,8 +74,9 @@ impl World {
             .policy(ApprovalPolicy::new(["ask"]));
         let prompt = PromptTemplate::builder("tests", "options").section(section).build().unwrap().prompt();
         let resources = ResourceRegistry::of((Binding::instance(Arc::clone(&done)),)).unwrap();
-        let nobody =
-            approver_fn(async |_| Ok(Approval::Refused { by: "the executor".into(), reason: "no".to_owned() }));
+        let nobody = approver_fn(async |_| {
+            Ok(Approval::Refused { by: "the executor".into(), reason: "no".to_owned() })
+        });
         let executor = Executor::builder(&prompt, &Session::new())
             .resources(resources)
             .approver(Arc::new(nobody))
@@ -149,7 +150,9 @@ async fn a_request_that_is_sent_again_is_done_once() {
     assert_eq!((first.event.replayed, again.event.replayed, world.times()), (false, true, 1));
     assert_eq!(again.value::<String>().as_deref(), Some("a 1"));
     // Another key, other arguments, another tool, no key: another request.
-    for (tool, what, key) in [("act", "a", Some("l")), ("act", "b", Some("k")), ("look", "a", Some("k")), ("act", "a", None)] {
+    for (tool, what, key) in
+        [("act", "a", Some("l")), ("act", "b", Some("k")), ("look", "a", Some("k")), ("act", "a", None)]
+    {
         let before = world.times();
         assert!(!world.call(tool, what, key).await.event.replayed);
         assert_eq!(world.times(), before + 1);

@@ -3,6 +3,12 @@
 //!
 //! What can be a tool of Wink's is one, and goes through the executor (`tools.rs`). What only exercises the protocol
 //! (sampling, roots, forms of all kinds, subscriptions) is put around the server by a handler of its own (`handler.rs`).
+//!
+//! ```text
+//! conformance [ADDRESS]             over HTTP, for everybody
+//! conformance --tokens=ADDRESS      over HTTP, for whoever has the token that is printed after the address
+//! conformance --stdio               over stdio
+//! ```
 
 mod asks;
 mod content;
@@ -19,7 +25,10 @@ use wink::executor::Executor;
 use wink::limits::CancelToken;
 use wink::prelude::*;
 use wink::session::SessionId;
-use wink_mcp::{Access, HttpOptions, OpenError, ServedSession, ServerOptions, Sessions, serve_http};
+use wink_mcp::{
+    Access, HttpOptions, OpenError, ServedSession, Server, ServerOptions, Sessions, TokenKey, serve_http,
+    serve_stdio,
+};
 
 use handler::{Fixture, State};
 
@@ -46,13 +55,27 @@ impl Sessions for Fresh {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:0".to_owned());
-    let listener = TcpListener::bind(&address).await?;
-    // For whoever started it, to know where it is.
-    writeln!(std::io::stdout(), "http://{}/mcp/conformance", listener.local_addr()?)?;
+    let argument = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:0".to_owned());
     let sessions = Arc::new(Fresh(tools::template()?));
     let state = Arc::new(State::default());
     let make = move |server| Fixture::new(server, Arc::clone(&state));
-    serve_http(listener, sessions, HttpOptions::new(Access::Open), make, CancelToken::new()).await?;
+    let name = SessionId::from("conformance");
+    if argument == "--stdio" {
+        let session = sessions.open(&name).await?;
+        return Ok(serve_stdio(make(Server::new(session)), &ServerOptions::default()).await?);
+    }
+    // The suite has no tokens.
+    let (address, access, token) = match argument.strip_prefix("--tokens=") {
+        None => (argument.as_str(), Access::Open, String::new()),
+        Some(address) => {
+            let key = TokenKey::fresh();
+            let token = key.token(&name);
+            (address, Access::Tokens(key), token)
+        }
+    };
+    let listener = TcpListener::bind(address).await?;
+    // For whoever started it, to know where it is.
+    writeln!(std::io::stdout(), "http://{}/mcp/{name} {token}", listener.local_addr()?)?;
+    serve_http(listener, sessions, HttpOptions::new(access), make, CancelToken::new()).await?;
     Ok(())
 }

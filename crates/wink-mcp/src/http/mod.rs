@@ -79,7 +79,7 @@ impl HttpOptions {
     }
 }
 
-/// Serves until it is cancelled. `make` makes the handler of a connection of the session's server: `|server| server`, for
+/// Serves until it is cancelled, and then until every call is over. `make` makes the handler of a connection of the session's server: `|server| server`, for
 /// an agent's tools and nothing else.
 ///
 /// Bind the listener to loopback unless there is something in front of it that encrypts: tokens are sent as they are.
@@ -119,7 +119,7 @@ pub async fn serve_http<H: ServerHandler>(
             drop(permit);
         });
     }
-    router.close();
+    router.close().await;
     Ok(())
 }
 

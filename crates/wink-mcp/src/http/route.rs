@@ -8,18 +8,19 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use rmcp::ServerHandler;
 use rmcp::model::{ErrorCode, ErrorData, JsonRpcError, RequestId};
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, Semaphore};
 use wink::session::SessionId;
 
 use super::{Access, HttpOptions};
 use crate::ids::Ids;
+use crate::options::LARGE;
 use crate::server::Server;
-use crate::session::{OpenError, Sessions};
+use crate::session::{OpenError, ServedSession, Sessions};
 use crate::wire::{self, Frame, Unreadable};
 
 /// What a client that has shaken hands is known by.
@@ -44,6 +45,8 @@ pub(super) struct Router<H: ServerHandler> {
     make: Arc<dyn Fn(Server) -> H + Send + Sync>,
     config: StreamableHttpServerConfig,
     open: Mutex<HashMap<SessionId, Arc<Slot<H>>>>,
+    /// Large bodies that may be on their way. Small ones are bounded by the connections there may be.
+    large: Semaphore,
 }
 
 /// A session, once it is open.
@@ -51,6 +54,7 @@ struct Slot<H: ServerHandler>(OnceCell<Served<H>>);
 
 /// A session that is served here.
 struct Served<H: ServerHandler> {
+    session: Arc<ServedSession>,
     service: StreamableHttpService<H, LocalSessionManager>,
     clients: Arc<LocalSessionManager>,
     ids: Mutex<HashMap<String, Ids>>,
@@ -71,17 +75,21 @@ impl<H: ServerHandler> Router<H> {
             .with_allowed_origins(own(&LOCAL_ORIGINS, &options.allowed_origins))
             .enforce_origin_validation()
             .with_max_request_body_bytes(options.server.max_message_bytes);
-        Self { sessions, options, make: Arc::new(make), config, open: Mutex::default() }
+        let large = Semaphore::new(options.server.max_large_messages);
+        Self { sessions, options, make: Arc::new(make), config, open: Mutex::default(), large }
     }
 
     pub(super) fn options(&self) -> &HttpOptions {
         &self.options
     }
 
-    /// Lets go of everybody.
-    pub(super) fn close(&self) {
+    /// Lets go of everybody, and waits until every call is over.
+    pub(super) async fn close(&self) {
         self.config.cancellation_token.cancel();
-        self.slots().clear();
+        let all = std::mem::take(&mut *self.slots());
+        for served in all.values().filter_map(|slot| slot.0.get()) {
+            served.session.close().await;
+        }
     }
 
     fn slots(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Slot<H>>>> {
@@ -135,27 +143,45 @@ impl<H: ServerHandler> Router<H> {
 
     async fn open(&self, name: &SessionId) -> Result<Served<H>, OpenError> {
         let session = self.sessions.open(name).await?;
-        let make = Arc::clone(&self.make);
+        let (make, its) = (Arc::clone(&self.make), Arc::clone(&session));
         let mut config = SessionConfig::default();
         config.keep_alive = Some(self.options.client_idle);
         let mut clients = LocalSessionManager::default();
         clients.session_config = config;
         let clients = Arc::new(clients);
         let service = StreamableHttpService::new(
-            move || Ok(make(Server::new(Arc::clone(&session)))),
+            move || Ok(make(Server::new(Arc::clone(&its)))),
             Arc::clone(&clients),
             self.config.clone(),
         );
-        Ok(Served { service, clients, ids: Mutex::default() })
+        Ok(Served { session, service, clients, ids: Mutex::default() })
     }
 
     async fn serve(&self, served: &Served<H>, request: Request<Incoming>) -> Answer {
         if request.method() != Method::POST {
             // Nothing is expected of its body, and nothing read.
             let (head, _) = request.into_parts();
-            return served.service.handle(Request::from_parts(head, Full::<Bytes>::default())).await;
+            let ends = head.method == Method::DELETE;
+            let mut answer = served.service.handle(Request::from_parts(head, Full::<Bytes>::default())).await;
+            if ends && answer.status() == StatusCode::ACCEPTED {
+                // The client is forgotten already, and some take anything else for a failure.
+                *answer.status_mut() = StatusCode::NO_CONTENT;
+            }
+            return answer;
         }
         let (mut head, body) = request.into_parts();
+        // One that does not say how large it is may be.
+        let is_small = body.size_hint().upper().is_some_and(|size| size <= LARGE as u64);
+        let _room = match is_small {
+            true => None,
+            false => match self.large.try_acquire() {
+                Ok(room) => Some(room),
+                Err(_) => {
+                    let text = "too many large messages are on their way; try again when they are answered";
+                    return plain(StatusCode::SERVICE_UNAVAILABLE, text);
+                }
+            },
+        };
         let body = match self.body(body).await {
             Ok(body) => body,
             Err(answer) => return answer,

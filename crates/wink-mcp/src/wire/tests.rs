@@ -48,3 +48,25 @@ fn a_cancellation_names_its_request() {
     let frame = look(br#"{"method":"notifications/cancelled","params":{"requestId":3}}"#).unwrap();
     assert_eq!((frame.request, frame.cancels), (None, Some(NumberOrString::Number(3))));
 }
+
+proptest::proptest! {
+    #[test]
+    fn any_bytes_are_looked_at(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
+        let _ = look(&bytes);
+    }
+
+    #[test]
+    fn whatever_stands_as_arguments_is_kept_and_never_in_the_decoders_way(
+        arguments in r#"[ \{\}\[\]",:a0\\.e-]{0,40}"#,
+        after in r#"[ \{\}\[\]",:a0\\]{0,10}"#,
+    ) {
+        let frame = format!(r#"{{"id":1,"method":"tools/call","params":{{"name":"t","arguments":{arguments}{after}}}}}"#);
+        if let Ok(looked) = look(frame.as_bytes())
+            && let Some(RawArguments(kept)) = looked.arguments
+        {
+            proptest::prop_assert!(frame.contains(&*kept));
+            let decoded = looked.rewritten.unwrap_or(frame.into_bytes());
+            proptest::prop_assert!(serde_json::from_slice::<serde_json::Value>(&decoded).is_ok());
+        }
+    }
+}
