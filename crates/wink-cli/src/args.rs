@@ -147,6 +147,9 @@ pub(crate) enum Command {
         /// Replace the one that is there
         #[arg(long)]
         force: bool,
+        /// Print the JSON Schema of agent files, for editors, and write nothing
+        #[arg(long)]
+        schema: bool,
     },
     /// Find out what works on this machine, and how to get what does not
     #[command(after_help = EXIT_CODES)]

@@ -314,7 +314,9 @@ impl Server {
             false => CallToolResult::error(content),
         };
         if outcome.is_success() {
-            result.structured_content = listed.structured(value_of(outcome));
+            // What is kept from the model is not told its client either, which may show it.
+            let value = if outcome.event.value_hidden { None } else { value_of(outcome) };
+            result.structured_content = listed.structured(value);
         }
         let mut meta = MetaObject::new();
         meta.insert(INVOCATION.to_owned(), outcome.event.id.to_string().into());

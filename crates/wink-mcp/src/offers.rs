@@ -75,12 +75,10 @@ impl Server {
 
     fn log(&self) -> String {
         let events = self.session.executor.session().slice::<ToolInvoked>();
-        let before = events.len().saturating_sub(LATEST);
         let mut lines = Vec::new();
         let mut left = LOG_BYTES;
-        let numbered = events.iter().enumerate().skip(before).collect::<Vec<_>>();
-        for (at, event) in numbered.into_iter().rev() {
-            let number = u64::try_from(at).unwrap_or(u64::MAX).saturating_add(1);
+        for (number, event) in (0..=events.len()).rev().zip(events.newest()).take(LATEST) {
+            let number = u64::try_from(number).unwrap_or(u64::MAX);
             let line = (self.session.log_form)(number, &event).to_string();
             let Some(rest) = left.checked_sub(line.len()) else { break };
             left = rest;

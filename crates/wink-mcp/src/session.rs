@@ -117,13 +117,6 @@ impl ServedSession {
     }
 }
 
-impl Drop for ServedSession {
-    fn drop(&mut self) {
-        // Those that wait for questions or clients: nobody can reach them any more.
-        self.tasks.shutdown();
-    }
-}
-
 impl std::fmt::Debug for ServedSession {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ServedSession").field("name", self.name()).finish_non_exhaustive()

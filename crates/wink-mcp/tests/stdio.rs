@@ -27,6 +27,8 @@ async fn every_tool_that_can_be_enabled_is_listed_always_the_same() {
             "hurry",
             "deploy",
             "release",
+            "peek",
+            "save_nothing",
             "look_up",
             "open_sections",
             "read_section",
@@ -81,6 +83,27 @@ async fn a_success_has_text_and_structure_and_is_in_the_log() {
     assert_eq!(agent.file("a.txt").await.as_deref(), Some("milk"));
     let sum = client.call("add", json!({ "a": 2, "b": 40 })).await;
     assert_eq!(sum["structuredContent"], json!({ "result": 42 }));
+    client.close().await;
+}
+
+#[tokio::test]
+async fn what_is_structured_is_as_it_was_described() {
+    let agent = Agent::new().await;
+    let mut client = Client::shaken(&agent, "2025-11-25", json!({})).await;
+    for (tool, arguments, structured) in [
+        ("save", json!({ "file": "a.txt", "text": "milk" }), json!({ "file": "a.txt", "bytes": 4 })),
+        ("add", json!({ "a": 1, "b": 2 }), json!({ "result": 3 })),
+        ("peek", json!({}), json!({})),
+        ("save_nothing", json!({}), json!({})),
+    ] {
+        let result = client.call(tool, arguments).await;
+        assert_eq!(result["structuredContent"], structured, "{tool}");
+        let listed = agent.session.tools().find(|listed| listed.name == tool).unwrap();
+        let schema = Value::Object(listed.output_schema.as_deref().unwrap().clone());
+        assert!(jsonschema::is_valid(&schema, &structured), "{tool}: {schema}");
+        assert_eq!(schema["type"], "object");
+        assert!(!jsonschema::is_valid(&schema, &json!({ "file": 7, "result": "x" })), "{tool}: {schema}");
+    }
     client.close().await;
 }
 
@@ -310,6 +333,13 @@ async fn the_prompt_the_log_and_the_digest_can_be_read() {
         .clone();
     let line: Value = serde_json::from_str(log["text"].as_str().unwrap()).unwrap();
     assert_eq!(line["tool"], "save");
+    client.call("add", json!({ "a": 1, "b": 2 })).await;
+    let log = client.request("resources/read", json!({ "uri": "wink://log" })).await["result"]["contents"][0]
+        .clone();
+    let lines =
+        log["text"].as_str().unwrap().lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let tools: Vec<Value> = lines.map(|line| line["tool"].clone()).collect();
+    assert_eq!(tools, ["save", "add"]);
     let digest =
         client.request("resources/read", json!({ "uri": "wink://digest" })).await["result"]["contents"][0]
             .clone();

@@ -87,6 +87,7 @@ fn latest_all_and_filter() {
     dispatch(&session, (1..=6).map(Note));
     let slice = session.slice::<Note>();
     assert_eq!((slice.latest(), slice.len(), slice.is_empty()), (Some(Arc::new(Note(6))), 6, false));
+    assert_eq!(slice.newest().collect::<Vec<_>>(), slice.all().into_iter().rev().collect::<Vec<_>>());
     assert_eq!(slice.all(), (1..=6).map(|number| Arc::new(Note(number))).collect::<Vec<_>>());
     let even: Vec<_> = [2, 4, 6].map(|number| Arc::new(Note(number))).into();
     assert_eq!(slice.filter(|note| note.0 % 2 == 0), even);

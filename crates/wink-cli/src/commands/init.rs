@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 
 use serde_json::json;
-use wink_agent::FILE_NAME;
+use wink_agent::{Agent, FILE_NAME};
 
 use crate::args::Common;
 use crate::frame::{self, CliError, Done, Exit};
@@ -34,4 +34,9 @@ pub(super) fn run(common: &Common, force: bool) -> Done {
             path.display()
         )),
     }
+}
+
+/// What editors are told of agent files.
+pub(super) fn schema() -> Done {
+    frame::print(&serde_json::to_string_pretty(&Agent::schema()).map_err(CliError::internal)?)
 }

@@ -50,7 +50,8 @@ pub(crate) fn run(common: &Common, command: Command) -> Done {
         Command::Ledger(LedgerCommand::Resolve { key, verdict, message, value }) => {
             block_on(ledger::resolve(common, &key, &verdict, message, value))?
         }
-        Command::Init { force } => init::run(common, force),
+        Command::Init { schema: true, .. } => init::schema(),
+        Command::Init { force, .. } => init::run(common, force),
         Command::Doctor { deep } => block_on(doctor::run(common, deep))?,
         Command::Gc { keep_days } => block_on(gc::run(common, keep_days))?,
         Command::Demo | Command::DemoVictim { .. } | Command::Completions { .. } => {

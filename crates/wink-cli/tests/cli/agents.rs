@@ -84,6 +84,14 @@ fn an_agent_file_that_is_not_there_is_an_error() {
 }
 
 #[test]
+fn editors_get_a_schema() {
+    let place = Place::new();
+    let schema: serde_json::Value = serde_json::from_str(&place.wink(&["init", "--schema"]).ok()).unwrap();
+    assert_eq!(schema, wink_agent::Agent::schema());
+    assert_eq!(place.names(), Vec::<String>::new());
+}
+
+#[test]
 fn another_agent_file_can_be_named() {
     let place = Place::new();
     place.put("agents/small.toml", "[agent]\nns = \"a\"\nkey = \"b\"\n\n[[section]]\nkey = \"s\"\ntitle = \"S\"\nsuites = [\"planning\"]\n");

@@ -95,6 +95,15 @@ async fn add(sum: Sum, _: &mut ReadContext) -> Result<ToolResult<i64>, ToolError
     Ok(ToolResult::value(sum.a + sum.b))
 }
 
+async fn peek(_: Nothing, _: &mut ReadContext) -> Result<ToolResult<Saved>, ToolError> {
+    let value = Saved { file: "a long one".to_owned(), bytes: 1 };
+    Ok(ToolResult::ok(value, "looked at it").exclude_value_from_context())
+}
+
+async fn nothing(_: Nothing, _: &mut ReadContext) -> Result<ToolResult<Saved>, ToolError> {
+    Ok(ToolResult::done("there was nothing to save"))
+}
+
 async fn effect(deploy: Deploy, cx: &mut ToolContext) -> Result<ToolResult<String>, ToolError> {
     let done = cx.resource::<Shared>().await?.effects.fetch_add(1, Ordering::SeqCst) + 1;
     Ok(ToolResult::value(format!("{} {done}", deploy.environment)))
@@ -122,6 +131,8 @@ pub fn template() -> PromptTemplate {
         .tool(Tool::new("hurry", "Has no time.", wait).timeout(Duration::from_secs(1)))
         .tool(Tool::new("deploy", "Deploys, when somebody says so.", effect))
         .tool(Tool::new("release", "Releases what was added.", effect))
+        .tool(Tool::new("peek", "Has a value that the model is not shown.", peek))
+        .tool(Tool::new("save_nothing", "Has no value.", nothing))
         .policy(ApprovalPolicy::new(["deploy"]))
         .policy(SequentialDependencyPolicy::new().require("release", ["add"]));
     let closed = Section::markdown("manual", "Manual")

@@ -181,6 +181,11 @@ impl<T: SliceType> SliceView<T> {
         self.items.iter().filter_map(typed)
     }
 
+    /// Every item, newest first, without going through the others.
+    pub fn newest(&self) -> impl Iterator<Item = Arc<T>> + '_ {
+        self.items.newest().filter_map(typed)
+    }
+
     /// Every item, oldest first.
     pub fn all(&self) -> Vec<Arc<T>> {
         self.iter().collect()
@@ -255,6 +260,13 @@ impl Items {
         match self {
             Self::List(list) => Box::new(list.iter()),
             Self::Keyed { order, .. } => Box::new(order.values()),
+        }
+    }
+
+    fn newest(&self) -> Box<dyn Iterator<Item = &Item> + '_> {
+        match self {
+            Self::List(list) => Box::new(list.iter().rev()),
+            Self::Keyed { order, .. } => Box::new(order.values().rev()),
         }
     }
 }
