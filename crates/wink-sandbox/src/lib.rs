@@ -59,7 +59,8 @@
 //! ([`Capabilities::hides_state`]), the state directory is not hidden; a command that removes or replaces something in it is found out
 //! afterwards, and its call fails. As the superuser, and
 //! on an overlay, it has a process namespace of its own, so it sees no processes but its own. Otherwise a first process takes in
-//! everything that its descendants leave behind; that is how they are found, whatever they do.
+//! everything that its descendants leave behind; that is how they are found, whatever they do, unless they kill that first
+//! process and cover their tracks ([`Launch`]).
 
 #![cfg(target_os = "linux")]
 

@@ -100,11 +100,23 @@ async fn it_begins_where_it_was_told_to() {
 #[tokio::test]
 async fn it_is_given_an_environment_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
-    let finished = run(Launch::program("env", [""; 0], dir.path()).env("ONE", "1 = one")).await;
-    let mut lines: Vec<_> = out(&finished).lines().map(str::to_owned).collect();
-    lines.sort();
-    let path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-    assert_eq!(lines, ["LANG=C.UTF-8", "ONE=1 = one", path]);
+    let mut marks = Vec::new();
+    for tree in [Tree::Best, Tree::Reaper, Tree::Reaper] {
+        let launch =
+            Launch::program("env", [""; 0], dir.path()).env("ONE", "1 = one").env("WINK_COMMAND", "theirs");
+        let finished = run(launch.tree(tree)).await;
+        let mut lines: Vec<_> = out(&finished).lines().map(str::to_owned).collect();
+        lines.sort();
+        // Without a process namespace, that is what it is known by.
+        marks.extend(lines.pop().filter(|_| tree == Tree::Reaper));
+        let path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+        assert_eq!(lines, ["LANG=C.UTF-8", "ONE=1 = one", path], "{tree:?}");
+    }
+    assert!(
+        marks.iter().all(|mark| mark.starts_with("WINK_COMMAND=") && !mark.ends_with("theirs")),
+        "{marks:?}"
+    );
+    assert_ne!(marks.first(), marks.last());
     let inherited = run(Launch::shell("echo $CARGO_PKG_NAME", dir.path()).inherit("CARGO_PKG_NAME")).await;
     assert_eq!(out(&inherited), "wink-sandbox\n");
     let all = run(Launch::shell("echo $CARGO_PKG_NAME", dir.path()).inherit_all()).await;
@@ -193,6 +205,15 @@ async fn nothing_outlives_the_command() {
         let finished = run(Launch::shell(text, dir.path()).tree(tree)).await;
         assert_eq!((finished.ended, out(&finished)), (Ended::Exited(5), "done\n".to_owned()));
         assert!(!is_running(&mark), "{tree:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_it_sends_to_its_group_reaches_nobody_else() {
+    let dir = tempfile::tempdir().unwrap();
+    for tree in TREES {
+        let finished = run(Launch::shell("kill -9 0", dir.path()).tree(tree)).await;
+        assert_eq!(finished.ended, Ended::Signalled(9), "{tree:?}");
     }
 }
 

@@ -19,8 +19,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tempfile::TempDir;
 use wink::filesystem::host::{Capture, HostFilesystem, HostOptions};
 use wink::filesystem::{
-    EntryKind, Filesystem, FilesystemExt, FsError, FsErrorKind, FsLimits, FsPath, FsResult, GrepQuery,
-    MkdirOptions,
+    DeleteMode, EntryKind, Filesystem, FilesystemExt, FsError, FsErrorKind, FsLimits, FsPath, FsResult,
+    GrepQuery, MkdirOptions,
 };
 use wink::testing::steps;
 
@@ -620,4 +620,103 @@ async fn a_directory_that_is_only_looked_at_gets_no_state() {
     assert!(!root.join(".wink").exists());
     refused(HostFilesystem::open(root.join("missing"), HostOptions::default()), FsErrorKind::Io);
     refused(HostFilesystem::open(root.join("d/f"), HostOptions::default()), FsErrorKind::Io);
+}
+
+const THEIR_JOB: &str = "WINK_TEST_HOSTILE_THEIR_JOB";
+const THEY: u32 = 61_234;
+
+/// What another user is told who does `job` in their workspace, in which `d` is ours and everybody may write. Between its steps,
+/// which it waits with, scripts are run there.
+fn told_another_user(job: &str, between: &[&str]) -> Option<(TempDir, String)> {
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::process::CommandExt;
+    use std::process::Stdio;
+
+    if !rustix::process::geteuid().is_root() {
+        wink::testing::leave_out("directories of other users", "it takes the superuser");
+        return None;
+    }
+    let sh = |dir: &Path, script: &str| {
+        assert!(Command::new("sh").args(["-ec", script]).current_dir(dir).status().unwrap().success());
+    };
+    let dir = TempDir::new().unwrap();
+    let make = format!(
+        "chmod 755 .; mkdir -p root/d; echo b > root/d/b; touch -d 2001-01-01 root/d; chown -R {THEY}:{THEY} root; \
+         chown 0:0 root/d; chmod 777 root/d"
+    );
+    sh(dir.path(), &make);
+    let executable = dir.path().join("test");
+    fs::copy(std::env::current_exe().unwrap(), &executable).unwrap();
+    let mut process = Command::new(&executable)
+        .args(["their_child", "--exact", "--nocapture"])
+        .env(THEIR_JOB, format!("{job} {}", dir.path().join("root").display()))
+        .current_dir("/")
+        .uid(THEY)
+        .gid(THEY)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut between = between.iter();
+    let mut told = String::new();
+    for line in BufReader::new(process.stdout.take().unwrap()).lines() {
+        let line = line.unwrap();
+        if line.ends_with("waits") {
+            sh(dir.path(), between.next().unwrap());
+            process.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        } else if let Some((_, line)) = line.split_once("told: ") {
+            told = told + line + "\n";
+        }
+    }
+    assert!(process.wait().unwrap().success(), "{told}");
+    assert_eq!(between.next(), None);
+    Some((dir, told))
+}
+
+/// Not a test by itself: what another user does.
+#[test]
+fn their_child() {
+    let Ok(job) = std::env::var(THEIR_JOB) else { return };
+    let (job, root) = job.split_once(' ').unwrap();
+    let wait = || {
+        println!("waits");
+        std::io::stdin().read_line(&mut String::new()).unwrap();
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let files = open(Path::new(root));
+        let fork = files.fork().unwrap();
+        match job {
+            "write" => drop(fork.write_text("d/new", "new").await.unwrap()),
+            _ => fork.delete(&path("d/b"), DeleteMode::Single).await.unwrap(),
+        }
+        let receipt = files.merge(&*fork).unwrap();
+        wait();
+        println!("told: {:?}", files.unmerge(receipt).map_err(|error| error.kind()));
+        println!("told: {:?}", files.write_text("again", "").await.map(drop).map_err(|error| error.kind()));
+        println!("told: {:?}", files.take_report().aside);
+        wait();
+        drop((fork, files));
+        let files = open(Path::new(root));
+        println!("told: {:?}", files.recovered().unwrap().aside);
+        files.write_text("again", "").await.unwrap();
+    });
+}
+
+#[test]
+fn mode_and_time_of_a_directory_of_another_user_are_left_and_told() {
+    let Some((dir, told)) = told_another_user("write", &["true", "true"]) else { return };
+    let left = "[KeptAside { path: \"d\", aside: None }]";
+    assert_eq!(told, format!("Err(LeftAlone)\nOk(())\n{left}\n[]\n"));
+    let d = dir.path().join("root/d");
+    assert_eq!(fs::read_dir(&d).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>(), ["b"]);
+}
+
+#[test]
+fn without_the_right_to_put_a_file_back_nothing_is_called_undone() {
+    let between = ["chmod 755 root/d", "chmod 777 root/d"];
+    let Some((dir, told)) = told_another_user("delete", &between) else { return };
+    let left = "[KeptAside { path: \"d\", aside: None }]";
+    assert_eq!(told, format!("Err(Io)\nErr(Io)\n[]\n{left}\n"));
+    assert_eq!(fs::read_to_string(dir.path().join("root/d/b")).unwrap(), "b\n");
 }

@@ -134,6 +134,8 @@ fn prepare(plan: &Plan) -> Done {
         // Any number but none says yes.
         let this = rustix::process::getpid();
         rustix::process::set_child_subreaper(Some(this)).map_err(at(Stage::Prepare))?;
+        // If it is killed, those that it kept are still known by its session.
+        rustix::process::setsid().map_err(at(Stage::Prepare))?;
     }
     if plan.namespaces.rest {
         raw::loopback();
@@ -269,7 +271,12 @@ pub(super) fn command(plan: &Plan, vectors: &Vectors) -> ! {
 }
 
 fn confine(plan: &Plan) -> Done {
-    let _ = rustix::process::setsid();
+    if plan.namespaces.pid {
+        let _ = rustix::process::setsid();
+    } else {
+        // It stays in the session of init, but what it sends to its group does not reach that.
+        rustix::process::setpgid(None, None).map_err(at(Stage::Prepare))?;
+    }
     for number in (CGROUPS..SLOTS).take(plan.cgroups.len()) {
         rustix::io::write(raw::fixed(number), b"0").map_err(at(Stage::Cgroup))?;
     }

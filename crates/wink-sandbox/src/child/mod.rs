@@ -5,7 +5,8 @@
 //! `raw` has the unsafe code and the proof of it, `enter` the order of things, which is safe code.
 //!
 //! There are two processes: *init*, the first of its process namespace (or, without one, the reaper of all that its
-//! descendants leave behind), and the *command*, its child. When init is gone, so is everything below it.
+//! descendants leave behind), and the *command*, its child. When init is gone, so is everything below it, unless it is a reaper
+//! that was killed: then whoever started it looks for them.
 
 mod enter;
 mod raw;

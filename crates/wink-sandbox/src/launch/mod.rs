@@ -3,7 +3,6 @@
 //! A [`Launch`] says everything beforehand; [`Launch::run`] ends when no process of it is left: the command's own,
 //! what it left running, and what tried to get away. Dropping the future ends them as well, before the drop returns.
 
-mod descendants;
 mod output;
 mod run;
 mod supervise;
@@ -123,6 +122,11 @@ pub enum Mounts {
 
 /// A command, with everything that is said about it before it runs. It has the rights of this program, but for [`Mounts`]; of its
 /// environment it has what it is given.
+///
+/// Without a process namespace ([`Tree`]) it also has a variable [`WINK_COMMAND`](wink::filesystem::host::CommandMark::VARIABLE): should
+/// something, such as the command, kill the process that keeps it together, what is left of it is found by that and by its session,
+/// and ended. A process is not found then that has cleared its environment, left its session, and lost its parent, all of it; that
+/// takes intent, and a plain launch is no wall against it: a sandbox is.
 #[derive(Debug, Clone)]
 #[must_use = "nothing runs until it is run"]
 pub struct Launch {

@@ -3,23 +3,25 @@
 //! It needs no runtime: streams, the end of the command and the wish to stop it are waited for in one `poll`. The
 //! command dies with this thread, and this thread with the program.
 
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
+use rustix::process::{Signal, WaitId, WaitIdOptions, WaitIdStatus, pidfd_send_signal, waitid};
 
-use wink::filesystem::host::{CommandRecord, ProcessTree};
+use wink::filesystem::host::{CommandMark, CommandProcesses, CommandRecord, ProcessTree};
 
+use super::Prepared;
 use super::output::Output;
-use super::{Prepared, descendants};
 use crate::cgroup::Cgroup;
 use crate::child::{self, Child, HANDED_OVER, Message, Plan, Stage};
 use crate::error::LaunchError;
+use crate::overlay::c_text;
 
 /// Why a command is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +102,14 @@ pub(crate) fn supervise(
         let cgroups = prepared.cgroup.as_ref().map(Cgroup::doors).transpose();
         let cgroups =
             cgroups.map_err(|source| LaunchError::Surroundings { what: "opening its cgroup", source })?;
-        let own_namespace = prepared.namespaces.pid;
+        let mut environment = prepared.environment;
+        let tree = if prepared.namespaces.pid {
+            ProcessTree::Namespace
+        } else {
+            let mark = CommandMark::fresh();
+            put_mark(&mut environment, mark)?;
+            ProcessTree::Reaper(mark)
+        };
         let plan = Plan {
             namespaces: prepared.namespaces,
             ids: prepared.ids,
@@ -110,7 +119,7 @@ pub(crate) fn supervise(
             cwd: prepared.cwd,
             programs: prepared.programs,
             arguments: prepared.arguments,
-            environment: prepared.environment,
+            environment,
             rights: prepared.rights,
             stdin: stdin_end,
             stdout: stdout_end,
@@ -122,7 +131,8 @@ pub(crate) fn supervise(
             .map_err(|source| LaunchError::Surroundings { what: "making its process", source })?;
         let watch = Watch {
             child,
-            own_namespace,
+            tree,
+            processes: None,
             report,
             stdin,
             stdout: Some(stdout),
@@ -136,20 +146,21 @@ pub(crate) fn supervise(
         };
         (watch, plan, gate)
     };
-    let opened = open_gate(&gate, &watch, prepared.record.as_ref());
+    let opened = watch.open_gate(&gate, prepared.record.as_ref());
     // Our copies of the command's ends: with them open no stream would ever end.
     drop((plan, gate));
     if let Err(error) = opened {
-        watch.kill();
-        watch.reap();
+        watch.abandon();
         return Err(LaunchError::Surroundings { what: "writing its process down", source: error });
     }
     let waited = watch.until_gone(control);
     if let Err(error) = waited {
-        watch.kill();
-        watch.reap();
+        watch.abandon();
         return Err(LaunchError::Surroundings { what: "waiting for it", source: error.into() });
     }
+    watch.reap().map_err(|error| LaunchError::Lost(error.to_string()))?;
+    watch.hear();
+    watch.listen();
     if let Some((stage, errno)) = watch.failure {
         return Err(failure(stage, errno, told));
     }
@@ -159,13 +170,11 @@ pub(crate) fn supervise(
     Ok(Watched { status: watch.status, stopped, stdout, stderr, memory_exhausted })
 }
 
-/// Lets it begin, once it is written down where somebody else may have to end it.
-fn open_gate(gate: &OwnedFd, watch: &Watch, record: Option<&CommandRecord>) -> io::Result<()> {
-    if let Some(record) = record {
-        let tree = if watch.own_namespace { ProcessTree::Namespace } else { ProcessTree::Reaper };
-        record.note(watch.child.pid.unsigned_abs(), tree)?;
-    }
-    rustix::io::write(gate, &[1])?;
+/// One mark, whatever this program itself was given.
+fn put_mark(environment: &mut Vec<CString>, mark: CommandMark) -> Result<(), LaunchError> {
+    let name = format!("{}=", CommandMark::VARIABLE);
+    environment.retain(|variable| !variable.to_bytes().starts_with(name.as_bytes()));
+    environment.push(c_text("the environment", &format!("{name}{mark}"))?);
     Ok(())
 }
 
@@ -191,7 +200,9 @@ struct Feed {
 
 struct Watch {
     child: Child,
-    own_namespace: bool,
+    tree: ProcessTree,
+    /// As soon as they may begin, where they do not just die with init.
+    processes: Option<CommandProcesses>,
     report: OwnedFd,
     stdin: Option<Feed>,
     stdout: Option<OwnedFd>,
@@ -214,7 +225,20 @@ struct Ready {
 }
 
 impl Watch {
-    /// Until init is reaped; then nothing of the command is left.
+    /// Lets it begin, once it is written down where somebody else may have to end it.
+    fn open_gate(&mut self, gate: &OwnedFd, record: Option<&CommandRecord>) -> io::Result<()> {
+        if record.is_some() || self.tree != ProcessTree::Namespace {
+            let processes = CommandProcesses::new(self.child.pid.unsigned_abs(), self.tree)?;
+            if let Some(record) = record {
+                record.note(&processes)?;
+            }
+            self.processes = Some(processes);
+        }
+        rustix::io::write(gate, &[1])?;
+        Ok(())
+    }
+
+    /// Until init is dead.
     fn until_gone(&mut self, control: &Control) -> Result<(), Errno> {
         loop {
             let ready = self.wait(control)?;
@@ -228,14 +252,12 @@ impl Watch {
             // A command that ended by itself was not stopped.
             let stop = ready.stop && self.status.is_none();
             self.stopped |= stop;
-            let left_behind = !self.own_namespace && (self.status.is_some() || self.failure.is_some());
-            if stop || left_behind {
+            let is_over = self.status.is_some() || self.failure.is_some();
+            let left_behind = self.tree != ProcessTree::Namespace && is_over;
+            if stop || (left_behind && !self.ends_by_itself()) {
                 self.kill();
             }
             if ready.gone {
-                self.reap();
-                self.hear();
-                self.listen();
                 return Ok(());
             }
         }
@@ -298,20 +320,55 @@ impl Watch {
         }
     }
 
+    /// Whether nothing is left below init: then it ends at once, and nobody has to look for anything.
+    fn ends_by_itself(&self) -> bool {
+        const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+        poll(&mut [PollFd::new(&self.child.pidfd, PollFlags::IN)], Some(&AT_ONCE)) == Ok(1)
+    }
+
     /// Ends every process of the command, and init.
     fn kill(&mut self) {
         if self.killed {
             return;
         }
         self.killed = true;
-        if !self.own_namespace {
-            descendants::end(self.child.pid);
+        if let Err(error) = self.end_others() {
+            // They are looked for again when init is dead.
+            tracing::warn!(%error, "not all of a command could be ended at once");
         }
         let _ = pidfd_send_signal(&self.child.pidfd, Signal::KILL);
     }
 
-    fn reap(&mut self) {
-        while let Err(Errno::INTR) = waitid(WaitId::PidFd(self.child.pidfd.as_fd()), WaitIdOptions::EXITED) {}
+    fn end_others(&self) -> io::Result<()> {
+        self.processes.as_ref().map_or(Ok(()), CommandProcesses::end_others)
+    }
+
+    /// Waits for the end of init; then nothing of the command is left, or it is an error.
+    fn reap(&mut self) -> io::Result<()> {
+        // If it did not end by itself, it has not seen that nothing is left below it. Its number, which is that of their session,
+        // is nobody else's until it is reaped.
+        let ended = self.wait_for_init(WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+        let ended_by_itself = ended.is_some_and(|status| status.exited());
+        let left = if ended_by_itself { Ok(()) } else { self.end_others() };
+        self.wait_for_init(WaitIdOptions::EXITED);
+        left
+    }
+
+    fn wait_for_init(&self, options: WaitIdOptions) -> Option<WaitIdStatus> {
+        loop {
+            match waitid(WaitId::PidFd(self.child.pidfd.as_fd()), options) {
+                Err(Errno::INTR) => {}
+                ended => return ended.ok().flatten(),
+            }
+        }
+    }
+
+    /// Ends it, since something else went wrong.
+    fn abandon(&mut self) {
+        self.kill();
+        if let Err(error) = self.reap() {
+            tracing::error!(%error, "something of a command may be left");
+        }
     }
 }
 

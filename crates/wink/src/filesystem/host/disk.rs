@@ -90,6 +90,12 @@ pub trait Disk: Send + Sync + 'static {
         Ok(())
     }
 
+    /// Whether something belongs to somebody else, who alone may set its mode and time.
+    fn is_anothers(&self, path: &Path) -> io::Result<bool> {
+        let _ = path;
+        Ok(false)
+    }
+
     /// Makes a file's contents, mode and time durable.
     fn sync_file(&self, path: &Path) -> io::Result<()>;
 

@@ -332,6 +332,16 @@ impl Disk for HostDisk {
         self.lift_protection(path).map(drop)
     }
 
+    fn is_anothers(&self, path: &Path) -> io::Result<bool> {
+        let stat = if path == Path::new("") {
+            fstat(&self.root)?
+        } else {
+            let (dir, name) = self.parent(path)?;
+            statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?
+        };
+        Ok(stat.st_uid != rustix::process::geteuid().as_raw())
+    }
+
     fn sync_file(&self, path: &Path) -> io::Result<()> {
         let (dir, name) = self.parent(path)?;
         self.sync(open_regular(dir.as_fd(), name, OFlags::RDONLY).map(OwnedFd::from))

@@ -54,7 +54,7 @@ pub use command::{Capture, CommandLayer, OverlayDirs};
 pub use host_disk::HostDisk;
 pub use lock::{LockHolder, LockedWork, WorkspaceLock};
 pub use owner::{Owner, Owners};
-pub use scan::{CommandRecord, ProcessTree, Undone};
+pub use scan::{CommandMark, CommandProcesses, CommandRecord, ProcessTree, Undone};
 pub use settled::AllSettled;
 
 /// A directory of the machine as a workspace, or a fork of one.

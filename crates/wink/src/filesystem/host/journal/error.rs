@@ -102,7 +102,8 @@ pub enum JournalError {
     },
 }
 
-/// A path that somebody else changed, so that rolling back left it as it is.
+/// A path that somebody else changed, so that rolling back left it as it is; or that belongs to somebody else, so that it could
+/// not be given its mode and time back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptAside {
     /// The path as it was called before the plan.

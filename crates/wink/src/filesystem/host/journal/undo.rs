@@ -319,7 +319,7 @@ impl<'a> Work<'a> {
     }
 
     /// Modes and times of directories that entries left and came into, and of what was given others.
-    fn restore_meta(&self, intent: &Intent) -> Result<(), JournalError> {
+    fn restore_meta(&mut self, intent: &Intent) -> Result<(), JournalError> {
         for parent in &intent.parents {
             if let Some(entry) = self.look(&parent.path)?.filter(|entry| parent.before.is_same(entry)) {
                 self.set(&parent.path, &entry, Meta { modified: parent.before.modified, ..entry.meta })?;
@@ -334,11 +334,21 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    fn set(&self, path: &Path, entry: &Entry, meta: Meta) -> Result<(), JournalError> {
+    fn set(&mut self, path: &Path, entry: &Entry, meta: Meta) -> Result<(), JournalError> {
         if entry.meta == meta {
             return Ok(());
         }
-        self.disk.set_meta(path, meta).doing("restore mode and time of", path)
+        match self.disk.set_meta(path, meta) {
+            // Whoever may write into a directory of somebody else may take that back, but not set its time.
+            Err(error)
+                if error.kind() == io::ErrorKind::PermissionDenied
+                    && self.disk.is_anothers(path).doing("look at", path)? =>
+            {
+                self.report(path, None);
+                Ok(())
+            }
+            set => set.doing("restore mode and time of", path),
+        }
     }
 
     /// Everything, even what was found in place: whoever brought it there may have died before syncing it.

@@ -6,9 +6,8 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use super::index::{Copies, Index, Saved};
+use super::index::Index;
 use super::walk::{Protected, Tree, walk};
 use super::{Places, failed};
 use crate::filesystem::host::clear::remove_tree;
@@ -41,15 +40,8 @@ pub(super) fn refresh(
     let changing = changing(&index.tree, &tree);
     index.forget(disk, &places.index, &changing).map_err(failed(Path::new(""), "saved"))?;
     remove_gone(disk, places, &changing, &tree).map_err(failed(Path::new(""), "saved"))?;
-    let mut copying = Copying {
-        disk,
-        places,
-        cancel,
-        names: HashMap::new(),
-        dirs: Vec::new(),
-        copied: Vec::new(),
-        copies: Copies::new(),
-    };
+    let mut copying =
+        Copying { disk, places, cancel, names: HashMap::new(), dirs: Vec::new(), copied: Vec::new() };
     // First those that are saved: a name that came with a directory that was renamed belongs to their copy.
     for (path, entry) in tree.iter().filter(|(path, entry)| index.tree.get(*path) == Some(entry)) {
         copying.has(path, entry);
@@ -75,12 +67,8 @@ pub(super) fn refresh(
         }
     }
     tree.retain(|path, _| !vanished.iter().any(|gone| path.starts_with(gone)));
-    let fresh = copying.sync().map_err(failed(Path::new(""), "saved"))?;
-    let mut copies = Arc::unwrap_or_clone(std::mem::take(&mut index.copies));
-    copies.extend(fresh);
-    copies.retain(|path, _| tree.contains_key(path));
-    let saved = Saved { tree, protected, copies };
-    index.save(disk, &places.index, saved).map_err(failed(Path::new(""), "saved"))
+    copying.sync().map_err(failed(Path::new(""), "saved"))?;
+    index.save(disk, &places.index, tree, protected).map_err(failed(Path::new(""), "saved"))
 }
 
 /// What an attempt before this one, which did not come to its end, may have left.
@@ -135,7 +123,6 @@ struct Copying<'a> {
     names: HashMap<(u64, u64), (PathBuf, Entry)>,
     dirs: Vec<PathBuf>,
     copied: Vec<PathBuf>,
-    copies: Copies,
 }
 
 impl Copying<'_> {
@@ -160,7 +147,6 @@ impl Copying<'_> {
                 remove_tree(self.disk, &copy).map_err(&failed)?;
                 // A socket, and mostly a device, cannot be made anew: when it is gone, that is told.
                 if self.disk.copy_special(path, &copy).map_err(&failed)? {
-                    self.note(path, &copy).map_err(&failed)?;
                     self.dirs.extend(copy.parent().map(Path::to_owned));
                 }
             }
@@ -181,13 +167,6 @@ impl Copying<'_> {
         if matches!(saved.kind, EntryKind::File | EntryKind::Symlink) && saved.links > 1 {
             self.names.insert((saved.dev, saved.ino), (self.places.copies.join(path), saved.clone()));
         }
-    }
-
-    /// By its inode a copy is known when it is back in the workspace.
-    fn note(&mut self, path: &Path, copy: &Path) -> io::Result<()> {
-        let entry = self.disk.look(copy)?.ok_or(io::ErrorKind::NotFound)?;
-        self.copies.insert(path.to_owned(), entry.ino);
-        Ok(())
     }
 
     fn copy(&mut self, path: &Path, entry: &Entry) -> FsResult<Option<Entry>> {
@@ -218,7 +197,6 @@ impl Copying<'_> {
             match self.disk.look(path).map_err(&failed)? {
                 Some(now) if now == entry && !is_missing => {
                     self.dirs.extend(copy.parent().map(Path::to_owned));
-                    self.note(path, &copy).map_err(&failed)?;
                     self.copied.push(copy);
                     return Ok(Some(entry));
                 }
@@ -232,13 +210,11 @@ impl Copying<'_> {
         Err(FsError::Conflict { paths: vec![to_shown(path)] })
     }
 
-    /// Makes it durable. The inodes of the copies that were made.
-    fn sync(mut self) -> io::Result<Copies> {
+    fn sync(mut self) -> io::Result<()> {
         self.dirs.sort_unstable();
         self.dirs.dedup();
         if self.copied.len() + self.dirs.len() > FEW {
-            self.disk.sync_all()?;
-            return Ok(self.copies);
+            return self.disk.sync_all();
         }
         for copy in &self.copied {
             if self.disk.look(copy)?.is_some_and(|entry| entry.kind == EntryKind::File) {
@@ -246,7 +222,6 @@ impl Copying<'_> {
             }
         }
         self.dirs.iter().try_for_each(|dir| self.disk.sync_dir(dir))?;
-        self.disk.sync_dir(&self.places.copies)?;
-        Ok(self.copies)
+        self.disk.sync_dir(&self.places.copies)
     }
 }

@@ -6,7 +6,7 @@
 //! Before a copy is made, replaced or removed, a line says that nothing is known of it. So what a line tells of has its
 //! copy, whenever the process or the machine stops; and copies that nothing is known of are found, and removed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,23 +26,11 @@ pub(super) struct Index {
     pub(super) tree: Arc<Tree>,
     /// What of it is protected against changes.
     pub(super) protected: Arc<Protected>,
-    /// The inodes of the copies.
-    pub(super) copies: Arc<Copies>,
     /// Where there may be something in the baseline that is not known.
     unsure: BTreeSet<PathBuf>,
     lines: usize,
     /// The version of the file, if it ends with a whole line.
     version: Option<FileVersion>,
-}
-
-/// The inodes of copies, by path.
-pub(super) type Copies = BTreeMap<PathBuf, u64>;
-
-/// What a baseline is to be known to hold.
-pub(super) struct Saved {
-    pub(super) tree: Tree,
-    pub(super) protected: Protected,
-    pub(super) copies: Copies,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -66,20 +54,18 @@ struct Known {
     changed: i128,
     #[serde(default, skip_serializing_if = "Protection::is_none")]
     protection: Protection,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    copy: Option<u64>,
 }
 
 impl Known {
-    fn of(entry: &Entry, protection: Protection, copy: Option<u64>) -> Self {
+    fn of(entry: &Entry, protection: Protection) -> Self {
         let Entry { kind, dev, ino, links, len, meta: Meta { mode, modified }, changed } = *entry;
-        Self { kind, dev, ino, links, len, mode, modified, changed, protection, copy }
+        Self { kind, dev, ino, links, len, mode, modified, changed, protection }
     }
 }
 
 impl From<Known> for Entry {
     fn from(known: Known) -> Self {
-        let Known { kind, dev, ino, links, len, mode, modified, changed, protection: _, copy: _ } = known;
+        let Known { kind, dev, ino, links, len, mode, modified, changed, protection: _ } = known;
         Self { kind, dev, ino, links, len, meta: Meta { mode, modified }, changed }
     }
 }
@@ -92,7 +78,7 @@ impl Index {
         let Some(entry) = disk.look(path)? else { return Ok(Self::default()) };
         let text = disk.read(path)?;
         let (mut tree, mut lines, mut is_whole) = (Tree::new(), 0, true);
-        let (mut protected, mut copies, mut unsure) = (Protected::new(), Copies::new(), BTreeSet::new());
+        let (mut protected, mut unsure) = (Protected::new(), BTreeSet::new());
         for line in text.split_inclusive(|byte| *byte == b'\n') {
             let Some(Line { path, known }) = decode(line) else {
                 is_whole = false;
@@ -106,33 +92,27 @@ impl Index {
                         false => _ = protected.insert(path.clone(), known.protection),
                     }
                     unsure.remove(&path);
-                    match known.copy {
-                        Some(copy) => _ = copies.insert(path.clone(), copy),
-                        None => _ = copies.remove(&path),
-                    }
                     tree.insert(path, known.into());
                 }
                 // Nothing is known at all.
                 None if path.as_os_str().is_empty() => {
-                    (tree, protected, copies) = (Tree::new(), Protected::new(), Copies::new());
+                    (tree, protected) = (Tree::new(), Protected::new());
                     unsure.insert(path);
                 }
                 None => {
                     protected.remove(&path);
-                    copies.remove(&path);
                     tree.remove(&path);
                     unsure.insert(path);
                 }
             }
         }
-        let (tree, protected, copies) = (Arc::new(tree), Arc::new(protected), Arc::new(copies));
-        Ok(Self { tree, protected, copies, unsure, lines, version: is_whole.then(|| entry.version()) })
+        let (tree, protected) = (Arc::new(tree), Arc::new(protected));
+        Ok(Self { tree, protected, unsure, lines, version: is_whole.then(|| entry.version()) })
     }
 
     /// What it says.
     pub(super) fn before(&self) -> Before {
-        let (tree, protected, copies) = (&self.tree, &self.protected, &self.copies);
-        Before { tree: Arc::clone(tree), protected: Arc::clone(protected), copies: Arc::clone(copies) }
+        Before { tree: Arc::clone(&self.tree), protected: Arc::clone(&self.protected) }
     }
 
     /// Takes the places where there may be something that is not known: whoever asks removes it.
@@ -146,11 +126,9 @@ impl Index {
             return Ok(());
         }
         let (tree, protected) = (Arc::make_mut(&mut self.tree), Arc::make_mut(&mut self.protected));
-        let copies = Arc::make_mut(&mut self.copies);
         for path in paths {
             tree.remove(path);
             protected.remove(path);
-            copies.remove(path);
         }
         // All of it, if that is all there is.
         let all = [PathBuf::new()];
@@ -170,22 +148,26 @@ impl Index {
         Ok(disk.look(path)?.map(|entry| entry.version()) == self.version && self.version.is_some())
     }
 
-    /// Makes it say what is `saved`, durably. Costs what has changed, and now and then what there is.
-    pub(super) fn save(&mut self, disk: &HostDisk, path: &Path, saved: Saved) -> io::Result<()> {
-        let tree = &saved.tree;
+    /// Makes it say what `tree` is, durably. Costs what has changed, and now and then what there is.
+    pub(super) fn save(
+        &mut self,
+        disk: &HostDisk,
+        path: &Path,
+        tree: Tree,
+        protected: Protected,
+    ) -> io::Result<()> {
         let gone = self.tree.keys().filter(|path| !tree.contains_key(*path)).map(|path| (path, None));
         let changed = tree.iter().filter(|(path, entry)| self.tree.get(*path) != Some(entry));
         let changed = changed.map(|(path, entry)| (path, Some(entry)));
         let mut text = Vec::new();
         let mut count = 0;
         for (path, entry) in gone.chain(changed) {
-            let known = entry.map(|entry| known(path, entry, &saved.protected, &saved.copies));
+            let known = entry.map(|entry| known(path, entry, &protected));
             encode(path, known, &mut text)?;
             count += 1;
         }
         let is_long = self.lines + count > 2 * tree.len() + 100;
-        let Saved { tree, protected, copies } = saved;
-        (self.tree, self.protected, self.copies) = (Arc::new(tree), Arc::new(protected), Arc::new(copies));
+        (self.tree, self.protected) = (Arc::new(tree), Arc::new(protected));
         match self.version.is_none() || is_long {
             true => self.rewrite(disk, path),
             false if count > 0 => self.append(disk, path, &text, count),
@@ -208,7 +190,7 @@ impl Index {
     fn rewrite(&mut self, disk: &HostDisk, path: &Path) -> io::Result<()> {
         let mut text = Vec::new();
         for (path, entry) in &*self.tree {
-            let known = known(path, entry, &self.protected, &self.copies);
+            let known = known(path, entry, &self.protected);
             encode(path, Some(known), &mut text)?;
         }
         let fresh = path.with_extension("new");
@@ -226,9 +208,8 @@ impl Index {
     }
 }
 
-fn known(path: &Path, entry: &Entry, protected: &Protected, copies: &Copies) -> Known {
-    let protection = protected.get(path).copied().unwrap_or_default();
-    Known::of(entry, protection, copies.get(path).copied())
+fn known(path: &Path, entry: &Entry, protected: &Protected) -> Known {
+    Known::of(entry, protected.get(path).copied().unwrap_or_default())
 }
 
 fn encode(path: &Path, known: Option<Known>, text: &mut Vec<u8>) -> io::Result<()> {

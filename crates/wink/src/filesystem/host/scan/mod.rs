@@ -48,7 +48,7 @@ use crate::limits::CancelToken;
 use crate::support::lock::lock;
 use crate::support::steps::reach;
 
-pub use process::{CommandRecord, ProcessTree};
+pub use process::{CommandMark, CommandProcesses, CommandRecord, ProcessTree};
 pub(super) use trash::TrashDir;
 
 /// What became of a command that was undone.

@@ -1,12 +1,17 @@
 //! The processes of a command that works in the workspace itself. They are written down in its record before they do
 //! anything, so that whoever restores the workspace can end them first, and knows when the last one is gone.
 
+#[cfg(target_os = "linux")]
+mod kin;
+
 use std::fmt;
 use std::io::{self, Seek, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::filesystem::host::disk::Disk;
 use crate::filesystem::host::host_disk::HostDisk;
@@ -16,8 +21,43 @@ use crate::filesystem::host::host_disk::HostDisk;
 pub enum ProcessTree {
     /// It is the first of a process namespace: all others die with it, before it is gone.
     Namespace,
-    /// It ends all others when it is told to (`SIGTERM`), and then itself.
-    Reaper,
+    /// It ends all others when it is told to (`SIGTERM`), and then itself. It leads the session that the others begin in, and they
+    /// begin with this mark: should it be killed, they are found by these.
+    Reaper(CommandMark),
+}
+
+/// What the processes of one command have in their environment, to be known by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandMark(Uuid);
+
+impl CommandMark {
+    /// The variable that has the mark for its value.
+    pub const VARIABLE: &'static str = "WINK_COMMAND";
+
+    /// One that no other command has.
+    pub fn fresh() -> Self {
+        // The random part alone makes it unique; no clock is asked.
+        Self(crate::session::fresh_uuid(Timestamp::UNIX_EPOCH))
+    }
+}
+
+impl fmt::Display for CommandMark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.hyphenated().fmt(f)
+    }
+}
+
+/// The processes of a command, by the one that all others are below: told from all that have its number at other times and places.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandProcesses {
+    process: u32,
+    tree: ProcessTree,
+    /// When it started, in ticks of the machine.
+    start: u64,
+    /// Where its number counts.
+    namespace: u64,
+    /// What tells this time that the machine runs from others.
+    boot: String,
 }
 
 /// Where the processes of a command are written down that works in the workspace itself.
@@ -32,13 +72,13 @@ impl CommandRecord {
         Self { disk: Arc::clone(disk), path }
     }
 
-    /// Writes down the process that all others of a command are below. It must not have begun anything.
-    pub fn note(&self, process: u32, tree: ProcessTree) -> io::Result<()> {
+    /// Writes down the processes of a command. It must not have begun anything.
+    pub fn note(&self, processes: &CommandProcesses) -> io::Result<()> {
         if self.disk.look(&self.path)?.is_none() {
             let text = "the workspace is restored already; a command that works in it cannot begin any more";
             return Err(io::Error::new(io::ErrorKind::NotFound, text));
         }
-        let mut line = serde_json::to_vec(&Noted::of(process, tree)?)?;
+        let mut line = serde_json::to_vec(processes)?;
         line.push(b'\n');
         // Not synced: a machine that goes down ends all processes itself.
         let mut file = self.disk.open_or_create(&self.path, 0o600)?;
@@ -61,24 +101,11 @@ impl PartialEq for CommandRecord {
 
 impl Eq for CommandRecord {}
 
-/// A process, told from all others that have its number at other times and places.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Noted {
-    process: u32,
-    tree: ProcessTree,
-    /// When it started, in ticks of the machine.
-    start: u64,
-    /// Where its number counts.
-    namespace: u64,
-    /// What tells this time that the machine runs from others.
-    boot: String,
-}
-
 /// Ends what is written down, and waits until it is gone.
 pub(super) fn end_all(lines: &[u8]) -> io::Result<()> {
     for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         // What was not written to its end has not begun.
-        if let Ok(noted) = serde_json::from_slice::<Noted>(line) {
+        if let Ok(noted) = serde_json::from_slice::<CommandProcesses>(line) {
             noted.end()?;
         }
     }
@@ -95,15 +122,26 @@ mod linux {
     use rustix::io::Errno;
     use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-    use super::{Noted, ProcessTree};
+    use super::kin::{Kin, Seen};
+    use super::{CommandProcesses, ProcessTree};
 
     /// So long a process that was killed may take: its memory may be large, and its files may have to be closed.
     const SECONDS: i64 = 10;
 
-    impl Noted {
-        pub(super) fn of(process: u32, tree: ProcessTree) -> io::Result<Self> {
-            let start = start_of(process)?;
+    impl CommandProcesses {
+        /// Those below the process with this number, which is there.
+        pub fn new(process: u32, tree: ProcessTree) -> io::Result<Self> {
+            let start = Seen::look(process)?.ok_or(io::ErrorKind::NotFound)?.start;
             Ok(Self { process, tree, start, namespace: namespace(), boot: boot() })
+        }
+
+        /// Ends all that the first does not take with it, and waits until they are gone; not the first itself, which may be gone
+        /// already. An error where it cannot be known that nothing is left.
+        pub fn end_others(&self) -> io::Result<()> {
+            match self.tree {
+                ProcessTree::Namespace => Ok(()),
+                ProcessTree::Reaper(mark) => Kin::new(self.process, self.start, mark).end(),
+            }
         }
 
         pub(super) fn end(&self) -> io::Result<()> {
@@ -117,6 +155,12 @@ mod linux {
                 );
                 return Ok(());
             }
+            self.end_first()?;
+            // It may have been killed before it could end them.
+            self.end_others()
+        }
+
+        fn end_first(&self) -> io::Result<()> {
             let Some(pid) = i32::try_from(self.process).ok().and_then(Pid::from_raw) else { return Ok(()) };
             // Pinned first and looked at then, so that nobody is ended who was given its number.
             let pinned = match pidfd_open(pid, PidfdFlags::empty()) {
@@ -124,20 +168,20 @@ mod linux {
                 Err(Errno::SRCH | Errno::INVAL) => return Ok(()),
                 Err(error) => return Err(error.into()),
             };
-            match start_of(self.process) {
-                Ok(start) if start == self.start => {}
-                Ok(_) => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-                Err(error) => return Err(error),
+            if Seen::look(self.process)?.is_none_or(|seen| seen.start != self.start) {
+                return Ok(());
             }
-            let signal = match self.tree {
-                ProcessTree::Namespace => Signal::KILL,
-                ProcessTree::Reaper => Signal::TERM,
+            let signals: &[Signal] = match self.tree {
+                ProcessTree::Namespace => &[Signal::KILL],
+                // Its command may have stopped it.
+                ProcessTree::Reaper(_) => &[Signal::TERM, Signal::CONT],
             };
-            match pidfd_send_signal(&pinned, signal) {
-                // Somebody else's dies all the same, since whoever started it has died.
-                Ok(()) | Err(Errno::SRCH | Errno::PERM) => {}
-                Err(error) => return Err(error.into()),
+            for signal in signals {
+                match pidfd_send_signal(&pinned, *signal) {
+                    // Somebody else's dies all the same, since whoever started it has died.
+                    Ok(()) | Err(Errno::SRCH | Errno::PERM) => {}
+                    Err(error) => return Err(error.into()),
+                }
             }
             let mut fds = [PollFd::new(&pinned, PollFlags::IN)];
             loop {
@@ -157,22 +201,6 @@ mod linux {
         }
     }
 
-    fn start_of(process: u32) -> io::Result<u64> {
-        // The name is in parentheses and may have any bytes in it, parentheses too. The time is the 22nd word.
-        let stat = fs::read(format!("/proc/{process}/stat")).map_err(|error| {
-            // A process that is gone while it is read about.
-            if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) {
-                io::ErrorKind::NotFound.into()
-            } else {
-                error
-            }
-        })?;
-        let stat = String::from_utf8_lossy(&stat);
-        let words = stat.rsplit_once(')').map(|(_, words)| words);
-        let start = words.and_then(|words| words.split_ascii_whitespace().nth(19)?.parse().ok());
-        start.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "/proc tells nothing of a process"))
-    }
-
     /// Where this is not told, there is but one.
     fn namespace() -> u64 {
         fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino())
@@ -184,12 +212,17 @@ mod linux {
 }
 
 #[cfg(not(target_os = "linux"))]
-impl Noted {
-    fn of(process: u32, tree: ProcessTree) -> io::Result<Self> {
+impl CommandProcesses {
+    /// Those below the process with this number, which is there.
+    pub fn new(process: u32, tree: ProcessTree) -> io::Result<Self> {
         Ok(Self { process, tree, start: 0, namespace: 0, boot: String::new() })
     }
 
     /// There is no way here to tell a process from others that were given its number.
+    pub fn end_others(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     fn end(&self) -> io::Result<()> {
         Ok(())
     }

@@ -11,7 +11,6 @@ use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::index::Copies;
 use super::outside::Outside;
 use super::trash::TrashDir;
 use super::walk::{Before, Left, Protected, Tree, opened, walk_after};
@@ -50,12 +49,12 @@ pub(super) fn restore(
     before: &Before,
     trash: &TrashDir,
 ) -> FsResult<Restored> {
-    let Before { tree: before, protected, copies } = before;
+    let Before { tree: before, protected } = before;
     // Of an attempt before this one.
     remove_tree(disk, &places.outside).map_err(failed(Path::new(""), "restored after a command"))?;
     let Left { tree: found, mounts, is_too_deep } = walk_after(disk, before)?;
     unprotect(disk, before, &found)?;
-    let Stays { stayed, broken } = what_stays(disk, places, before, copies, &found)?;
+    let Stays { stayed, broken } = what_stays(disk, places, before, &found)?;
     let outside = Outside::new(places, before, &found, &broken);
     reach("scan.compared");
     let is_kept = outside.restore(disk, places, before, trash);
@@ -131,19 +130,13 @@ struct Stays {
 }
 
 /// What is as before, or back already. Of a file with several names all have to be.
-fn what_stays(
-    disk: &HostDisk,
-    places: &Places,
-    before: &Tree,
-    copies: &Copies,
-    found: &Tree,
-) -> FsResult<Stays> {
+fn what_stays(disk: &HostDisk, places: &Places, before: &Tree, found: &Tree) -> FsResult<Stays> {
     let mut stayed = HashSet::new();
     let mut broken = HashSet::new();
     let mut back = HashSet::new();
     for (path, known) in before {
         let looked = match found.get(path) {
-            Some(entry) => is_as_before(disk, places, path, known, copies.get(path), entry)
+            Some(entry) => is_as_before(disk, places, path, known, entry)
                 .map_err(failed(path, "compared with what it was before the command"))?,
             None => Looked::Differs,
         };
@@ -179,7 +172,6 @@ fn is_as_before(
     places: &Places,
     path: &Path,
     known: &Entry,
-    copied: Option<&u64>,
     entry: &Entry,
 ) -> io::Result<Looked> {
     if known.kind != entry.kind {
@@ -190,8 +182,10 @@ fn is_as_before(
     }
     let copy = places.copies.join(path);
     if disk.look(&copy)?.is_none() {
-        // The copy itself; or a file with names outside, which took the place of its copy before it was brought back.
-        let is_back = copied == Some(&entry.ino) || (known.links > 1 && entry.ino == known.ino);
+        // It looks like the copy that was brought back; or it is a file with names outside, which took the place of its
+        // copy before that.
+        let is_back =
+            (known.len, known.meta) == (entry.len, entry.meta) || (known.links > 1 && entry.ino == known.ino);
         return Ok(if is_back { Looked::Back } else { Looked::Differs });
     }
     let of = |entry: &Entry| (entry.dev, entry.ino, entry.len, entry.links, entry.meta);

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::failed;
-use super::index::Copies;
 use crate::filesystem::host::clear::forced;
 use crate::filesystem::host::command::MOST_LEVELS;
 use crate::filesystem::host::disk::{Disk, Entry, Meta};
@@ -26,7 +25,6 @@ pub(super) type Protected = BTreeMap<PathBuf, Protection>;
 pub(super) struct Before {
     pub(super) tree: Arc<Tree>,
     pub(super) protected: Arc<Protected>,
-    pub(super) copies: Arc<Copies>,
 }
 
 /// Longer paths than this leave no room for the names of the places where things are kept.
