@@ -43,6 +43,11 @@ fn one_has_it_and_the_next_sees_who() {
         drop(first);
         told.recv().unwrap();
     });
+    // Until somebody has settled it.
+    assert_eq!(work(), Some(LockedWork::Journal(id)));
+    let mut third = acquire(LONG_ENOUGH).unwrap();
+    third.note(None);
+    drop(third);
     assert_eq!(work(), None);
     assert!(WorkspaceLock::try_acquire(&disk, path, &SystemClock).unwrap().is_some());
 }
