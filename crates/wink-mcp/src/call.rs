@@ -172,7 +172,15 @@ impl Server {
                 }
             };
             match moment {
-                Some(Moment::Report(report)) => reports.tell(report).await,
+                Some(Moment::Report(report)) => tokio::select! {
+                    biased;
+                    // Whoever takes no messages can still cancel.
+                    () = context.ct.cancelled(), if !cancelled => {
+                        cancelled = true;
+                        running.cancel();
+                    }
+                    () = reports.tell(report) => {}
+                },
                 Some(Moment::Done(outcome)) => {
                     return self.result(&outcome).map(CallToolResponse::Complete);
                 }

@@ -39,7 +39,7 @@ pub(crate) fn tools() -> Vec<Tool> {
     tools
 }
 
-fn tool(name: &'static str, schema: Value) -> Tool {
+pub(crate) fn tool(name: &'static str, schema: Value) -> Tool {
     Tool::new(name, "For the test.", schema.as_object().cloned().unwrap_or_default())
 }
 
@@ -131,6 +131,15 @@ pub(crate) fn context_of(answers: Option<&InputResponses>) -> Result<String, Inp
     })
 }
 
+/// The name that a job was told, or what it asks.
+pub(crate) fn name_of(answers: Option<&InputResponses>) -> Result<String, InputRequiredResult> {
+    let answers = answers.cloned().unwrap_or_default();
+    form(&answers, "user_name", "name").ok_or_else(|| {
+        let asks = requests(&[("user_name", ask_text("What is your name?", "name"))]);
+        InputRequiredResult::from_input_requests(asks)
+    })
+}
+
 fn said(text: &str) -> CallToolResponse {
     CallToolResult::success(vec![ContentBlock::text(text)]).into()
 }
@@ -153,7 +162,7 @@ fn ask_text(message: &str, field: &str) -> Value {
     ask_form(message, &json!({ field: { "type": "string" } }), &[field])
 }
 
-fn ask_yes(message: &str) -> Value {
+pub(crate) fn ask_yes(message: &str) -> Value {
     ask_form(message, &json!({ "ok": { "type": "boolean" } }), &["ok"])
 }
 

@@ -17,21 +17,23 @@ use rmcp::model::{
     UpdateTaskParams,
 };
 use rmcp::service::{RequestContext, SubscriptionContext};
+use rmcp::task_manager::TaskManager;
 use rmcp::{RoleServer, ServerHandler};
 use tokio::sync::broadcast;
 use wink::limits::{Clock, SystemClock};
 use wink_mcp::{Server, rmcp};
 
-use crate::{asks, content};
+use crate::{asks, content, jobs};
 
 /// What the connections of one process share.
 pub(crate) struct State {
     changes: broadcast::Sender<Change>,
+    tasks: TaskManager,
 }
 
 impl Default for State {
     fn default() -> Self {
-        Self { changes: broadcast::channel(16).0 }
+        Self { changes: broadcast::channel(16).0, tasks: TaskManager::new() }
     }
 }
 
@@ -91,11 +93,14 @@ impl ServerHandler for Fixture {
     ) -> Result<ListToolsResult, ErrorData> {
         let mut listed = self.server.list_tools(request, context).await?;
         listed.tools.extend(asks::tools());
+        listed.tools.extend(jobs::tools());
         Ok(listed)
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.server.get_tool(name).or_else(|| asks::tools().into_iter().find(|tool| tool.name == name))
+        self.server
+            .get_tool(name)
+            .or_else(|| asks::tools().into_iter().chain(jobs::tools()).find(|tool| tool.name == name))
     }
 
     async fn call_tool(
@@ -104,6 +109,9 @@ impl ServerHandler for Fixture {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         if let Some(answer) = asks::call(&request, &context).await {
+            return answer;
+        }
+        if let Some(answer) = jobs::call(&self.state.tasks, &request, &context) {
             return answer;
         }
         match &*request.name {
@@ -238,7 +246,10 @@ impl ServerHandler for Fixture {
         request: GetTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        self.server.get_task(request, context).await
+        match self.state.tasks.get_task(&request.task_id) {
+            Ok(task) => Ok(GetTaskResult::new(task)),
+            Err(_) => self.server.get_task(request, context).await,
+        }
     }
 
     async fn update_task(
@@ -246,7 +257,10 @@ impl ServerHandler for Fixture {
         request: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.server.update_task(request, context).await
+        match self.state.tasks.get_task(&request.task_id) {
+            Ok(_) => self.state.tasks.update_task(&request.task_id, request.input_responses),
+            Err(_) => self.server.update_task(request, context).await,
+        }
     }
 
     async fn cancel_task(
@@ -254,7 +268,10 @@ impl ServerHandler for Fixture {
         request: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.server.cancel_task(request, context).await
+        match self.state.tasks.get_task(&request.task_id) {
+            Ok(_) => self.state.tasks.cancel_task(&request.task_id),
+            Err(_) => self.server.cancel_task(request, context).await,
+        }
     }
 
     async fn on_custom_request(

@@ -13,6 +13,7 @@
 mod asks;
 mod content;
 mod handler;
+mod jobs;
 mod tools;
 
 use std::io::Write as _;
