@@ -38,9 +38,13 @@ struct Past {
     id: String,
     tree: BTreeMap<String, Node>,
     notes: Vec<String>,
+    /// How many undo points there may be by now that are newer.
+    newer: usize,
 }
 
-/// How many calls can surely be undone: what was before them is kept for a few only.
+/// How many undo points are kept: few, so that there is often something to be removed.
+pub(crate) const UNDO_POINTS: usize = 5;
+/// How many calls are held ready to be undone.
 const UNDOABLE: usize = 2;
 
 impl World {
@@ -72,6 +76,9 @@ impl World {
 
     /// Remembers a call that was done, with what was before it.
     fn remember(&mut self, id: &str, call: &Call, was: World) {
+        // Whatever is done may make an undo point, an undo too, and the oldest one goes.
+        self.past.iter_mut().for_each(|past| past.newer += 1);
+        self.past.retain(|past| past.newer < UNDO_POINTS);
         if matches!(call, Call::Undo { .. } | Call::Mark) {
             return;
         }
@@ -80,7 +87,7 @@ impl World {
             // What is not a call of this session is in the way of an undo.
             self.past.clear();
         } else if (&tree, &notes) != (&self.tree, &self.notes) {
-            self.past.push(Past { id: id.to_owned(), tree, notes });
+            self.past.push(Past { id: id.to_owned(), tree, notes, newer: 0 });
             self.past.drain(..self.past.len().saturating_sub(UNDOABLE));
         }
     }

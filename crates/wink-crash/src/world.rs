@@ -24,6 +24,7 @@ use wink_store::{Workspace, WorkspaceOptions};
 use crate::Work;
 use crate::calls::{Call, Line, Turn};
 use crate::effects;
+use crate::model::UNDO_POINTS;
 use crate::plants;
 use crate::protocol::{Answer, Ask, Dump, Logged, Say, Standing};
 
@@ -187,8 +188,7 @@ async fn serve(Work { dir, socket, die_at, nth, plant, scan, opening, hold }: &W
     // The modes that the model knows.
     let _ = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     let capture = scan.then_some(Capture::Scan);
-    // Few, so that there is often something to be removed.
-    let (retention, trash) = (Retention::Last(5), Retention::Last(3));
+    let (retention, trash) = (Retention::Last(UNDO_POINTS), Retention::Last(3));
     let files = HostOptions { capture, retention, trash, ..HostOptions::default() };
     if plants::refuses(dir, *plant) {
         return Err("the workspace cannot be opened, as planted".into());
