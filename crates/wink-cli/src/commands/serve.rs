@@ -1,6 +1,6 @@
 //! `wink serve`: the agent's tools as an MCP server, for the client that started it or over HTTP.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +23,7 @@ use wink_store::Workspace;
 use super::open;
 use super::row::CallRow;
 use crate::args::{Common, ServeArgs};
-use crate::frame::{self, CliError, Done, Exit};
+use crate::frame::{self, CliError, Done, Exit, note};
 
 /// Where the secret is kept that tokens are made of, so that clients need not be told another one each time.
 const KEY: &str = "mcp-key";
@@ -31,7 +31,11 @@ const KEY: &str = "mcp-key";
 pub(super) async fn run(common: &Common, serve: ServeArgs) -> Done {
     if serve.print_token {
         let workspace = open::workspace(common)?;
-        return frame::print(&key(&workspace)?.token(&common.session.as_str().into()));
+        let token = key(&workspace)?.token(&common.session.as_str().into());
+        return match common.json {
+            true => frame::print_json(&json!({ "session": common.session, "token": token })),
+            false => frame::print(&token),
+        };
     }
     let agent = open::agent(common)?;
     let address = serve.http.as_deref().map(address).transpose()?;
@@ -55,6 +59,9 @@ async fn over_stdio(common: &Common, served: &Served) -> Done {
     let session = served.session(&common.session.as_str().into()).await;
     let session = session.map_err(|error| CliError::new(Exit::Usage, error.to_string()))?;
     let options = session.options().clone();
+    if io::stdin().is_terminal() {
+        note("this speaks MCP over standard input and output, for a client that starts it; Ctrl-C ends it");
+    }
     tokio::select! {
         ended = serve_stdio(Server::new(session), &options) => {
             ended.map_err(|error| CliError::new(Exit::Usage, format!("the client is no MCP client: {error}")))?;
