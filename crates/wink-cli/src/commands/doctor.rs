@@ -184,7 +184,10 @@ async fn store(workspace: &Workspace, deep: bool, checks: &mut Vec<Check>) {
         Ok(doubts) if doubts.is_empty() => checks.push(Check::ok("ledger", "nothing is in doubt")),
         Ok(doubts) => checks.push(Check::warning(
             "ledger",
-            format!("{} effects in doubt", doubts.len()),
+            match doubts.len() {
+                1 => "1 effect is in doubt".to_owned(),
+                count => format!("{count} effects are in doubt"),
+            },
             "`wink ledger list --in-doubt` lists them, `wink ledger resolve` settles one",
         )),
         Err(error) => checks.push(Check::broken("ledger", error.to_string(), None)),

@@ -44,7 +44,8 @@ fn the_log_has_colours_and_fits() {
 #[test]
 fn tools_are_described_however_narrow_the_terminal() {
     let place = Place::new();
-    let descriptions: Vec<String> = place.json(&["tools"]).as_array().unwrap().iter().map(description).collect();
+    let descriptions: Vec<String> =
+        place.json(&["tools"]).as_array().unwrap().iter().map(description).collect();
     for columns in [40, 80, 250] {
         let (_, seen) = on_terminal(place.command(&["tools"]), columns, "");
         let seen = without_colours(&seen);
