@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::json;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use wink::BoxFuture;
 use wink::filesystem::STATE;
 use wink::limits::CancelToken;
@@ -20,6 +19,7 @@ use wink_mcp::{
 };
 use wink_store::Workspace;
 
+use super::ending::Ending;
 use super::open;
 use super::row::CallRow;
 use crate::args::{Common, ServeArgs};
@@ -62,11 +62,12 @@ async fn over_stdio(common: &Common, served: &Served) -> Done {
     if io::stdin().is_terminal() {
         note("this speaks MCP over standard input and output, for a client that starts it; Ctrl-C ends it");
     }
+    let mut ending = Ending::listen()?;
     tokio::select! {
         ended = serve_stdio(Server::new(session), &options) => {
             ended.map_err(|error| CliError::new(Exit::Usage, format!("the client is no MCP client: {error}")))?;
         }
-        told = told_to_end() => told?,
+        () = ending.told() => {}
     }
     Ok(Exit::Success)
 }
@@ -81,6 +82,8 @@ async fn over_http(common: &Common, served: &Arc<Served>, address: SocketAddr, s
     let address = listener.local_addr().map_err(CliError::internal)?;
     let url = format!("http://{address}/mcp/{}", common.session);
     let token = key.token(&common.session.as_str().into());
+    // Whoever knows that it serves may have it end.
+    let mut ending = Ending::listen()?;
     match common.json {
         true => frame::print_json(&json!({ "url": url, "session": common.session, "token": token }))?,
         false => frame::print(&format!(
@@ -97,8 +100,7 @@ async fn over_http(common: &Common, served: &Arc<Served>, address: SocketAddr, s
         std::pin::pin!(serve_http(listener, sessions, options, |server| server, cancel.clone()));
     tokio::select! {
         ended = &mut serving => ended.map_err(CliError::internal)?,
-        told = told_to_end() => {
-            told?;
+        () = ending.told() => {
             cancel.cancel();
             serving.await.map_err(CliError::internal)?;
         }
@@ -196,18 +198,4 @@ fn read_key(path: &Path) -> Result<Option<TokenKey>, CliError> {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Ends when somebody wants the program to.
-async fn told_to_end() -> Result<(), CliError> {
-    let listen = |kind| signal(kind).map_err(CliError::internal);
-    let mut interrupt = listen(SignalKind::interrupt())?;
-    let mut terminate = listen(SignalKind::terminate())?;
-    let mut hang_up = listen(SignalKind::hangup())?;
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-        _ = hang_up.recv() => {}
-    }
-    Ok(())
 }
