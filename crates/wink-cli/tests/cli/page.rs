@@ -9,6 +9,7 @@
 //! <!-- using: http -->          console: a server that is ended when it is ready
 //! <!-- using: claude -->        sh: has Claude Code start what the next client's configuration says
 //! <!-- using: client -->        how a client is told to start a server, which is started
+//! <!-- using: call -->          json: a call that the first of these clients makes
 //! <!-- using: json -->          JSON
 //! ```
 
@@ -113,13 +114,18 @@ fn start(configuration: &Block<'_>) -> Vec<String> {
     [&command].into_iter().chain(args).map(|word| word.as_str().unwrap().to_owned()).collect()
 }
 
-/// Starts a server as a client would, and looks what it has.
-fn serves(place: &Place, words: &[String]) {
+/// Starts a server as a client would.
+fn started(place: &Place, words: &[String]) -> Pipes {
     let words: Vec<String> =
         words.iter().map(|word| word.replace("/home/me/handbook", place.root().to_str().unwrap())).collect();
     assert_eq!(words[0], "wink");
     let arguments: Vec<&str> = words[1..].iter().map(String::as_str).collect();
-    let mut client = Pipes::over(place.command(&arguments));
+    Pipes::over(place.command(&arguments))
+}
+
+/// Looks what a server has.
+fn serves(place: &Place, words: &[String]) {
+    let mut client = started(place, words);
     let answer = client.request("tools/list", json!({}));
     let tools = answer["result"]["tools"].as_array().unwrap();
     let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
@@ -135,7 +141,7 @@ fn the_page_on_using_wink_is_true() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/using-wink.md");
     let page = std::fs::read_to_string(path).unwrap();
     let place = Place::new();
-    let (mut commands, mut clients) = (0, 0);
+    let (mut commands, mut clients) = (0, Vec::new());
     let mut added = None;
     for block in blocks(&page) {
         match (block.marker, block.language) {
@@ -148,7 +154,14 @@ fn the_page_on_using_wink_is_true() {
                     assert_eq!(added, words.join(" "), "the command and the file say the same");
                 }
                 serves(&place, &words);
-                clients += 1;
+                clients.push(words);
+            }
+            ("call", "json") => {
+                let params = serde_json::from_str(&block.body).unwrap();
+                let mut client = started(&place, &clients[0]);
+                let answer = client.request("tools/call", params);
+                assert_eq!(answer["result"]["isError"], false, "{answer:#}");
+                assert_eq!(client.leave(), Some(0));
             }
             (how @ ("" | "terminal" | "http"), "console") => {
                 for (line, shown) in typed(&block.body) {
@@ -167,7 +180,7 @@ fn the_page_on_using_wink_is_true() {
             },
         }
     }
-    assert!(commands > 30 && clients == 2, "only {commands} commands and {clients} clients were found");
+    assert!(commands > 30 && clients.len() == 2, "only {commands} commands and {} clients", clients.len());
 }
 
 fn stable(text: &str) -> String {
