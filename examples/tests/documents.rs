@@ -103,7 +103,14 @@ fn every_source_file_that_is_named_exists() {
 
 #[test]
 fn every_link_to_a_file_leads_somewhere() {
-    for name in ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/cases.md"] {
+    for name in [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "docs/cases.md",
+        "docs/using-wink.md",
+    ] {
         let path = root().join(name);
         let document = fs::read_to_string(&path).expect("it can be read");
         let here = path.parent().expect("a file is in a directory");

@@ -219,7 +219,7 @@ pub(crate) struct ServeArgs {
 /// Which entry of the log.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Which {
-    /// An invocation id, a call id (the latest), a seq of `wink log`, or `last`
+    /// An invocation id, a call id (the latest), a seq of `wink log`, or `last` (the latest call)
     #[arg(value_name = "CALL")]
     pub(crate) call: String,
 }

@@ -17,6 +17,9 @@ const WIDTH: usize = 80;
 /// The space before everything that is not a heading.
 const MARGIN: usize = 3;
 
+/// The space between the columns of a table.
+const GAP: usize = 2;
+
 pub(crate) const PLAIN: Style = Style::new();
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
@@ -30,14 +33,21 @@ pub(crate) const NAME: Style = AnsiColor::Cyan.on_default().bold();
 pub(crate) struct Span {
     text: String,
     style: Style,
+    /// Not cut, however narrow the terminal: somebody wants to copy it.
+    whole: bool,
 }
 
 /// A text in this style.
 pub(crate) fn span(text: impl Into<String>, style: Style) -> Span {
-    Span { text: text.into(), style }
+    Span { text: text.into(), style, whole: false }
 }
 
 impl Span {
+    /// The same, which a table never cuts.
+    pub(crate) fn whole(self) -> Self {
+        Self { whole: true, ..self }
+    }
+
     fn width(&self) -> usize {
         self.text.chars().count()
     }
@@ -115,12 +125,16 @@ impl Screen {
         Ok(())
     }
 
+    /// Whether the last column of such a table can have so much of the line.
+    pub(crate) fn has_room(&self, rows: &[Vec<Span>], last: usize) -> bool {
+        let widths = widths(rows);
+        let before = widths.split_last().map_or(&[][..], |(_, before)| before);
+        self.margin + before.iter().map(|width| width + GAP).sum::<usize>() + last <= self.width
+    }
+
     /// Rows of cells in aligned columns. The last column takes what is left of the line; what does not fit is cut.
     pub(crate) fn table(&mut self, rows: &[Vec<Span>]) -> io::Result<()> {
-        const GAP: usize = 2;
-        let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-        let widest = |column| rows.iter().filter_map(|row| row.get(column)).map(Span::width).max();
-        let widths: Vec<usize> = (0..columns).map(|column| widest(column).unwrap_or(0)).collect();
+        let widths = widths(rows);
         for row in rows {
             let mut line = vec![span(" ".repeat(self.margin), PLAIN)];
             let mut left = self.width.saturating_sub(self.margin);
@@ -128,7 +142,7 @@ impl Screen {
             let used = row.iter().rposition(|cell| !cell.text.is_empty()).map_or(0, |last| last + 1);
             for (at, (cell, width)) in row.iter().zip(&widths).take(used).enumerate() {
                 let last = at + 1 == used;
-                let text = cut(&cell.text, left);
+                let text = if cell.whole { cell.text.clone() } else { cut(&cell.text, left) };
                 let gap = if last { 0 } else { (width + GAP).saturating_sub(cell.width()) };
                 line.extend([span(text, cell.style), span(" ".repeat(gap), PLAIN)]);
                 left = left.saturating_sub(width + GAP);
@@ -140,11 +154,18 @@ impl Screen {
 
     /// A line as it is, however long.
     pub(crate) fn spans(&mut self, spans: &[Span]) -> io::Result<()> {
-        for Span { text, style } in spans {
+        for Span { text, style, .. } in spans {
             write!(self.out, "{style}{text}{style:#}")?;
         }
         writeln!(self.out)
     }
+}
+
+/// How wide the widest cell of each column is.
+fn widths(rows: &[Vec<Span>]) -> Vec<usize> {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let widest = |column| rows.iter().filter_map(|row| row.get(column)).map(Span::width).max();
+    (0..columns).map(|column| widest(column).unwrap_or(0)).collect()
 }
 
 /// How many columns there are: those of the terminal, or any number where there is none.

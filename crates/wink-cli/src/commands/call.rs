@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use tokio::signal::unix::{SignalKind, signal};
 use wink::executor::{Escalation, Executor, ExecutorBuilder, Outcome, ToolCall};
 use wink::limits::CancelToken;
 use wink::session::InvocationId;
 use wink::tool::AdapterInfo;
 
+use super::ending::Ending;
 use super::progress::{Reporter, Waiting};
 use super::row::{self, CallRow};
 use super::{approve, arguments, open};
@@ -58,15 +58,10 @@ async fn cancellable(executor: &Executor, call: ToolCall, reporter: &Reporter) -
     let cancel = CancelToken::new();
     let name = Arc::clone(&call.tool);
     let mut calling = std::pin::pin!(executor.call_cancellable(call, cancel.clone()));
-    let listen = |kind| signal(kind).map_err(CliError::internal);
-    let mut interrupt = listen(SignalKind::interrupt())?;
-    let mut terminate = listen(SignalKind::terminate())?;
-    let mut hang_up = listen(SignalKind::hangup())?;
+    let mut ending = Ending::listen()?;
     tokio::select! {
         outcome = &mut calling => return Ok(outcome),
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-        _ = hang_up.recv() => {}
+        () = ending.told() => {}
     }
     reporter.say(format!("cancelling {name}"));
     cancel.cancel();

@@ -184,7 +184,10 @@ async fn store(workspace: &Workspace, deep: bool, checks: &mut Vec<Check>) {
         Ok(doubts) if doubts.is_empty() => checks.push(Check::ok("ledger", "nothing is in doubt")),
         Ok(doubts) => checks.push(Check::warning(
             "ledger",
-            format!("{} effects in doubt", doubts.len()),
+            match doubts.len() {
+                1 => "1 effect is in doubt".to_owned(),
+                count => format!("{count} effects are in doubt"),
+            },
             "`wink ledger list --in-doubt` lists them, `wink ledger resolve` settles one",
         )),
         Err(error) => checks.push(Check::broken("ledger", error.to_string(), None)),
@@ -213,7 +216,7 @@ fn is_installed(program: &str) -> bool {
 #[cfg(target_os = "linux")]
 mod machine {
     use wink::filesystem::host::Capture;
-    use wink_sandbox::{Capabilities, Limits, NamespaceSandbox, capture_of};
+    use wink_sandbox::{Capabilities, Limits, NamespaceSandbox, SandboxError, capture_of};
     use wink_store::Workspace;
 
     use super::{Check, is_installed};
@@ -225,7 +228,9 @@ mod machine {
     pub(super) fn look(workspace: Option<&Workspace>, checks: &mut Vec<Check>) {
         let able = Capabilities::detect();
         checks.push(commands(able, workspace));
-        checks.push(match NamespaceSandbox::new(Limits::default()) {
+        // Whether it confines; what it can limit is another question, and the built-in agent lifts what it cannot.
+        let unlimited = Limits { memory: None, cpu: None, processes: None, ..Limits::default() };
+        checks.push(match NamespaceSandbox::new(unlimited) {
             Ok(_) => Check::ok("sandbox", "commands can be confined to the workspace"),
             Err(error) => Check::missing("sandbox", error.to_string(), NAMESPACES),
         });
@@ -247,8 +252,13 @@ mod machine {
         let limited = |name, limits: Limits| match NamespaceSandbox::new(limits) {
             Ok(_) => Check::ok(name, "enforced where it is asked for"),
             Err(error) => {
-                let hint = "run it as the superuser, or in a delegated cgroup: systemd-run --user --scope -p Delegate=yes";
-                Check::missing(name, error.to_string(), hint)
+                let found = match error {
+                    SandboxError::Unenforceable { reason, .. } => format!("not enforced: {reason}"),
+                    error => error.to_string(),
+                };
+                let hint = "run it as the superuser, or in a delegated cgroup: systemd-run --user --scope -p Delegate=yes; \
+                    or have the agent file lift it: `[sandbox]` with `unlimited = [\"unenforceable\"]`";
+                Check::missing(name, found, hint)
             }
         };
         checks.push(limited("limit on memory", Limits { memory: Some(256 << 20), ..Limits::default() }));

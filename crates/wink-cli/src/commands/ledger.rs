@@ -129,7 +129,7 @@ impl Entry {
             state,
             span(since.replace('T', " "), DIM),
             span(visible(&self.tool), NAME),
-            span(visible(&self.key), PLAIN),
+            span(visible(&self.key), PLAIN).whole(),
             span(visible(note), DIM),
         ]
     }

@@ -17,8 +17,9 @@ pub(super) struct Filter {
 }
 
 pub(super) async fn run(common: &Common, filter: &Filter) -> Done {
-    let log = match open::workspace_with_past(common)? {
-        Some(workspace) => open::log(&workspace, common).await?,
+    let workspace = open::workspace_with_past(common)?;
+    let log = match &workspace {
+        Some(workspace) => open::log(workspace, common).await?,
         None => Vec::new(),
     };
     let chosen: Vec<&LogEntry> = log.iter().filter(|entry| filter.takes(&entry.event)).collect();
@@ -34,7 +35,19 @@ pub(super) async fn run(common: &Common, filter: &Filter) -> Done {
         return frame::print_bytes(&lines);
     }
     if log.is_empty() {
-        note(&format!("session '{}' has no calls yet", common.session));
+        let sessions = match &workspace {
+            Some(workspace) => workspace.store().sessions().await?,
+            None => Vec::new(),
+        };
+        let others: Vec<&str> = sessions
+            .iter()
+            .map(|name| name.as_str())
+            .filter(|name| *name != common.session)
+            .take(10)
+            .collect();
+        let others =
+            if others.is_empty() { String::new() } else { format!("; others here: {}", others.join(", ")) };
+        note(&format!("session '{}' has no calls yet{others}", common.session));
         return Ok(Exit::Success);
     }
     let mut rows = vec![["SEQ", "TIME", "TOOL", "RESULT", "MESSAGE"].map(|title| span(title, BOLD)).to_vec()];

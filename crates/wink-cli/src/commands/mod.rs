@@ -5,6 +5,7 @@ mod approve;
 mod call;
 mod diff;
 mod doctor;
+mod ending;
 mod find;
 mod gc;
 mod init;

@@ -1,13 +1,12 @@
 //! `wink serve`: the agent's tools as an MCP server, for the client that started it or over HTTP.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::json;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use wink::BoxFuture;
 use wink::filesystem::STATE;
 use wink::limits::CancelToken;
@@ -20,10 +19,11 @@ use wink_mcp::{
 };
 use wink_store::Workspace;
 
+use super::ending::Ending;
 use super::open;
 use super::row::CallRow;
 use crate::args::{Common, ServeArgs};
-use crate::frame::{self, CliError, Done, Exit};
+use crate::frame::{self, CliError, Done, Exit, note};
 
 /// Where the secret is kept that tokens are made of, so that clients need not be told another one each time.
 const KEY: &str = "mcp-key";
@@ -31,7 +31,11 @@ const KEY: &str = "mcp-key";
 pub(super) async fn run(common: &Common, serve: ServeArgs) -> Done {
     if serve.print_token {
         let workspace = open::workspace(common)?;
-        return frame::print(&key(&workspace)?.token(&common.session.as_str().into()));
+        let token = key(&workspace)?.token(&common.session.as_str().into());
+        return match common.json {
+            true => frame::print_json(&json!({ "session": common.session, "token": token })),
+            false => frame::print(&token),
+        };
     }
     let agent = open::agent(common)?;
     let address = serve.http.as_deref().map(address).transpose()?;
@@ -55,11 +59,15 @@ async fn over_stdio(common: &Common, served: &Served) -> Done {
     let session = served.session(&common.session.as_str().into()).await;
     let session = session.map_err(|error| CliError::new(Exit::Usage, error.to_string()))?;
     let options = session.options().clone();
+    if io::stdin().is_terminal() {
+        note("this speaks MCP over standard input and output, for a client that starts it; Ctrl-C ends it");
+    }
+    let mut ending = Ending::listen()?;
     tokio::select! {
         ended = serve_stdio(Server::new(session), &options) => {
             ended.map_err(|error| CliError::new(Exit::Usage, format!("the client is no MCP client: {error}")))?;
         }
-        told = told_to_end() => told?,
+        () = ending.told() => {}
     }
     Ok(Exit::Success)
 }
@@ -74,6 +82,8 @@ async fn over_http(common: &Common, served: &Arc<Served>, address: SocketAddr, s
     let address = listener.local_addr().map_err(CliError::internal)?;
     let url = format!("http://{address}/mcp/{}", common.session);
     let token = key.token(&common.session.as_str().into());
+    // Whoever knows that it serves may have it end.
+    let mut ending = Ending::listen()?;
     match common.json {
         true => frame::print_json(&json!({ "url": url, "session": common.session, "token": token }))?,
         false => frame::print(&format!(
@@ -90,8 +100,7 @@ async fn over_http(common: &Common, served: &Arc<Served>, address: SocketAddr, s
         std::pin::pin!(serve_http(listener, sessions, options, |server| server, cancel.clone()));
     tokio::select! {
         ended = &mut serving => ended.map_err(CliError::internal)?,
-        told = told_to_end() => {
-            told?;
+        () = ending.told() => {
             cancel.cancel();
             serving.await.map_err(CliError::internal)?;
         }
@@ -189,18 +198,4 @@ fn read_key(path: &Path) -> Result<Option<TokenKey>, CliError> {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Ends when somebody wants the program to.
-async fn told_to_end() -> Result<(), CliError> {
-    let listen = |kind| signal(kind).map_err(CliError::internal);
-    let mut interrupt = listen(SignalKind::interrupt())?;
-    let mut terminate = listen(SignalKind::terminate())?;
-    let mut hang_up = listen(SignalKind::hangup())?;
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-        _ = hang_up.recv() => {}
-    }
-    Ok(())
 }

@@ -8,6 +8,9 @@ use crate::args::{Common, Format};
 use crate::frame::{self, CliError, Done, Exit, visible};
 use crate::term::{BOLD, DIM, NAME, PLAIN, Screen, Span, span};
 
+/// How many columns a description is worth having beside the name.
+const DESCRIPTION: usize = 60;
+
 pub(super) async fn run(common: &Common, format: Option<Format>) -> Done {
     let agent = open::agent(common)?;
     let format = format.unwrap_or(if common.json { Format::Json } else { Format::Text });
@@ -22,7 +25,11 @@ pub(super) async fn run(common: &Common, format: Option<Format>) -> Done {
     match format {
         Format::Text => {
             let mut screen = Screen::fitted();
-            screen.table(&rendered.tools().iter().map(row).collect::<Vec<_>>())?;
+            let rows: Vec<Vec<Span>> = rendered.tools().iter().map(row).collect();
+            match screen.has_room(&rows, DESCRIPTION) {
+                true => screen.table(&rows)?,
+                false => rows.iter().try_for_each(|row| stacked(&mut screen, row))?,
+            }
             for section in rendered.closed_sections() {
                 screen.spans(&[span("closed  ", DIM), span(visible(section), PLAIN)])?;
             }
@@ -77,6 +84,13 @@ fn anthropic(placed: &PlacedTool) -> Value {
         "description": contract.description(),
         "input_schema": contract.schema(),
     })
+}
+
+/// Where a line has no room for all of it: the description below.
+fn stacked(screen: &mut Screen, row: &[Span]) -> std::io::Result<()> {
+    let [name, params, description] = row else { return screen.spans(row) };
+    screen.labelled(&[name.clone(), span(" ", PLAIN)], params.clone())?;
+    screen.labelled(&[span("    ", PLAIN)], description.clone())
 }
 
 fn row(placed: &PlacedTool) -> Vec<Span> {

@@ -14,6 +14,7 @@ mod exits;
 mod json;
 mod killed;
 mod one_executor;
+mod page;
 mod pipe;
 mod serve;
 mod support;

@@ -85,6 +85,15 @@ fn a_call_is_named_by_invocation_id_call_id_seq_or_last() {
 }
 
 #[test]
+fn an_empty_log_names_the_sessions_that_there_are() {
+    let place = Place::new();
+    assert_eq!(place.wink(&["log"]).err, "note: session 'main' has no calls yet\n");
+    place.write("a.txt", "one\n");
+    let said = place.wink(&["log", "--session", "other"]);
+    assert_eq!(said.err, "note: session 'other' has no calls yet; others here: main\n");
+}
+
+#[test]
 fn looking_makes_nothing() {
     let place = Place::new();
     let looks: [&[&str]; 9] = [

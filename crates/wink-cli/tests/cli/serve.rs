@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -36,7 +36,11 @@ pub(crate) struct Pipes {
 
 impl Pipes {
     pub(crate) fn start(place: &Place) -> Self {
-        let mut command = place.command(&["serve"]);
+        Self::over(place.command(&["serve"]))
+    }
+
+    /// Of a server that is started so.
+    pub(crate) fn over(mut command: Command) -> Self {
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
         let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
@@ -226,6 +230,9 @@ fn over_http_a_session_wants_its_token() {
     let place = Place::new();
     let mut client = Http::start(&place);
     assert_eq!(place.wink(&["serve", "--print-token"]).ok(), format!("{}\n", client.token));
+    let told = place.json(&["serve", "--print-token"]);
+    crate::json::check("serve", &told);
+    assert_eq!(told, json!({ "session": "main", "token": client.token }));
     let other = place.wink(&["serve", "--print-token", "--session", "other"]).ok();
     assert_ne!(other.trim(), client.token);
     let ping = json!({ "jsonrpc": "2.0", "id": 0, "method": "ping" });

@@ -98,12 +98,15 @@ impl Place {
 
     /// The program, to be started here, in an environment that says nothing about colours.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_wink"));
+        let mut command = self.program(env!("CARGO_BIN_EXE_wink"));
+        command.args(arguments);
         command
-            .args(arguments)
-            .current_dir(self.root())
-            .env("TERM", "xterm-256color")
-            .env("USER", "somebody");
+    }
+
+    /// Another program, in the same way.
+    pub(crate) fn program(&self, name: &str) -> Command {
+        let mut command = Command::new(name);
+        command.current_dir(self.root()).env("TERM", "xterm-256color").env("USER", "somebody");
         for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI", "COLUMNS"] {
             command.env_remove(name);
         }

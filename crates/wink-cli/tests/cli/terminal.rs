@@ -42,6 +42,36 @@ fn the_log_has_colours_and_fits() {
 }
 
 #[test]
+fn tools_are_described_however_narrow_the_terminal() {
+    let place = Place::new();
+    let descriptions: Vec<String> =
+        place.json(&["tools"]).as_array().unwrap().iter().map(description).collect();
+    for columns in [40, 80, 250] {
+        let (_, seen) = on_terminal(place.command(&["tools"]), columns, "");
+        let seen = without_colours(&seen);
+        assert!(!seen.contains('…'), "{seen}");
+        assert_eq!(seen.lines().find(|line| line.trim_end().chars().count() > usize::from(columns)), None);
+        let words: Vec<&str> = seen.split_whitespace().collect();
+        for description in &descriptions {
+            assert!(words.join(" ").contains(description), "{description}: {seen}");
+        }
+    }
+}
+
+fn description(tool: &serde_json::Value) -> String {
+    tool["description"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_server_without_a_client_says_what_it_is() {
+    let place = Place::new();
+    let mut terminal = Terminal::start(place.command(&["serve"]), 120);
+    terminal.until("this speaks MCP");
+    terminal.types("\u{4}");
+    assert_eq!(terminal.ends().0, Some(0));
+}
+
+#[test]
 fn a_diff_has_colours() {
     let place = Place::new();
     place.write("a.txt", "one\ntwo\n");

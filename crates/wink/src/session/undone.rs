@@ -72,13 +72,17 @@ impl fmt::Display for Undone {
             1 => format!("1 {what}"),
             count => format!("{count} {what}s"),
         };
-        write!(
-            f,
-            "undid {}: {} and {} are as before",
-            count(self.calls.len(), "call"),
-            count(self.files.len(), "file"),
-            count(self.slices.len(), "slice"),
-        )?;
+        write!(f, "undid {}", count(self.calls.len(), "call"))?;
+        match (self.files.len(), self.slices.len()) {
+            (0, 0) => write!(f, ": nothing had to be put back")?,
+            (1, 0) => write!(f, ": 1 file is as before")?,
+            (0, 1) => write!(f, ": 1 slice is as before")?,
+            (files, 0) => write!(f, ": {files} files are as before")?,
+            (0, slices) => write!(f, ": {slices} slices are as before")?,
+            (files, slices) => {
+                write!(f, ": {} and {} are as before", count(files, "file"), count(slices, "slice"))?;
+            }
+        }
         for LeftAlone { what, why } in &self.left {
             write!(f, "\nleft alone: {what}: {why}")?;
         }
