@@ -10,6 +10,7 @@ python_sdk_version=2.3.0
 typescript_sdk_version=2.4.0
 inspector_version=2.12.0
 claude_code_version=2.1.325
+codex_version=0.166.0
 
 # cargo_tool, python_tool and npm_tool NAME PACKAGE VERSION: have a package in a directory of its own, and set `place` to it.
 cargo_tool() { installed cargo_install "$@"; }
@@ -41,5 +42,6 @@ pip_install() { python3 -m venv "$1" && "$1/bin/pip" install --quiet "$2==$3"; }
 
 npm_install() {
     command -v npm >/dev/null || { echo "    npm is missing: install Node.js, and run this again" >&2; return 1; }
-    echo '{"private":true}' >"$1/package.json" && (cd "$1" && npm install --silent --no-fund --no-audit "$2@$3")
+    echo '{"private":true}' >"$1/package.json" &&
+        (cd "$1" && npm install --loglevel error --no-progress --no-fund --no-audit "$2@$3" >/dev/null)
 }

@@ -6,31 +6,26 @@ claude_code.py WINK CLAUDE
 import json
 import sys
 
-from model import Model
+from model import END, Model
 from story import STEPS, place, same
 
-PREFIX = "mcp__wink__"
-TOOLS = [f"{PREFIX}{step.tool}" for step in STEPS]
-END = "That was all."
+NAMES = [f"mcp__wink__{step.tool}" for step in STEPS]
+CALL_IDS = [f"toolu_story_{number}" for number in range(len(STEPS))]
 
 
 class Messages(Model):
-    """One request has the whole conversation: as many results as it has, so many steps are done."""
-
     def answer(self, path, request):
-        if not path.startswith("/v1/messages?") and path != "/v1/messages":
+        if path.partition("?")[0] != "/v1/messages":
             return None
-        if not set(TOOLS) <= {tool["name"] for tool in request.get("tools", [])}:
+        if not set(NAMES) <= {tool["name"] for tool in request.get("tools", [])}:
             # What it asks beside the conversation, such as for a title.
             return self.message(request, {"type": "text", "text": "Release"}, "end_turn")
         contents = (message["content"] for message in request["messages"] if message["role"] == "user")
         blocks = (block for content in contents if isinstance(content, list) for block in content)
-        self.results = [block for block in blocks if block["type"] == "tool_result"]
-        done = len(self.results)
-        if done == len(STEPS):
+        number, step = self.go_on([block for block in blocks if block["type"] == "tool_result"])
+        if step is None:
             return self.message(request, {"type": "text", "text": END}, "end_turn")
-        step = STEPS[done]
-        call = {"type": "tool_use", "id": call_id(done), "name": TOOLS[done], "input": step.arguments}
+        call = {"type": "tool_use", "id": CALL_IDS[number], "name": NAMES[number], "input": step.arguments}
         return self.message(request, call, "tool_use")
 
     def message(self, request, block, stop_reason):
@@ -55,10 +50,6 @@ class Messages(Model):
         ]
 
 
-def call_id(step):
-    return f"toolu_story_{step}"
-
-
 def text(content):
     """Of a result: a text, or blocks of it."""
     return content if isinstance(content, str) else "".join(block["text"] for block in content)
@@ -71,7 +62,7 @@ def visit(at, program, model):
     config.write_text(json.dumps({"mcpServers": {"wink": server}}))
     ran = at.run(
         [program, "-p", "Deploy.", "--tools", "", "--model", "scripted", "--output-format", "stream-json", "--verbose"]
-        + ["--mcp-config", str(config), "--strict-mcp-config", "--allowedTools", ",".join(sorted(set(TOOLS)))],
+        + ["--mcp-config", str(config), "--strict-mcp-config", "--allowedTools", ",".join(sorted(set(NAMES)))],
         ANTHROPIC_BASE_URL=model.url,
         ANTHROPIC_API_KEY="none",
         CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
@@ -81,20 +72,16 @@ def visit(at, program, model):
         ENABLE_TOOL_SEARCH="false",
     )
     assert ran.returncode == 0, ran
-    same(model.unknown, [], "requests that the model does not understand")
-
-    results = [(block["tool_use_id"], text(block["content"]), block.get("is_error", False)) for block in model.results]
-    expected = [(call_id(number), step.answer, step.error is not None) for number, step in enumerate(STEPS)]
-    same(results, expected, "what the model was told")
     last = json.loads(ran.stdout.splitlines()[-1])
     same((last["type"], last["is_error"], last["result"]), ("result", False, END), "how it ended")
-    # It says which call it is, and that is what the log knows it by.
-    at.check(STEPS, [call_id(number) for number in range(len(STEPS))])
+    failed = [block.get("is_error", False) for block in model.results]
+    same(failed, [step.error is not None for step in STEPS], "what the model was told of failures")
+    model.check([(block["tool_use_id"], text(block["content"])) for block in model.results], CALL_IDS)
 
 
 def main():
     wink, program = sys.argv[1:]
-    with place(wink) as at, Messages() as model:
+    with place(wink) as at, Messages(at) as model:
         visit(at, program, model)
     print("    ok")
 

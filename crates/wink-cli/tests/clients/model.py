@@ -1,16 +1,22 @@
-"""A server on loopback that answers as a model would: whole, or as a stream of events."""
+"""A server on loopback that answers as a model would that follows the story: whole, or as a stream of events."""
 
 import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
+from story import FILES, STEPS, same
+
+END = "That was all."
+
 
 class Model:
-    """What it says is for those who inherit: `answer` gives an object, a list of events, or None for what it does not know."""
+    """How it says it is for those who inherit: `answer` gives an object, a list of events, or None for what it does not know."""
 
-    def __init__(self):
+    def __init__(self, at):
+        self.at = at
         self.unknown = []
         self.results = []
+        self.files = {}
         model = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -54,6 +60,21 @@ class Model:
 
     def answer(self, path, request):
         raise NotImplementedError
+
+    def go_on(self, results):
+        """The number of the next step and the step, or two times None. A request has the whole conversation: as many results as it
+        has, so many steps are done."""
+        self.results, done = results, len(results)
+        self.files[done] = self.at.files()
+        return (done, STEPS[done]) if done < len(STEPS) else (None, None)
+
+    def check(self, results, call_ids):
+        """That the model was told this, and that it and everything else came of the story."""
+        same(self.unknown, [], "requests that the model does not understand")
+        same(results, [(call_ids[number], step.answer) for number, step in enumerate(STEPS)], "what the model was told")
+        same(list(self.files.values()), [{}, *FILES], "the files in the workspace at each step")
+        # Such clients say which call it is, and that is what the log knows it by.
+        self.at.check(call_ids)
 
     def __enter__(self):
         Thread(target=self.server.serve_forever, daemon=True).start()

@@ -64,7 +64,7 @@ class Place:
     @property
     def environment(self):
         """The whole environment: what the caller has is not for the client."""
-        return {"PATH": os.environ["PATH"], "HOME": str(self.home)}
+        return {"PATH": os.environ["PATH"], "HOME": str(self.home), "TMPDIR": str(self.home / "tmp")}
 
     @property
     def server(self):
@@ -92,8 +92,8 @@ class Place:
         assert ran.returncode == 0, ran
         return [json.loads(line) for line in ran.stdout.splitlines()]
 
-    def check(self, steps, call_ids=None):
-        """That the log has these steps and no other, and that the files are as after the last of them."""
+    def check(self, call_ids=None):
+        """That the log has the story and nothing else, and that the files are as after it."""
         log = self.log()
         keys = ("tool", "arguments", "rendered", "success", "rolled_back", "replayed")
         told = [
@@ -112,19 +112,19 @@ class Place:
                 "error": step.error,
                 "decision": step.decision,
             }
-            for step in steps
+            for step in STEPS
         ]
         same(told, expected, "the log")
         if call_ids is not None:
             same([row["call_id"] for row in log], call_ids, "the ids in the log")
-        same(self.files(), FILES[len(steps) - 1], "the files in the workspace")
+        same(self.files(), FILES[-1], "the files in the workspace")
 
 
 @contextmanager
 def place(wink):
     with tempfile.TemporaryDirectory() as scratch:
         home, workspace = Path(scratch, "home"), Path(scratch, "workspace")
-        home.mkdir()
+        (home / "tmp").mkdir(parents=True)
         shutil.copytree(OWN_FILES, workspace)
         yield Place(os.path.abspath(wink), home, workspace)
 
