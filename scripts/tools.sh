@@ -1,0 +1,47 @@
+# Sourced by `test` and by the scripts beside this: which tools from the registries the gate uses, in which versions, and how
+# it gets them. They are installed once, into a cache outside this directory.
+
+tools=${XDG_CACHE_HOME:-$HOME/.cache}/wink-tools
+
+deny_version=0.20.2
+node_version=24.21.0
+conformance_version=0.2.0-alpha.12
+python_sdk_version=2.3.0
+typescript_sdk_version=2.4.0
+inspector_version=2.12.0
+claude_code_version=2.1.325
+codex_version=0.166.0
+
+# cargo_tool, python_tool and npm_tool NAME PACKAGE VERSION: have a package in a directory of its own, and set `place` to it.
+cargo_tool() { installed cargo_install "$@"; }
+python_tool() { installed pip_install "$@"; }
+npm_tool() { installed npm_install "$@"; }
+
+# Puts the Node that the tools want in front of the machine's, which is often older.
+use_node() { npm_tool node node "$node_version" && export PATH="$place/node_modules/.bin:$PATH"; }
+
+# The file `complete` is made last: half an installation is none. Whoever comes at the same time waits.
+installed() {
+    local installer=$1 name=$2 package=$3 version=$4
+    place=$tools/$name-$version
+    [ -e "$place/complete" ] && return
+    mkdir -p "$tools" || return 1
+    (
+        flock 9 || exit 1
+        [ -e "$place/complete" ] && exit
+        echo "    $package $version is missing; installing it into $place (some minutes, once)"
+        rm -rf "$place" && mkdir "$place" && "$installer" "$place" "$package" "$version" && touch "$place/complete" && exit
+        echo "    $package $version cannot be installed" >&2
+        exit 1
+    ) 9>"$tools/lock"
+}
+
+cargo_install() { cargo install --locked --quiet --root "$1" "$2@$3"; }
+
+pip_install() { python3 -m venv "$1" && "$1/bin/pip" install --quiet "$2==$3"; }
+
+npm_install() {
+    command -v npm >/dev/null || { echo "    npm is missing: install Node.js, and run this again" >&2; return 1; }
+    echo '{"private":true}' >"$1/package.json" &&
+        (cd "$1" && npm install --loglevel error --no-progress --no-fund --no-audit "$2@$3" >/dev/null)
+}
