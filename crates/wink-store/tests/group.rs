@@ -21,10 +21,8 @@ async fn commits_of_many_sessions_at_once_share_transactions() {
     let (all_asked, wait) = std::sync::mpsc::channel::<()>();
     let wait = std::sync::Mutex::new(wait);
     steps::on_every_step(move |step| match step {
-        "store.before-commit" => {
-            if transactions.fetch_add(1, Ordering::SeqCst) == 0 {
-                wait.lock().unwrap().recv().unwrap();
-            }
+        "store.before-commit" if transactions.fetch_add(1, Ordering::SeqCst) == 0 => {
+            wait.lock().unwrap().recv().unwrap();
         }
         "store.committed" => _ = commits.fetch_add(1, Ordering::SeqCst),
         _ => {}
