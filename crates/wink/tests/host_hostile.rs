@@ -650,7 +650,9 @@ fn told_another_user(job: &str, between: &[&str]) -> Option<(TempDir, String)> {
     );
     sh(dir.path(), &make);
     let executable = dir.path().join("test");
-    fs::copy(std::env::current_exe().unwrap(), &executable).unwrap();
+    // By another process: a copy that this one writes may be held open by what another test starts at the same time.
+    let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&executable).status().unwrap();
+    assert!(copied.success());
     let mut process = Command::new(&executable)
         .args(["their_child", "--exact", "--nocapture"])
         .env(THEIR_JOB, format!("{job} {}", dir.path().join("root").display()))

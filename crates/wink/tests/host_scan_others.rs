@@ -4,7 +4,6 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests panic when they fail")]
 
-use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -212,7 +211,9 @@ fn theirs(prepare: &str, meanwhile: &str, end: End, script: &str) -> (TempDir, P
 /// A test of this file, run by another user.
 fn they(dir: &TempDir, test: &str, variable: &str, job: &str) -> Child {
     let executable = dir.path().join("test");
-    fs::copy(std::env::current_exe().unwrap(), &executable).unwrap();
+    // By another process: a copy that this one writes may be held open by what another test starts at the same time.
+    let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&executable).status().unwrap();
+    assert!(copied.success());
     Command::new(&executable)
         .args([test, "--exact", "--nocapture"])
         .env(variable, job)
