@@ -520,15 +520,19 @@ fn on_a_plain_overlay(dir: &Path, script: &OsStr) -> PathBuf {
     for name in ["upper", "work", "merged"] {
         fs::create_dir(dir.join(name)).unwrap();
     }
-    let (rights, marks) = match Capabilities::detect().overlay {
-        Some(OverlayKind::User) => ("-Urm", "userxattr"),
-        _ => ("-m", "redirect_dir=on,metacopy=off"),
+    // Who is the superuser there only has no more rights over files than before.
+    let (rights, marks, run) = match Capabilities::detect().overlay {
+        Some(OverlayKind::User) => ("-Urm", "userxattr", "setpriv --bounding-set=-all --inh-caps=-all sh"),
+        _ => ("-m", "redirect_dir=on,metacopy=off", "sh"),
     };
     let options = format!("{marks},lowerdir=plain,upperdir=upper,workdir=work");
     // What is seen there is seen there only. The upper directory is what the root is seen to be.
-    let all = "set -e; chmod --reference=plain upper; mount -t overlay -o \"$1\" overlay merged; cd merged; sh -c \"$2\"; cp -a . ../seen";
+    let all = format!(
+        "set -e; chmod --reference=plain upper; mount -t overlay -o \"$1\" overlay merged; cd merged; {run} -c \"$2\"; \
+         cp -a . ../seen"
+    );
     let ran = Process::new("unshare")
-        .args([rights, "sh", "-c", all, "sh", &options])
+        .args([rights, "sh", "-c", &all, "sh", &options])
         .arg(script)
         .current_dir(dir)
         .output();
