@@ -185,13 +185,15 @@ impl Epoch {
     /// Opens everything, compares, and has a child work until it dies; says how it ended.
     fn round(&mut self, death: &Death, counter: &Counter, report: &mut Report) -> Result<Ended, Trouble> {
         let mut worker = self.open(Some(death), counter, report)?;
+        let mut last = None;
         for _ in 0..TURNS_A_STEP {
             let turn = match death {
                 Death::InCommand { .. } => self.generator.command(&self.known.world),
                 Death::At { .. } | Death::After(_) => self.generator.turn(&self.known.world),
             };
             report.calls += turn.calls.len() as u64;
-            self.known.traces = look::look(&self.dir)?.traces;
+            let traces = look::look(&self.dir)?.traces;
+            self.known.looked_at(traces, last.take().as_ref(), &self.dir, report);
             let sent = worker.ask(&Ask::Do(turn.clone()));
             let answers = match (sent, death) {
                 (Err(_), _) => None,
@@ -223,7 +225,10 @@ impl Epoch {
                 }
             };
             match answers {
-                Some(Say::Did(answers)) => self.known.answered(&turn, &answers, report),
+                Some(Say::Did(answers)) => {
+                    self.known.answered(&turn, &answers, report);
+                    last = Some((turn, answers));
+                }
                 Some(other) => report.find("protocol", format!("the child said {other:?}")),
                 None => {
                     worker.was_killed("death", "in a turn")?;

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use crate::calls::Turn;
+use crate::calls::{Call, Turn};
 use crate::drive::{Counts, charges, expected, same_calls};
 use crate::look::{self, Seen, Traces};
 use crate::model::World;
@@ -51,6 +51,25 @@ impl Known {
                 .filter(|answer| is_call_of(&answer.id))
                 .map(|answer| (answer.id.clone(), answer.success)),
         );
+    }
+
+    /// Takes note of what files are like before a turn; `last` was answered since they were looked at, and has to do with
+    /// some of them only.
+    pub(crate) fn looked_at(
+        &mut self,
+        traces: Traces,
+        last: Option<&(Turn, Vec<Answer>)>,
+        dir: &Path,
+        report: &mut Report,
+    ) {
+        if let Some((turn, answers)) = last {
+            let succeeded = |id: &str| answers.iter().any(|answer| answer.id == id && answer.success);
+            let done = turn.calls.iter().filter(|(id, _)| succeeded(id)).map(|(_, call)| call);
+            for what in disturbed(done, &self.traces, &traces) {
+                report.find("trace", format!("{}: after {turn:?}, answered: {what}", dir.display()));
+            }
+        }
+        self.traces = traces;
     }
 
     /// Takes note of a settled entry.
@@ -114,12 +133,8 @@ pub(crate) fn compare(
                 known.world = world.clone();
             }
             let done = turn.calls.iter().zip(&succeed).take(at).filter(|(_, succeeds)| **succeeds);
-            let places: Option<Vec<_>> = done.map(|((_, call), _)| call.places()).collect();
-            if let (Some(places), false) = (places, turn.calls.is_empty()) {
-                let changed = |path: &str| places.iter().flatten().any(|place| is_within(path, place));
-                for what in look::disturbed(&known.traces, &traces, changed) {
-                    report.find("trace", format!("{}: after {turn:?}, {at} done: {what}", dir.display()));
-                }
+            for what in disturbed(done.map(|((_, call), _)| call), &known.traces, &traces) {
+                report.find("trace", format!("{}: after {turn:?}, {at} done: {what}", dir.display()));
             }
         }
         None => {
@@ -151,6 +166,13 @@ pub(crate) fn compare(
         .filter(|(_, standing)| **standing == Standing::InDoubt)
         .map(|(key, _)| key.clone())
         .collect())
+}
+
+/// What became of files that none of these calls, which were done, has to do with.
+fn disturbed<'c>(done: impl Iterator<Item = &'c Call>, before: &Traces, after: &Traces) -> Vec<String> {
+    let places: Option<Vec<_>> = done.map(Call::places).collect();
+    let Some(places) = places else { return Vec::new() };
+    look::disturbed(before, after, |path| places.iter().flatten().any(|place| is_within(path, place)))
 }
 
 fn is_within(path: &str, place: &str) -> bool {

@@ -438,3 +438,54 @@ fn names_of_one_file_stay_so_when_a_directory_was_renamed() {
         assert_eq!([inode("h/two"), inode(&format!("{to}/three"))], [inode("h/one"); 2], "{to}");
     }
 }
+
+/// Which names are one file, and how many it has.
+fn names(root: &Path) -> BTreeMap<PathBuf, (String, u64)> {
+    let files = dump(root).into_keys().filter(|path| root.join(path).is_file());
+    let mut first: BTreeMap<u64, PathBuf> = BTreeMap::new();
+    let named = files.map(|path| {
+        let about = fs::metadata(root.join(&path)).unwrap();
+        let one = first.entry(about.ino()).or_insert_with(|| path.clone()).display().to_string();
+        (path, (one, about.nlink()))
+    });
+    named.collect()
+}
+
+#[tokio::test]
+async fn going_back_after_a_command_leaves_the_names_of_a_file_together() {
+    let dir = workspace("mkdir -p h/deep; echo x > h/one; ln h/one h/two; ln h/one h/deep/three; echo y > z");
+    let root = dir.path();
+    let files = open(root);
+    let about = |root| -> BTreeMap<_, _> {
+        let mut about = dump(root);
+        // Directories have the time at which something came back to them.
+        about.retain(|path: &PathBuf, _| !root.join(path).is_dir());
+        about
+    };
+    let before = (about(root), names(root));
+    for script in [
+        "rm h/one",
+        "rm h/one; echo y > h/one",
+        "echo more >> h/two",
+        "ln h/one h/four",
+        "mv h g; rm g/two",
+        // What comes back with its directory comes alone. So this is the last.
+        "rm -r h/deep",
+    ] {
+        let snapshot = files.snapshot().unwrap();
+        let fork = files.fork().unwrap();
+        let layer = scan(&fork);
+        sh(root, script);
+        layer.finish().unwrap();
+        let receipt = files.merge(&*fork).unwrap();
+        files.keep(receipt);
+        files.restore(&snapshot).unwrap();
+        if script != "rm -r h/deep" {
+            assert_eq!((about(root), names(root)), before, "{script}");
+        }
+    }
+    let text = |name: &str| (name.to_owned(), if name == "h/one" { 2 } else { 1 });
+    let after = [("h/deep/three", "h/deep/three"), ("h/one", "h/one"), ("h/two", "h/one"), ("z", "z")];
+    let after: BTreeMap<_, _> = after.map(|(path, one)| (PathBuf::from(path), text(one))).into();
+    assert_eq!(names(root), after);
+}

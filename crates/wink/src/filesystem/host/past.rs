@@ -1,5 +1,6 @@
 //! The way back: a layer that undoes what journals did, all since a mark or single ones.
 
+use std::collections::hash_map::Entry as MapEntry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,10 +11,14 @@ use super::fork::journal_error;
 use super::journal::{After, Before, Past, Stamp};
 use super::layer::{Dir, Expected, Layer, Link, Node};
 use super::name::to_shown;
+use super::staged::Staged;
 use super::view::{Spot, made_version};
 use super::{Base, Shared, io_error};
 use crate::filesystem::{EntryKind, FsError, FsPath, FsResult, LeftAlone, Reverted, UndoForce};
 use crate::store::JournalId;
+
+/// Copies of files that have several names, by the inode of what they are copies of.
+type Names = HashMap<(u64, u64), Arc<Staged>>;
 
 /// What was found on the way back.
 #[derive(Default)]
@@ -121,9 +126,10 @@ impl Base {
                 }
             }
         }
+        let mut names = Names::new();
         for (path, before) in &past.before {
             if let Before::Image { at, stamp } = before {
-                placing.push((path, self.image(at, stamp, path)?));
+                placing.push((path, self.image(at, stamp, path, &mut names)?));
             }
         }
         // ... then everything comes to its place, the topmost first, ...
@@ -244,7 +250,7 @@ impl Base {
     }
 
     /// What a journal has kept, to be put at `path`.
-    fn image(&self, at: &Path, stamp: &Stamp, path: &Path) -> FsResult<Node> {
+    fn image(&self, at: &Path, stamp: &Stamp, path: &Path, names: &mut Names) -> FsResult<Node> {
         let entry = self.disk.look(at).map_err(|error| cannot(path, &error))?;
         let is_whole = entry.as_ref().is_some_and(|entry| {
             entry.kind == stamp.kind
@@ -258,15 +264,19 @@ impl Base {
                 message: "what was there is no longer kept as it was".to_owned(),
             });
         }
-        self.copied(at).map_err(|error| cannot(path, &error))
+        self.copied(at, names).map_err(|error| cannot(path, &error))
     }
 
-    /// A copy of what is at a place of the state directory. A second name would change with the file that it is put
-    /// back as.
-    fn copied(&self, at: &Path) -> io::Result<Node> {
+    /// A copy of what is at a place of the state directory: another name of it would change with the file that it is put
+    /// back as. What were names of one file are names of one copy.
+    fn copied(&self, at: &Path, names: &mut Names) -> io::Result<Node> {
         let entry = self.disk.look(at)?.ok_or(io::ErrorKind::NotFound)?;
         let stage = &self.writing.as_ref().ok_or(io::ErrorKind::ReadOnlyFilesystem)?.stage;
         Ok(match entry.kind {
+            EntryKind::File if entry.links > 1 => Node::File(match names.entry((entry.dev, entry.ino)) {
+                MapEntry::Occupied(known) => stage.another_name(known.get())?,
+                MapEntry::Vacant(fresh) => Arc::clone(fresh.insert(stage.copy(at)?)),
+            }),
             EntryKind::File => Node::File(stage.copy(at)?),
             EntryKind::Symlink => {
                 let target: PathBuf = self.disk.read_link(at)?;
@@ -277,7 +287,7 @@ impl Base {
                 let mut dir = Dir::new(entry.meta);
                 for (name, kind) in self.disk.read_dir(at)? {
                     if kind != EntryKind::Other {
-                        dir.changed.insert(Arc::from(&*name), self.copied(&at.join(&name))?);
+                        dir.changed.insert(Arc::from(&*name), self.copied(&at.join(&name), names)?);
                     }
                 }
                 Node::Dir(Arc::new(dir))

@@ -114,6 +114,13 @@ impl Stage {
         self.staged(path)
     }
 
+    /// Stages another name of a staged file.
+    pub(super) fn another_name(self: &Arc<Self>, of: &Staged) -> io::Result<Arc<Staged>> {
+        let path = self.fresh();
+        of.with_place(|disk, file| disk.link(file, &path))?;
+        self.staged(path)
+    }
+
     /// Takes a file over that is somewhere else in the state directory.
     #[cfg(target_os = "linux")]
     pub(super) fn adopt(self: &Arc<Self>, from: &Path) -> io::Result<Arc<Staged>> {

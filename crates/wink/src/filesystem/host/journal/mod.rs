@@ -10,6 +10,7 @@
 //! Only who holds the workspace lock may call what changes something here.
 
 mod apply;
+mod detach;
 mod error;
 mod intent;
 mod past;
@@ -44,7 +45,7 @@ pub use past::{After, Before, Past};
 pub use prepare::{Expected, ExpectedState};
 
 use error::Doing;
-use intent::{Intent, Record};
+use intent::Intent;
 use prepare::{check, prepare};
 use shelf::{Name, Place, State, ensure_dir, list};
 
@@ -338,27 +339,6 @@ impl Journal {
             tracing::warn!(%error, "old journals could not be removed");
         }
         Ok(())
-    }
-
-    /// A pre-image that is still a name of a file in the tree would change with it: it becomes a copy. Without space for
-    /// one it stays as it is, and whoever wants it can see by its time whether it is still what it was.
-    fn detach(&self, place: &Place, intent: &Intent) {
-        for step in &intent.steps {
-            let Record::Put { replaced: Some((_, number)), .. } = step else { continue };
-            let image = place.image(*number);
-            if let Ok(Some(entry)) = self.disk.look(&image)
-                && entry.links > 1
-            {
-                let copy = image.with_extension("copy");
-                let copied = self
-                    .disk
-                    .copy(&image, &copy)
-                    .and_then(|()| self.disk.rename(&copy, &image, Replace::Allowed));
-                if let Err(error) = copied {
-                    tracing::warn!(%error, "a pre-image is still a name of a file in the workspace");
-                }
-            }
-        }
     }
 
     fn take_back(&self, name: &Name) -> Result<Vec<KeptAside>, JournalError> {
