@@ -9,7 +9,7 @@ use std::sync::Arc;
 use wink::prompt::Prompt;
 use wink_store::Workspace;
 
-use crate::build::{Binding, Digest, Ground, Held, build};
+use crate::build::{Binding, Digest, Held, build};
 use crate::builtin;
 use crate::file::File;
 use crate::own_file::OwnFiles;
@@ -33,7 +33,7 @@ pub(crate) struct Inner {
     pub(crate) held: Held,
     pub(crate) digest: Digest,
     /// Where its file is.
-    own: OwnFiles,
+    pub(crate) own: OwnFiles,
     /// For an agent whose prompt has to be built again for each workspace.
     per_workspace: Option<File>,
 }
@@ -144,10 +144,11 @@ impl Agent {
 
     /// The prompt as it is in a workspace.
     pub(crate) fn prompt_in(&self, workspace: &Arc<Workspace>) -> Prompt {
-        let again = self.inner.per_workspace.as_ref().and_then(|file| {
-            let ground = Ground { workspace: Some(workspace), own: &self.inner.own };
-            build(file, &ground, &mut Problems::default()).template
-        });
+        let again = self
+            .inner
+            .per_workspace
+            .as_ref()
+            .and_then(|file| build(file, Some(workspace), &mut Problems::default()).template);
         // The same file was built before, so that it can be built.
         again.map_or_else(|| self.inner.prompt.clone(), |template| template.prompt())
     }
@@ -155,7 +156,7 @@ impl Agent {
     fn read(text: &str, name: &str, origin: Origin, own: OwnFiles) -> Result<Self, LoadError> {
         let mut problems = Problems::default();
         let file = crate::read::read(text, &mut problems);
-        let built = build(&file, &Ground { workspace: None, own: &own }, &mut problems);
+        let built = build(&file, None, &mut problems);
         let per_workspace = (built.binding == Binding::PerWorkspace).then_some(file);
         match built.template {
             Some(template) if problems.count() == 0 => {

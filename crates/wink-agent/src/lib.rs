@@ -48,7 +48,7 @@
 //!
 #![doc = concat!("```toml\n", include_str!("reference.toml"), "```")]
 //!
-//! Tools do not change the agent's own file by its name, or make a `wink.toml` where there is none: whoever writes it says what may be run next
+//! Tools do not change the agent's own file, or make a `wink.toml` where there is none: whoever writes it says what may be run next
 //! time. A file in the workspace that a command *runs* is another matter: whoever may write a script may do what it does, so give
 //! a policy of `paths` to agents whose commands are in the workspace.
 //!

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use wink::executor::{Executor, ExecutorBuilder};
+use wink::filesystem::FsError;
 use wink::limits::InvalidDeadline;
 use wink::prompt::Prompt;
+use wink::resource::{Binding, ResourceRegistry};
 use wink::session::Session;
 use wink::store::StoreError;
 use wink::suites::WorkspaceDigest;
@@ -31,6 +33,9 @@ pub enum OpenError {
     /// The agent's deadline cannot be kept.
     #[error(transparent)]
     Deadline(#[from] InvalidDeadline),
+    /// The agent's own file cannot be guarded.
+    #[error("the agent's own file cannot be kept from being changed: {0}")]
+    Guard(#[from] FsError),
     /// The executor cannot be opened.
     #[error(transparent)]
     Executor(#[from] wink::executor::OpenError),
@@ -82,7 +87,9 @@ impl Agent {
             tracing::warn!(%error, "the digest of the workspace could not be brought up to date");
         }
         let prompt = self.prompt_in(workspace);
-        let builder = Executor::builder(&prompt, &session).resources(workspace.resources());
+        let files = self.inner.own.guarded_in(workspace.files())?;
+        let resources = ResourceRegistry::of([Binding::filesystem(Arc::new(files))]).unwrap_or_default();
+        let builder = Executor::builder(&prompt, &session).resources(resources);
         let builder = self.inner.held.apply(builder, &**session.clock())?;
         let executor = surface(builder).open().await?;
         Ok(OpenSession { session, executor, prompt })

@@ -19,7 +19,6 @@ use wink::tool::AnyTool;
 use wink_store::Workspace;
 
 use crate::file::{At, File, SuiteName};
-use crate::own_file::OwnFiles;
 use crate::problem::{Problems, Span};
 use crate::read::did_you_mean;
 
@@ -53,22 +52,13 @@ pub(crate) enum Binding {
     PerWorkspace,
 }
 
-/// What an agent is built on.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Ground<'g> {
-    /// The workspace that it is opened in, if it is.
-    pub(crate) workspace: Option<&'g Arc<Workspace>>,
-    /// Where its own file is.
-    pub(crate) own: &'g OwnFiles,
-}
-
-/// Builds the prompt of a file.
-pub(crate) fn build(file: &File, ground: &Ground<'_>, problems: &mut Problems) -> Built {
+/// Builds the prompt of a file, for the workspace that it is opened in, if it is.
+pub(crate) fn build(file: &File, workspace: Option<&Arc<Workspace>>, problems: &mut Problems) -> Built {
     let held = limits::held(file.limits.as_ref(), problems);
     let sandbox = limits::sandbox(file.sandbox.as_ref(), problems);
     let mut build = Build {
         problems,
-        ground,
+        workspace,
         held: &held,
         sandbox,
         binding: Binding::Free,
@@ -104,7 +94,7 @@ pub(crate) fn build(file: &File, ground: &Ground<'_>, problems: &mut Problems) -
 /// A file on its way to a prompt.
 struct Build<'b> {
     problems: &'b mut Problems,
-    ground: &'b Ground<'b>,
+    workspace: Option<&'b Arc<Workspace>>,
     held: &'b Held,
     sandbox: suite::SandboxPlan,
     binding: Binding,

@@ -10,7 +10,6 @@ use super::limits::{count, size};
 #[cfg(target_os = "linux")]
 pub(super) use crate::command::SandboxPlan;
 use crate::file::{At, PlanningName, SectionTable, SuiteName};
-use crate::own_file::OwnFilePolicy;
 
 /// There are no sandboxes elsewhere.
 #[cfg(not(target_os = "linux"))]
@@ -32,10 +31,10 @@ impl Build<'_> {
         self.suites.push((suite.value, above.to_owned()));
         let section = match suite.value {
             SuiteName::Planning => self.planning(table),
-            SuiteName::Files => self.files(table).policy(OwnFilePolicy(self.ground.own.clone())),
+            SuiteName::Files => self.files(table),
             SuiteName::Digest => WorkspaceDigestSection::new().section(),
             SuiteName::Sandbox => self.shell(suite)?,
-            SuiteName::Eval => self.python(suite)?.policy(OwnFilePolicy(self.ground.own.clone())),
+            SuiteName::Eval => self.python(suite)?,
         };
         let path = format!("{above}.{}", section.key());
         self.take_path(path.trim_start_matches('.'), &suite.span);
@@ -88,8 +87,7 @@ impl Build<'_> {
     fn shell(&mut self, _: &At<SuiteName>) -> Option<Section> {
         use std::sync::Arc;
         let sandbox = crate::command::LazySandbox::new(self.sandbox.clone());
-        let layers = crate::own_file::GuardedLayers(self.ground.own.clone());
-        Some(wink_sandbox::tool::shell_section(Arc::new(sandbox), Arc::new(layers)))
+        Some(wink_sandbox::tool::shell_section(Arc::new(sandbox), Arc::new(wink_sandbox::tool::HostLayers)))
     }
 
     #[cfg(not(target_os = "linux"))]

@@ -77,7 +77,7 @@ impl Build<'_> {
         let text =
             |part: &Option<At<String>>| part.as_ref().map(|part| part.value.clone()).unwrap_or_default();
         #[cfg(target_os = "linux")]
-        let handler = CommandTool::new(plan, &self.sandbox, self.ground.own);
+        let handler = CommandTool::new(plan, &self.sandbox);
         #[cfg(not(target_os = "linux"))]
         let handler = CommandTool;
         let tool = Tool::dynamic(text(&table.name), text(&table.description), schema, handler)
@@ -212,13 +212,13 @@ impl Build<'_> {
     #[cfg(target_os = "linux")]
     fn probed(&mut self, config: IdempotencyConfig, probe: &CommandPlan) -> IdempotencyConfig {
         self.binding = Binding::PerWorkspace;
-        crate::command::probed_by(config, probe, &self.sandbox, self.ground.workspace)
+        crate::command::probed_by(config, probe, &self.sandbox, self.workspace)
     }
 
     /// Where no command can be run, nothing can be found out by one.
     #[cfg(not(target_os = "linux"))]
     fn probed(&mut self, config: IdempotencyConfig, _: &CommandPlan) -> IdempotencyConfig {
-        let _ = (Binding::PerWorkspace, self.ground.workspace);
+        let _ = (Binding::PerWorkspace, self.workspace);
         config.when_in_doubt(WhenInDoubt::Fail)
     }
 

@@ -20,7 +20,6 @@ use wink::ledger::{IdempotencyConfig, WhenInDoubt};
 use wink::tool::{Handler, IntoToolResult, ToolContext, ToolError, ToolResult};
 
 #[cfg(target_os = "linux")]
-use crate::own_file::{GuardedLayers, OwnFiles};
 pub(crate) use arguments::{Passing, is_ours, variable};
 #[cfg(target_os = "linux")]
 pub(crate) use program::Program;
@@ -54,23 +53,22 @@ pub(crate) enum Confined {
 #[cfg(target_os = "linux")]
 pub(crate) struct CommandTool {
     program: Program,
-    layers: GuardedLayers,
 }
 
 #[cfg(target_os = "linux")]
 impl CommandTool {
-    pub(crate) fn new(plan: &CommandPlan, sandbox: &SandboxPlan, own: &OwnFiles) -> Self {
-        Self { program: Program::new(plan, sandbox), layers: GuardedLayers(own.clone()) }
+    pub(crate) fn new(plan: &CommandPlan, sandbox: &SandboxPlan) -> Self {
+        Self { program: Program::new(plan, sandbox) }
     }
 
     async fn run(&self, arguments: Value, cx: &ToolContext) -> Result<ToolResult<Value>, ToolError> {
         use wink_sandbox::Ended;
-        use wink_sandbox::tool::run_in_layer;
+        use wink_sandbox::tool::{HostLayers, run_in_layer};
 
         let name = Arc::clone(cx.tool().name());
         let input = self.program.input(&arguments, cx)?;
         let run = |workspace| self.program.run(workspace, input, cx.clock());
-        let ran = run_in_layer(&self.layers, cx, run, |finished| program::failure(&name, finished)).await?;
+        let ran = run_in_layer(&HostLayers, cx, run, |finished| program::failure(&name, finished)).await?;
         match ran.failure {
             None => Ok(ToolResult::done(self.program.message(&name, &ran.finished))),
             Some(failure) => {

@@ -22,12 +22,6 @@ pub enum LayerError {
          bind a HostFilesystem as the workspace to use shell_execute"
     )]
     NotOnDisk,
-    /// The command changed what it must not.
-    #[error("the command changed {path}, which is not for tools to change; what it did is undone")]
-    Guarded {
-        /// What.
-        path: String,
-    },
     /// There is no thread to work on it.
     #[error("the layer of a command could not be worked on: {0}")]
     Thread(#[from] io::Error),

@@ -135,6 +135,12 @@ pub enum FsError {
     /// The root cannot be deleted or moved.
     #[error("the root of the workspace cannot be deleted or moved")]
     RootProtected,
+    /// What is there is not for tools to change.
+    #[error("'{path}' is the user's to change, not a tool's; tell the user what should be in it")]
+    Guarded {
+        /// The path itself, wherever the change came from.
+        path: FsPath,
+    },
     /// A directory was to be moved below itself.
     #[error("'{from}' cannot be moved to '{to}', which is inside it")]
     IntoItself {
@@ -219,6 +225,7 @@ pub enum FsErrorKind {
     AmbiguousMatch,
     EmptyOld,
     RootProtected,
+    Guarded,
     IntoItself,
     Conflict,
     Moved,
@@ -252,6 +259,7 @@ impl FsError {
             Self::AmbiguousMatch { .. } => FsErrorKind::AmbiguousMatch,
             Self::EmptyOld { .. } => FsErrorKind::EmptyOld,
             Self::RootProtected => FsErrorKind::RootProtected,
+            Self::Guarded { .. } => FsErrorKind::Guarded,
             Self::IntoItself { .. } => FsErrorKind::IntoItself,
             Self::Conflict { .. } => FsErrorKind::Conflict,
             Self::Moved => FsErrorKind::Moved,

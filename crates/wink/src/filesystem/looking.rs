@@ -69,6 +69,10 @@ impl Filesystem for Looking {
         self.0.exists(path)
     }
 
+    fn places<'a>(&'a self, path: &'a FsPath) -> BoxFuture<'a, FsResult<Vec<FsPath>>> {
+        self.0.places(path)
+    }
+
     fn list<'a>(&'a self, dir: &'a FsPath) -> BoxFuture<'a, FsResult<Vec<DirEntry>>> {
         self.0.list(dir)
     }

@@ -113,6 +113,14 @@ pub trait Filesystem: Send + Sync + 'static {
         })
     }
 
+    /// The places that an operation on `path` may reach, the path itself among them: with symbolic links, where those on the
+    /// way lead, and where one at its end leads. What is not there yet is where it would be made.
+    ///
+    /// For whoever decides by paths. An implementation without links has nothing to add.
+    fn places<'a>(&'a self, path: &'a FsPath) -> BoxFuture<'a, FsResult<Vec<FsPath>>> {
+        Box::pin(std::future::ready(Ok(vec![path.clone()])))
+    }
+
     /// The entries of a directory, sorted by name.
     fn list<'a>(&'a self, dir: &'a FsPath) -> BoxFuture<'a, FsResult<Vec<DirEntry>>>;
 

@@ -90,6 +90,15 @@ impl PolicyContext<'_> {
         }
     }
 
+    /// The places that a path of a call may reach, itself among them: where symbolic links lead to, as they are now. None
+    /// without a workspace.
+    pub async fn places(&self, text: &str) -> Result<Option<Vec<FsPath>>, PolicyFilesError> {
+        match self.files().await? {
+            Some(files) => Ok(Some(files.places(&files.path(text)?).await?)),
+            None => Ok(None),
+        }
+    }
+
     /// What is known about a path; none if there is nothing there.
     pub async fn stat(&self, path: &FsPath) -> Result<Option<Metadata>, PolicyFilesError> {
         let Some(files) = self.files().await? else { return Ok(None) };

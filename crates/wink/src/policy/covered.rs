@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use crate::filesystem::{FsLimits, FsPath};
 use crate::tool::Params;
+use crate::tool::footprint::Footprint;
 
 /// The tools that a policy has a say in.
 #[derive(Debug, Clone, Default)]
@@ -54,4 +56,21 @@ pub(super) fn named_paths<'a, 'p>(
         _ => return None,
     };
     Some(values.iter().filter_map(text))
+}
+
+/// Adds the paths that an argument names to a footprint.
+pub(super) fn with_paths(
+    footprint: Footprint,
+    params: &Params,
+    parameter: &str,
+    mut add: impl FnMut(Footprint, &FsPath) -> Footprint,
+) -> Footprint {
+    let named = named_paths(params, parameter);
+    named.into_iter().flatten().fold(footprint, |footprint, text| {
+        // The limits of the workspace are not known here, and need not be: they refuse paths, never change them.
+        match FsPath::parse(text, &FsLimits::default()) {
+            Ok(path) => add(footprint, &path),
+            Err(_) => footprint.and(Footprint::everything()),
+        }
+    })
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::context::PolicyFilesError;
-use super::covered::named_paths;
+use super::covered::{named_paths, with_paths};
 use super::{Decision, PolicyCall, PolicyContext, PolicyMemory, ResultView, ToolPolicy};
 use crate::BoxFuture;
-use crate::filesystem::{EntryKind, FsLimits, FsPath, shown};
+use crate::filesystem::{EntryKind, shown};
 use crate::resource::BoxError;
 use crate::tool::footprint::Footprint;
 
@@ -159,14 +159,11 @@ impl ToolPolicy for ReadBeforeWritePolicy {
     }
 
     fn footprint(&self, call: &PolicyCall<'_>, key: &Arc<str>) -> Footprint {
-        let named =
-            self.parameter(call.tool.name()).and_then(|parameter| named_paths(call.params, parameter));
-        named.into_iter().flatten().fold(Footprint::nothing(), |footprint, text| {
-            // The limits of the workspace are not known here, and need not be: they refuse paths, never change them.
-            match FsPath::parse(text, &FsLimits::default()) {
-                Ok(path) => footprint.write_remembered(key, path.as_str()).read_path(path.as_str()),
-                Err(_) => footprint.and(Footprint::everything()),
-            }
+        let parameter = self.parameter(call.tool.name());
+        parameter.into_iter().fold(Footprint::nothing(), |footprint, parameter| {
+            with_paths(footprint, call.params, parameter, |footprint, path| {
+                footprint.write_remembered(key, path.as_str()).read_path(path.as_str())
+            })
         })
     }
 }

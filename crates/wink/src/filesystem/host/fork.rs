@@ -74,6 +74,7 @@ impl Shared {
             let mut state = lock(&fork.state);
             let mut layer = state.layer.clone();
             let done = change(&self.base, &mut layer)?;
+            self.guarded.check(&self.base, &layer)?;
             state.layer = layer;
             return Ok(Changed { done, versions: Vec::new() });
         }
@@ -85,6 +86,7 @@ impl Shared {
             let lock = if tries > 1 { Some(writing.lock(&self.base.disk)?) } else { None };
             let mut layer = Layer::default();
             let done = change(&self.base, &mut layer)?;
+            self.guarded.check(&self.base, &layer)?;
             match self.base.apply(&layer, lock) {
                 Ok(None) => return Ok(Changed { done, versions: Vec::new() }),
                 Ok(Some((held, settled))) => {
@@ -117,7 +119,8 @@ impl Shared {
         let layer = self.layer();
         let state = ForkState { start: layer.clone(), layer };
         let fork = Fork { origin: self.instance, nested: self.fork.is_some(), state: Mutex::new(state) };
-        Self { base: Arc::clone(&self.base), instance: super::instance(), fork: Some(fork) }
+        let (base, guarded) = (Arc::clone(&self.base), self.guarded.clone());
+        Self { base, instance: super::instance(), fork: Some(fork), guarded }
     }
 
     pub(super) fn merge(&self, theirs: &Arc<Self>) -> FsResult<MergeReceipt> {
@@ -155,6 +158,7 @@ impl Shared {
             let fork = Arc::clone(theirs);
             return Ok(MergeReceipt::new(Merged::Nested { instance, before, after, fork, was }));
         }
+        theirs.guarded.check(&self.base, &state.layer)?;
         let Some((held, settled)) = self.base.apply(&state.layer, None)? else {
             return Ok(MergeReceipt::new(Merged::Nothing { instance }));
         };

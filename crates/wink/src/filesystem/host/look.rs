@@ -160,6 +160,19 @@ impl Shared {
         Ok(Metadata { kind: spot.kind(), len: spot.len(), version, mode: meta.mode, modified })
     }
 
+    /// Where an operation on a path would work: on a link at its end, or on what that leads to.
+    pub(super) fn places(&self, path: &FsPath) -> FsResult<Vec<FsPath>> {
+        let layer = self.layer();
+        let mut places = vec![path.clone()];
+        for last in [Last::Itself, Last::Followed] {
+            let place = to_shown(&self.base.resolve(&layer, path, last)?.path);
+            if !places.contains(&place) {
+                places.push(place);
+            }
+        }
+        Ok(places)
+    }
+
     pub(super) fn list(&self, path: &FsPath) -> FsResult<Vec<DirEntry>> {
         let layer = self.layer();
         let (real, dir) = self.base.find(&layer, path)?;

@@ -12,6 +12,7 @@ mod clear;
 mod command;
 pub mod disk;
 mod fork;
+mod guarded;
 mod host_disk;
 pub mod journal;
 mod layer;
@@ -41,6 +42,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use self::disk::Disk;
+use self::guarded::Guarded;
 use self::journal::{Journal, JournalOptions, Recovered, Retention, SettledBy};
 use self::layer::Layer;
 use self::report::Report;
@@ -177,6 +179,8 @@ struct Shared {
     base: Arc<Base>,
     instance: u64,
     fork: Option<Fork>,
+    /// What its forks, and it, do not change.
+    guarded: Guarded,
 }
 
 struct Fork {
@@ -212,7 +216,8 @@ impl HostFilesystem {
             umask: umask(),
             writing,
         };
-        Ok(Self { shared: Arc::new(Shared { base: Arc::new(base), instance: instance(), fork: None }) })
+        let (base, guarded) = (Arc::new(base), Guarded::default());
+        Ok(Self { shared: Arc::new(Shared { base, instance: instance(), fork: None, guarded }) })
     }
 
     /// The host filesystem that `files` is, if it is one.

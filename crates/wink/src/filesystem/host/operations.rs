@@ -102,6 +102,11 @@ impl Filesystem for HostFilesystem {
         self.off(move |shared| shared.stat(&path))
     }
 
+    fn places<'a>(&'a self, path: &'a FsPath) -> BoxFuture<'a, FsResult<Vec<FsPath>>> {
+        let path = path.clone();
+        self.off(move |shared| shared.places(&path))
+    }
+
     fn list<'a>(&'a self, dir: &'a FsPath) -> BoxFuture<'a, FsResult<Vec<DirEntry>>> {
         let dir = dir.clone();
         self.off(move |shared| shared.list(&dir))

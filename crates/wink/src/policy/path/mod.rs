@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use self::rule::Rule;
 use super::context::PolicyFilesError;
-use super::covered::named_paths;
+use super::covered::{named_paths, with_paths};
 use super::{Decision, PolicyCall, PolicyContext, ToolPolicy};
 use crate::BoxFuture;
 use crate::filesystem::{FsError, FsLimits, FsPath, shown};
@@ -20,7 +20,8 @@ use crate::tool::footprint::Footprint;
 /// normalised paths: `*` does not cross `/`, `**` stands for zero or more directories, and `dir/**` means `dir`
 /// too. Every spelling of a path is that path.
 ///
-/// It goes by the names of paths: a symbolic link is the path that it is found at, not the one that it leads to.
+/// A symbolic link is both: the path that it is found at, and where it leads when the call is decided on. Both have to be
+/// allowed.
 ///
 /// ```
 /// use wink::policy::PathPolicy;
@@ -256,8 +257,8 @@ impl PathPolicy {
                 )));
             };
             for text in paths {
-                let decision = match cx.path(text).await {
-                    Ok(Some(path)) => self.decide_path(&path, reach),
+                let decision = match cx.places(text).await {
+                    Ok(Some(places)) => self.decide_places(&places, reach),
                     Ok(None) => Decision::deny(format!(
                         "Cannot use {}: there is no filesystem, so it is unknown what this path means",
                         shown(text)
@@ -273,6 +274,12 @@ impl PathPolicy {
             }
         }
         Ok(Decision::Allow)
+    }
+
+    /// The first refusal of a place that would be reached.
+    fn decide_places(&self, places: &[FsPath], reach: Reach) -> Decision {
+        let mut decisions = places.iter().map(|place| self.decide_path(place, reach));
+        decisions.find(|decision| *decision != Decision::Allow).unwrap_or(Decision::Allow)
     }
 
     fn decide_path(&self, path: &FsPath, reach: Reach) -> Decision {
@@ -332,8 +339,12 @@ impl ToolPolicy for PathPolicy {
         Box::pin(self.decide(call, cx))
     }
 
-    fn footprint(&self, _: &PolicyCall<'_>, _: &Arc<str>) -> Footprint {
-        // Names are looked at, not files.
-        Footprint::nothing()
+    fn footprint(&self, call: &PolicyCall<'_>, _: &Arc<str>) -> Footprint {
+        let (parameters, _) = self.named(call).unwrap_or((Vec::new(), Reach::Path));
+        parameters.into_iter().fold(Footprint::nothing(), |footprint, parameter| {
+            with_paths(footprint, call.params, parameter, |footprint, path| {
+                footprint.read_path(path.as_str())
+            })
+        })
     }
 }

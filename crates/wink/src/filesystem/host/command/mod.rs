@@ -191,6 +191,7 @@ impl CommandLayer {
             Way::Overlay(overlay) => overlay.read_back()?,
             Way::Scan(scan) => scan.finish()?,
         };
+        fork.guarded.check(&fork.base, &layer)?;
         let Some(fork) = &fork.fork else { return Err(FsError::Foreign { what: "command" }) };
         let mut state = lock(&fork.state);
         if !Arc::ptr_eq(&state.layer.root, &before.root) {

@@ -1,0 +1,135 @@
+//! Places that are not for forks to change: what says what tools may do is the user's.
+//!
+//! What counts is what a fork would leave at the place itself, however it came to be there: by name, through links, by
+//! moving a directory on the way, or by a command.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::layer::{Layer, Node};
+use super::name::{to_disk, to_shown};
+use super::view::{Spot, View};
+use super::{Base, HostFilesystem, Shared, io_error};
+use crate::filesystem::{EntryKind, FsError, FsPath, FsResult};
+
+/// The places that are guarded.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Guarded(Arc<[PathBuf]>);
+
+impl HostFilesystem {
+    /// The same workspace, of which no fork changes what is at `paths`, nor makes something there: such a change is
+    /// [`FsError::Guarded`], also when it came through a symbolic link or from a command. What leaves a file with the same
+    /// contents and mode is no change.
+    ///
+    /// ```
+    /// use wink::filesystem::host::{HostFilesystem, HostOptions};
+    /// use wink::filesystem::{Filesystem, FilesystemExt, FsErrorKind};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # let dir = tempfile::tempdir()?;
+    /// let files = HostFilesystem::open(dir.path(), HostOptions::default())?;
+    /// let guarded = files.guarding([files.path("rules.toml")?])?;
+    /// # runtime.block_on(async {
+    /// let refused = guarded.fork()?.write_text("rules.toml", "").await;
+    /// assert_eq!(refused.map_err(|error| error.kind()), Err(FsErrorKind::Guarded));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When this is a fork: what it has changed already would not be known to be allowed.
+    pub fn guarding(&self, paths: impl IntoIterator<Item = FsPath>) -> FsResult<Self> {
+        let Shared { base, instance, fork, guarded } = &*self.shared;
+        if fork.is_some() {
+            return Err(FsError::Unsupported { operation: "guarding places of a fork" });
+        }
+        let more = paths.into_iter().map(|path| to_disk(&path)).collect::<FsResult<Vec<_>>>()?;
+        let guarded = Guarded(guarded.0.iter().cloned().chain(more).collect());
+        let shared = Shared { base: Arc::clone(base), instance: *instance, fork: None, guarded };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+}
+
+impl Guarded {
+    /// Refuses a layer that changes what is at one of the places.
+    pub(super) fn check(&self, base: &Base, layer: &Layer) -> FsResult<()> {
+        let changed = |place: &&PathBuf| !shows_through(layer, place);
+        for place in self.0.iter().filter(changed) {
+            let path = to_shown(place);
+            let found =
+                |layer| there(base.view(layer), place).map_err(|error| io_error(&path, "looked at", &error));
+            if !base.is_same(layer, &path, found(&Layer::default())?, found(layer)?)? {
+                return Err(FsError::Guarded { path });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a layer leaves a place alone, with everything on the way to it.
+fn shows_through(layer: &Layer, place: &Path) -> bool {
+    let (mut dir, mut at) = (&layer.root, PathBuf::new());
+    for name in place {
+        if dir.source.as_deref() != Some(at.as_path()) {
+            return false;
+        }
+        at.push(name);
+        match dir.changed.get(name) {
+            None => return true,
+            Some(Node::Dir(child)) => dir = child,
+            Some(Node::Moved(_) | Node::File(_) | Node::Link(_) | Node::Gone) => return false,
+        }
+    }
+    // A directory, the one that is there: what is in it is not guarded.
+    dir.source.as_deref() == Some(place)
+}
+
+/// What is at a place, links on the way being no way.
+fn there(view: View<'_>, place: &Path) -> io::Result<Option<Spot>> {
+    let mut spot = view.root();
+    for name in place {
+        if spot.kind() != EntryKind::Directory {
+            return Ok(None);
+        }
+        match view.child(&spot, name)? {
+            Some(child) => spot = child,
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(spot))
+}
+
+impl Base {
+    /// Whether what is there after is what was there before.
+    fn is_same(
+        &self,
+        layer: &Layer,
+        path: &FsPath,
+        before: Option<Spot>,
+        after: Option<Spot>,
+    ) -> FsResult<bool> {
+        let (Some(before), Some(after)) = (&before, &after) else {
+            return Ok(before.is_none() && after.is_none());
+        };
+        let failed = |error| io_error(path, "looked at", &error);
+        let view = self.view(layer);
+        match (before.kind(), after.kind()) {
+            (EntryKind::Directory, EntryKind::Directory) => Ok(true),
+            (EntryKind::Symlink, EntryKind::Symlink) => {
+                Ok(view.target(before).map_err(failed)? == view.target(after).map_err(failed)?)
+            }
+            (EntryKind::File, EntryKind::File) => {
+                let mode = |spot| Ok(view.about(spot).map_err(failed)?.0.mode);
+                if before.len() != after.len() || mode(before)? != mode(after)? {
+                    return Ok(false);
+                }
+                let bytes = |spot| Ok(self.try_content(path, spot)?.map(|(bytes, _)| bytes));
+                let before = bytes(before)?;
+                Ok(before.is_some() && before == bytes(after)?)
+            }
+            _ => Ok(false),
+        }
+    }
+}
