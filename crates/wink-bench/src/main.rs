@@ -1,7 +1,9 @@
 //! Wink beside the floor and its peers, in one run.
 //!
 //! `cargo run --release -p wink-bench` prints tables with the targets; `-- --json` prints one JSON object.
-//! Names of rows or of groups of rows (`durable`, `host`) restrict the run to them. To see where the instructions of one case go:
+//! Names of rows or of groups of rows (`durable`, `host`) restrict the run to them. The rows `cli` and `mcp` measure the
+//! program `wink` beside this one: `cargo build --release -p wink-cli` first. `scripts/bench` does so, and has the Python
+//! original in the run. To see where the instructions of one case go:
 //!
 //! ```text
 //! valgrind --tool=callgrind --collect-atstart=no --toggle-collect='*measured_region*' \
@@ -13,8 +15,8 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use crate::cases::{Case, Contender, Row};
-use crate::measure::{COUNTED, Callgrind, Figures, Timed};
+use crate::cases::{Case, Contender, Kind, Row, mcp, program};
+use crate::measure::{COUNTED, Callgrind, Effort, Figures, Timed};
 use crate::report::Report;
 
 mod cases;
@@ -22,12 +24,15 @@ mod measure;
 mod report;
 
 const USAGE: &str = "\
-Usage: wink-bench [--json] [ROW]...
+Usage: wink-bench [--json] [--few] [ROW]...
 
 Measures Wink beside the floor and its peers: instructions (with valgrind) and nanoseconds per call.
 
   --json   print one JSON object instead of tables
-  ROW      measure only these rows, or groups of rows: call, policy, durable, host, call/empty, host/api, ...
+  --few    do everything a few times only, to see that it works: the figures mean nothing
+  ROW      measure only these rows, or groups of rows: call, policy, durable, host, cli, mcp, call/empty, ...
+
+WINK_BENCH_ORIGINAL names a Python that has the original, to be measured in cli/call.
 ";
 
 fn main() -> ExitCode {
@@ -43,8 +48,17 @@ fn main() -> ExitCode {
 
 enum Command {
     Help,
-    Measure { rows: Vec<Row>, format: Format },
-    Counted { contender: Contender, row: Row },
+    Measure {
+        rows: Vec<Row>,
+        format: Format,
+        effort: Effort,
+    },
+    Counted {
+        contender: Contender,
+        row: Row,
+    },
+    /// To be rmcp's server, which this program starts to measure it.
+    Serve(mcp::Serving),
 }
 
 enum Format {
@@ -59,12 +73,19 @@ impl Command {
         {
             return Ok(Command::Counted { contender: contender.parse()?, row: row.parse()? });
         }
+        if let Some((flag, rest)) = arguments.split_first()
+            && flag == mcp::SERVE
+        {
+            return mcp::Serving::parse(rest).map(Command::Serve);
+        }
         let mut rows = Vec::new();
         let mut format = Format::Table;
+        let mut effort = Effort::Full;
         for argument in arguments {
             match argument.as_str() {
                 "--help" | "-h" => return Ok(Command::Help),
                 "--json" => format = Format::Json,
+                "--few" => effort = Effort::Few,
                 flag if flag.starts_with('-') => {
                     return Err(format!("`{flag}` is not an option\n\n{USAGE}"));
                 }
@@ -74,7 +95,7 @@ impl Command {
         if rows.is_empty() {
             rows.extend(Row::ALL);
         }
-        Ok(Command::Measure { rows, format })
+        Ok(Command::Measure { rows, format, effort })
     }
 
     fn run(self) -> Result<(), String> {
@@ -86,11 +107,15 @@ impl Command {
                     .ok_or_else(|| format!("{} has nothing to show in {}", contender.name(), row.name()))?;
                 measure::run_counted(case);
             }
-            Command::Measure { rows, format } => {
+            Command::Serve(serving) => serving.run()?,
+            Command::Measure { rows, format, effort } => {
                 if cfg!(debug_assertions) {
                     eprintln!("this is a debug build: its figures mean nothing; use `cargo run --release`");
                 }
-                let report = measure_rows(&rows);
+                if rows.iter().any(|row| matches!(row.kind(), Kind::Processes | Kind::Sessions)) {
+                    eprintln!("measuring {}", program::version()?);
+                }
+                let report = measure_rows(&rows, effort);
                 match format {
                     Format::Json => println!("{}", report.to_json()),
                     Format::Table => print!("{report}"),
@@ -102,35 +127,45 @@ impl Command {
 }
 
 /// Times every case first, on a quiet machine, and then counts instructions, which do not mind company. What is on disk
-/// comes after that, so that whoever measures in memory has the memory.
-fn measure_rows(rows: &[Row]) -> Report {
-    let (on_disk, in_memory): (Vec<Row>, Vec<Row>) = rows.iter().partition(|row| row.is_on_disk());
-    let timed: Vec<_> = in_memory.iter().map(|row| (*row, time_row(*row))).collect();
+/// comes after that, so that whoever measures in memory has the memory; then what is started for it.
+fn measure_rows(rows: &[Row], effort: Effort) -> Report {
+    let of = |kind: Kind| -> Vec<Row> { rows.iter().copied().filter(|row| row.kind() == kind).collect() };
+    let timed: Vec<_> = of(Kind::InMemory).into_iter().map(|row| (row, time_row(row))).collect();
     let cases: Vec<(Contender, Row)> = timed
         .iter()
         .flat_map(|(row, contenders)| contenders.iter().map(|(contender, _)| (*contender, *row)))
         .collect();
-    let mut instructions = count_all(&cases).into_iter();
+    let mut instructions = if cases.is_empty() { Vec::new() } else { count_all(&cases) }.into_iter();
 
     let mut report = Report::default();
     for (row, contenders) in timed {
         let figures = contenders.into_iter().map(|(contender, ns)| {
             let instructions = instructions.next().flatten();
-            (contender, Figures { instructions, ns: Some(ns) })
+            (contender, Figures { instructions, ns: Some(ns), ..Figures::default() })
         });
         report.add(row, figures.collect());
     }
-    for (row, contenders) in time_on_disk(&on_disk) {
-        let figures = contenders.into_iter();
-        let figures =
-            figures.map(|(contender, ns)| (contender, Figures { instructions: None, ns: Some(ns) }));
-        report.add(row, figures.collect());
+    let mut add_timed = |timed: Vec<(Row, Vec<(Contender, Timed)>)>| {
+        for (row, contenders) in timed {
+            let figures = contenders.into_iter();
+            let figures =
+                figures.map(|(contender, ns)| (contender, Figures { ns: Some(ns), ..Figures::default() }));
+            report.add(row, figures.collect());
+        }
+    };
+    add_timed(time_alone(&of(Kind::OnDisk), effort));
+    for row in of(Kind::Processes) {
+        // One by one: nobody is measured while the servers of another row are there.
+        add_timed(time_alone(&[row], effort));
+    }
+    for (row, figures) in mcp::measure_sessions(&of(Kind::Sessions), effort) {
+        report.add(row, figures);
     }
     report
 }
 
 /// Rows that are compared take turns with all their contenders.
-fn time_on_disk(rows: &[Row]) -> Vec<(Row, Vec<(Contender, Timed)>)> {
+fn time_alone(rows: &[Row], effort: Effort) -> Vec<(Row, Vec<(Contender, Timed)>)> {
     let mut made: Vec<(Contender, Row, Case)> = Vec::new();
     for row in rows {
         made.extend(Contender::ALL.into_iter().filter_map(|who| Some((who, *row, who.make(*row)?))));
@@ -141,7 +176,7 @@ fn time_on_disk(rows: &[Row]) -> Vec<(Row, Vec<(Contender, Timed)>)> {
         let (mut members, others): (Vec<_>, Vec<_>) =
             made.into_iter().partition(|(_, row, _)| row.family() == family);
         made = others;
-        let figures = measure::time_on_disk(&mut members);
+        let figures = measure::time_alone(&mut members, effort);
         for ((contender, row, _), figures) in members.into_iter().zip(figures) {
             match timed.iter_mut().find(|(known, _)| *known == row) {
                 Some((_, of_row)) => of_row.push((contender, figures)),

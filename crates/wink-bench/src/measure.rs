@@ -23,6 +23,27 @@ pub(crate) const COUNTED: &str = "--counted";
 pub(crate) struct Figures {
     pub(crate) instructions: Option<u64>,
     pub(crate) ns: Option<Timed>,
+    pub(crate) memory: Option<Memory>,
+}
+
+/// What a server of many sessions takes, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Memory {
+    /// With all sessions open and nothing to do.
+    pub(crate) resident: u64,
+    /// The most that it ever was.
+    pub(crate) peak: u64,
+    /// What each session added to what it was with none.
+    pub(crate) of_each: u64,
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// As often as the figures need it.
+    Full,
+    /// Once or twice, to see that it works.
+    Few,
 }
 
 /// Nanoseconds per call, of many batches of calls.
@@ -33,6 +54,8 @@ pub(crate) struct Timed {
     pub(crate) low: f64,
     /// A tenth took more.
     pub(crate) high: f64,
+    /// One in a hundred took more.
+    pub(crate) most: f64,
 }
 
 const ROUNDS: usize = 101;
@@ -53,10 +76,13 @@ pub(crate) fn time(cases: &mut [Case]) -> Vec<Timed> {
     batches.into_iter().map(timed).collect()
 }
 
-/// The same for rows on disk: each run is timed by itself.
-pub(crate) fn time_on_disk(cases: &mut [(Contender, Row, Case)]) -> Vec<Timed> {
+/// The same for what is not in memory alone: each run is timed by itself.
+pub(crate) fn time_alone(cases: &mut [(Contender, Row, Case)], effort: Effort) -> Vec<Timed> {
     let mut batches = vec![Vec::new(); cases.len()];
-    let (warm_up, rounds) = cases.first().map_or((0, 0), |(_, row, _)| row.runs_on_disk());
+    let (warm_up, rounds) = match effort {
+        Effort::Full => cases.first().map_or((0, 0), |(_, row, _)| row.runs()),
+        Effort::Few => (1, 3),
+    };
     for round in 0..warm_up + rounds {
         for ((contender, row, case), batches) in cases.iter_mut().zip(&mut batches) {
             let ns = nanoseconds_per_call(case, 1) / f64::from(contender.calls_in_a_run(*row));
@@ -81,11 +107,17 @@ fn nanoseconds_per_call(case: &mut Case, calls: u32) -> f64 {
     start.elapsed().as_nanos() as f64 / f64::from(calls)
 }
 
-fn timed(mut values: Vec<f64>) -> Timed {
+/// What there is to say of many measurements.
+pub(crate) fn timed(mut values: Vec<f64>) -> Timed {
     values.sort_by(f64::total_cmp);
     let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
-    let (count, tenth) = (values.len(), values.len() / 10);
-    Timed { median: at(count / 2), low: at(tenth), high: at(count.saturating_sub(tenth + 1)) }
+    let from_end = |part: usize| at(values.len().saturating_sub(values.len() / part + 1));
+    Timed {
+        median: at(values.len() / 2),
+        low: at(values.len() / 10),
+        high: from_end(10),
+        most: from_end(100),
+    }
 }
 
 /// Does the calls. Callgrind starts counting when this function is entered and stops when it is left, so its

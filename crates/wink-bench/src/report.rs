@@ -4,8 +4,8 @@ use std::fmt::{self, Display, Formatter};
 
 use serde_json::{Map, Value, json};
 
-use crate::cases::{Contender, End, Row, Size, Way};
-use crate::measure::Figures;
+use crate::cases::{Contender, End, Kind, Row, Size, Way};
+use crate::measure::{Figures, Memory};
 
 #[cfg(test)]
 mod tests;
@@ -37,6 +37,40 @@ impl Report {
         json!({ "rows": rows.collect::<Vec<_>>() })
     }
 
+    /// What else there is to say of programs: the slowest of a hundred, and memory.
+    fn write_processes(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let programs = |row: &Row| matches!(row.kind(), Kind::Processes | Kind::Sessions);
+        if !self.rows.iter().any(|(row, _)| programs(row)) {
+            return Ok(());
+        }
+        writeln!(f)?;
+        writeln!(
+            f,
+            "{:<27} {:<6} {:>10} {:>10} {:>12} {:>9} {:>13}",
+            "row", "who", "median µs", "99th µs", "resident MiB", "peak MiB", "KiB a session"
+        )?;
+        for (row, contenders) in self.rows.iter().filter(|(row, _)| programs(row)) {
+            for (contender, Figures { ns, memory, .. }) in contenders {
+                let part = |bytes: u64, of: f64| format!("{:.1}", bytes as f64 / of);
+                let cells = [
+                    ns.map(|ns| format!("{:.1}", ns.median / 1e3)),
+                    ns.map(|ns| format!("{:.1}", ns.most / 1e3)),
+                    memory.map(|memory| part(memory.resident, 1_048_576.0)),
+                    memory.map(|memory| part(memory.peak, 1_048_576.0)),
+                    memory.map(|memory| part(memory.of_each, 1_024.0)),
+                ];
+                let [median, most, resident, peak, of_each] =
+                    cells.map(|cell| cell.unwrap_or_else(|| "-".to_owned()));
+                let (row, who) = (row.name(), contender.name());
+                writeln!(
+                    f,
+                    "{row:<27} {who:<6} {median:>10} {most:>10} {resident:>12} {peak:>9} {of_each:>13}"
+                )?;
+            }
+        }
+        Ok(())
+    }
+
     fn figures(&self, contender: Contender, row: Row) -> Option<Figures> {
         let (_, contenders) = self.rows.iter().find(|(measured, _)| *measured == row)?;
         contenders.iter().find(|(measured, _)| *measured == contender).map(|(_, figures)| *figures)
@@ -60,6 +94,12 @@ fn figures_to_json(figures: Figures) -> Value {
         json!({ "instructions": figures.instructions, "ns": figures.ns.map(|ns| rounded(ns.median)) });
     if let (Some(ns), Some(object)) = (figures.ns, object.as_object_mut()) {
         object.insert("ns_spread".to_owned(), json!([rounded(ns.low), rounded(ns.high)]));
+        object.insert("ns_99".to_owned(), json!(rounded(ns.most)));
+    }
+    if let (Some(Memory { resident, peak, of_each }), Some(object)) = (figures.memory, object.as_object_mut())
+    {
+        let bytes = json!({ "resident": resident, "peak": peak, "of_each_session": of_each });
+        object.insert("bytes".to_owned(), bytes);
     }
     object
 }
@@ -87,7 +127,7 @@ enum Bound {
 /// The plain call is "the floor" of every target, also of `call/write`: its own floor, which writes too, is
 /// dearer and would be the easier promise. That `policy/history` is flat shows in its size: it is asked of a long
 /// history, which nobody walks in fifty nanoseconds.
-const TARGETS: [Target; 17] = [
+const TARGETS: [Target; 19] = [
     Target { row: Row::CallEmpty, bound: Bound::Times(2.0, (Contender::Floor, Row::CallEmpty), "the floor") },
     Target {
         row: Row::CallEmpty,
@@ -121,6 +161,12 @@ const TARGETS: [Target; 17] = [
     of_git(Way::Overlay, End::Commit),
     flat(Way::Overlay, End::Rollback, "with 1000 files"),
     of_git(Way::Overlay, End::Rollback),
+    Target {
+        row: Row::CliCall,
+        bound: Bound::Times(0.05, (Contender::Original, Row::CliCall), "the original"),
+    },
+    // A twentieth of what the original's smallest program took where the target was set: 355 ms.
+    Target { row: Row::CliCall, bound: Bound::Nanoseconds(17_750_000.0) },
 ];
 
 const fn flat(way: Way, end: End, whom: &'static str) -> Target {
@@ -178,6 +224,7 @@ impl Display for Report {
                 writeln!(f, "{row:<27} {who:<6} {instructions:>13} {ns:>12} {spread:>23} {floor:>8}")?;
             }
         }
+        self.write_processes(f)?;
         writeln!(f)?;
         writeln!(f, "{:<27} {:<24} {:>20} verdict", "row", "target for wink", "measured")?;
         for target in TARGETS.iter().filter(|target| self.rows.iter().any(|(row, _)| *row == target.row)) {

@@ -9,11 +9,14 @@ use std::str::FromStr;
 #[cfg(test)]
 mod tests;
 
+mod cli;
 mod durable;
 mod floor;
 mod git;
 mod host;
+pub(crate) mod mcp;
 mod place;
+pub(crate) mod program;
 mod rig;
 mod rmcp;
 mod typed_call;
@@ -45,6 +48,50 @@ pub(crate) enum Row {
     DurableOne,
     /// A call that changes five files of a directory on disk.
     Host(Way, End, Size),
+    /// The program from its start to its end, for one call in a workspace that is there.
+    CliCall,
+    /// One call over MCP, of a server that is a process of its own.
+    Mcp(Over, Work),
+    /// The same over HTTP, with as many sessions open as one server is meant to have.
+    McpSessions(Order),
+}
+
+/// How a row is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// In batches by the clock, and by instructions.
+    InMemory,
+    /// By the clock alone, run by run, since the disk is waited for; rows that are compared take turns.
+    OnDisk,
+    /// The same with programs that are started for it.
+    Processes,
+    /// By itself: a run has many clients, each with a clock of its own.
+    Sessions,
+}
+
+/// What a server is spoken with over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    Stdio,
+    Http,
+}
+
+/// What is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// A tool without arguments that changes nothing and touches no file.
+    Read,
+    /// A tool that replaces a small file.
+    Write,
+}
+
+/// In which order many clients call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// One after the other.
+    Turns,
+    /// All of them at the same moment.
+    AtOnce,
 }
 
 /// By what a call changes files.
@@ -82,7 +129,7 @@ impl Size {
 }
 
 impl Row {
-    pub(crate) const ALL: [Row; 21] = [
+    pub(crate) const ALL: [Row; 28] = [
         Row::CallEmpty,
         Row::CallWrite,
         Row::CallLarge,
@@ -104,13 +151,25 @@ impl Row {
         Row::Host(Way::Scan, End::Commit, Size::Large),
         Row::Host(Way::Scan, End::Rollback, Size::Small),
         Row::Host(Way::Scan, End::Rollback, Size::Large),
+        Row::CliCall,
+        Row::Mcp(Over::Stdio, Work::Read),
+        Row::Mcp(Over::Stdio, Work::Write),
+        Row::Mcp(Over::Http, Work::Read),
+        Row::Mcp(Over::Http, Work::Write),
+        Row::McpSessions(Order::Turns),
+        Row::McpSessions(Order::AtOnce),
     ];
 
-    /// Whether the disk is waited for: then the clock is all there is to measure by, and the rows take turns too.
-    pub(crate) fn is_on_disk(self) -> bool {
+    pub(crate) fn kind(self) -> Kind {
         match self {
-            Row::CallEmpty | Row::CallWrite | Row::CallLarge | Row::CallFail | Row::PolicyHistory => false,
-            Row::DurableCall | Row::DurableClaim | Row::DurableMany | Row::DurableOne | Row::Host(..) => true,
+            Row::CallEmpty | Row::CallWrite | Row::CallLarge | Row::CallFail | Row::PolicyHistory => {
+                Kind::InMemory
+            }
+            Row::DurableCall | Row::DurableClaim | Row::DurableMany | Row::DurableOne | Row::Host(..) => {
+                Kind::OnDisk
+            }
+            Row::CliCall | Row::Mcp(..) => Kind::Processes,
+            Row::McpSessions(_) => Kind::Sessions,
         }
     }
 
@@ -129,10 +188,13 @@ impl Row {
 
     /// How many runs come before those that are timed, and how many are timed. A database's log grows at first, and is
     /// written again from its start later, which is what lasts.
-    pub(crate) fn runs_on_disk(self) -> (usize, usize) {
+    pub(crate) fn runs(self) -> (usize, usize) {
         match self {
             Row::DurableMany | Row::DurableOne => (3, 21),
             Row::Host(..) => (5, 41),
+            Row::CliCall => (3, 61),
+            Row::Mcp(_, Work::Read) => (500, 2_001),
+            Row::Mcp(_, Work::Write) => (50, 501),
             _ => (500, 301),
         }
     }
@@ -174,6 +236,13 @@ impl Row {
             Row::Host(Way::Scan, End::Commit, Size::Large) => "host/scan/commit/50000",
             Row::Host(Way::Scan, End::Rollback, Size::Small) => "host/scan/rollback/1000",
             Row::Host(Way::Scan, End::Rollback, Size::Large) => "host/scan/rollback/50000",
+            Row::CliCall => "cli/call",
+            Row::Mcp(Over::Stdio, Work::Read) => "mcp/stdio/read",
+            Row::Mcp(Over::Stdio, Work::Write) => "mcp/stdio/write",
+            Row::Mcp(Over::Http, Work::Read) => "mcp/http/read",
+            Row::Mcp(Over::Http, Work::Write) => "mcp/http/write",
+            Row::McpSessions(Order::Turns) => "mcp/sessions/turns",
+            Row::McpSessions(Order::AtOnce) => "mcp/sessions/at-once",
         }
     }
 }
@@ -191,19 +260,28 @@ impl FromStr for Row {
 pub(crate) enum Contender {
     /// This project.
     Wink,
-    /// The least that the row can cost: no checks, no transaction, no record.
+    /// The least that the row can cost: no checks, no transaction, no record. Of a program, that it starts and ends; of a
+    /// server, rmcp's, that keeps a line about each call on disk.
     Floor,
-    /// The tool router of rmcp, called directly.
+    /// The tool router of rmcp, called directly; of a server, rmcp's own with a tool of the same name.
     Rmcp,
     /// The tool set of rig.
     Rig,
     /// A snapshot of the workspace before each call, made with git.
     Git,
+    /// The smallest program with the Python library that this project comes from.
+    Original,
 }
 
 impl Contender {
-    pub(crate) const ALL: [Contender; 5] =
-        [Contender::Wink, Contender::Floor, Contender::Rmcp, Contender::Rig, Contender::Git];
+    pub(crate) const ALL: [Contender; 6] = [
+        Contender::Wink,
+        Contender::Floor,
+        Contender::Rmcp,
+        Contender::Rig,
+        Contender::Git,
+        Contender::Original,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -212,6 +290,7 @@ impl Contender {
             Contender::Rmcp => "rmcp",
             Contender::Rig => "rig",
             Contender::Git => "git",
+            Contender::Original => "python",
         }
     }
 
@@ -225,15 +304,18 @@ impl Contender {
 
     pub(crate) fn make(self, row: Row) -> Option<Case> {
         match (self, row) {
+            (_, Row::CliCall) => cli::make(self),
+            (_, Row::Mcp(over, work)) => mcp::make(self, over, work),
+            (_, Row::McpSessions(_)) => None,
             (Contender::Wink, Row::Host(way, end, size)) => host::make(way, end, size),
             (Contender::Git, Row::Host(_, end, size)) => git::make(end, size),
-            (Contender::Wink, row) if row.is_on_disk() => durable::make(row),
-            (Contender::Floor, row) if row.is_on_disk() => durable::bare(row),
+            (Contender::Wink, row) if row.kind() == Kind::OnDisk => durable::make(row),
+            (Contender::Floor, row) if row.kind() == Kind::OnDisk => durable::bare(row),
             (Contender::Wink, row) => wink::make(row, wink::Around::MUCH),
             (Contender::Floor, row) => floor::make(row),
             (Contender::Rmcp, row) => rmcp::make(row),
             (Contender::Rig, row) => rig::make(row),
-            (Contender::Git, _) => None,
+            (Contender::Git | Contender::Original, _) => None,
         }
     }
 }

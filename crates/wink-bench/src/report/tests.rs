@@ -1,8 +1,10 @@
 use super::*;
+use crate::cases::Order;
 use crate::measure::Timed;
 
 fn figures(instructions: Option<u64>, ns: f64) -> Figures {
-    Figures { instructions, ns: Some(Timed { median: ns, low: ns - 1.0, high: ns + 2.0 }) }
+    let timed = Timed { median: ns, low: ns - 1.0, high: ns + 2.0, most: ns + 3.0 };
+    Figures { instructions, ns: Some(timed), memory: None }
 }
 
 #[test]
@@ -19,13 +21,13 @@ fn the_json_has_wink_in_every_row_and_peers_where_they_apply() {
     let expected = json!({ "rows": [
         {
             "name": "call/empty",
-            "wink": { "instructions": 12_000, "ns": 800.0, "ns_spread": [799.0, 802.0] },
-            "floor": { "instructions": 6_938, "ns": 468.0, "ns_spread": [467.0, 470.0] },
+            "wink": { "instructions": 12_000, "ns": 800.0, "ns_spread": [799.0, 802.0], "ns_99": 803.0 },
+            "floor": { "instructions": 6_938, "ns": 468.0, "ns_spread": [467.0, 470.0], "ns_99": 471.0 },
         },
         {
             "name": "policy/history",
             "wink": { "instructions": null, "ns": null },
-            "floor": { "instructions": null, "ns": 12.3, "ns_spread": [11.3, 14.3] },
+            "floor": { "instructions": null, "ns": 12.3, "ns_spread": [11.3, 14.3], "ns_99": 15.3 },
         },
     ] });
     assert_eq!(report.to_json(), expected);
@@ -67,4 +69,20 @@ fn a_target_without_figures_is_not_met() {
         table.lines().last(),
         Some("policy/history              ≤ 50 ns                                     - not measured")
     );
+}
+
+#[test]
+fn programs_have_a_table_of_their_own() {
+    let mut report = Report::default();
+    let memory = Memory { resident: 30 << 20, peak: 41 << 20, of_each: 25 << 10 };
+    let served = Figures { memory: Some(memory), ..figures(None, 2_500_000.0) };
+    report.add(Row::McpSessions(Order::Turns), vec![(Contender::Wink, served)]);
+    let table = report.to_string();
+    let expected = "\
+row                         who     median µs    99th µs resident MiB  peak MiB KiB a session
+mcp/sessions/turns          wink       2500.0     2500.0         30.0      41.0          25.0
+";
+    assert!(table.contains(expected), "{table}");
+    let bytes = json!({ "resident": 31_457_280, "peak": 42_991_616, "of_each_session": 25_600 });
+    assert_eq!(report.to_json()["rows"][0]["wink"]["bytes"], bytes);
 }
