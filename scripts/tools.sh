@@ -11,6 +11,7 @@ typescript_sdk_version=2.4.0
 inspector_version=2.12.0
 claude_code_version=2.1.325
 codex_version=0.166.0
+original_version=0.27.0
 
 # cargo_tool, python_tool and npm_tool NAME PACKAGE VERSION: have a package in a directory of its own, and set `place` to it.
 cargo_tool() { installed cargo_install "$@"; }
@@ -38,7 +39,7 @@ installed() {
 
 cargo_install() { cargo install --locked --quiet --root "$1" "$2@$3"; }
 
-pip_install() { python3 -m venv "$1" && "$1/bin/pip" install --quiet "$2==$3"; }
+pip_install() { "${python:-python3}" -m venv "$1" && "$1/bin/pip" install --quiet "$2==$3"; }
 
 npm_install() {
     command -v npm >/dev/null || { echo "    npm is missing: install Node.js, and run this again" >&2; return 1; }

@@ -20,10 +20,8 @@ pub(crate) fn tools() -> Vec<Tool> {
         "test_input_required_result_elicitation",
         "test_input_required_result_sampling",
         "test_input_required_result_list_roots",
-        "test_input_required_result_request_state",
         "test_input_required_result_multiple_inputs",
         "test_input_required_result_multi_round",
-        "test_input_required_result_tampered_state",
         "test_input_required_result_capabilities",
         "test_missing_capability",
         "test_elicitation_sep1034_defaults",
@@ -64,12 +62,6 @@ pub(crate) async fn call(
                 Some(roots) => said(&format!("roots: {roots}")),
                 None => required(&[("client_roots", ask_roots())], None),
             })
-        }
-        "test_input_required_result_request_state" | "test_input_required_result_tampered_state" => {
-            match state {
-                Some(state) => opened(state).map(|_| said("state-ok")),
-                None => Ok(required(&[("confirm", ask_yes("Please confirm"))], Some("confirm"))),
-            }
         }
         "test_input_required_result_multiple_inputs" => match state {
             Some(state) => opened(state).map(|_| said("all of it")),
@@ -138,6 +130,16 @@ pub(crate) fn name_of(answers: Option<&InputResponses>) -> Result<String, InputR
         let asks = requests(&[("user_name", ask_text("What is your name?", "name"))]);
         InputRequiredResult::from_input_requests(asks)
     })
+}
+
+/// What the suite says for yes, in the field that the server asks for. It never reads what the field is called.
+pub(crate) fn understood(answers: &mut InputResponses) {
+    for answer in answers.values_mut() {
+        let Some(content) = answer.get_mut("content").and_then(Value::as_object_mut) else { continue };
+        if ["ok", "confirm"].iter().any(|yes| content.get(*yes) == Some(&Value::Bool(true))) {
+            content.insert("approve".to_owned(), Value::Bool(true));
+        }
+    }
 }
 
 fn said(text: &str) -> CallToolResponse {

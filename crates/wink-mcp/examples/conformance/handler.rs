@@ -105,14 +105,17 @@ impl ServerHandler for Fixture {
 
     async fn call_tool(
         &self,
-        request: CallToolRequestParams,
-        context: RequestContext<RoleServer>,
+        mut request: CallToolRequestParams,
+        mut context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         if let Some(answer) = asks::call(&request, &context).await {
             return answer;
         }
-        if let Some(answer) = jobs::call(&self.state.tasks, &request, &context) {
+        if let Some(answer) = jobs::call(&self.state.tasks, &mut request, &mut context) {
             return answer;
+        }
+        if let Some(answers) = &mut request.input_responses {
+            asks::understood(answers);
         }
         match &*request.name {
             "test_tool_with_logging" | "test_logging_tool" => self.log(&context).await,
@@ -254,9 +257,10 @@ impl ServerHandler for Fixture {
 
     async fn update_task(
         &self,
-        request: UpdateTaskParams,
+        mut request: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
+        asks::understood(&mut request.input_responses);
         match self.state.tasks.get_task(&request.task_id) {
             Ok(_) => self.state.tasks.update_task(&request.task_id, request.input_responses),
             Err(_) => self.server.update_task(request, context).await,

@@ -1,7 +1,6 @@
-//! The suite's jobs that are tasks from the start. Our server makes a task of a call that takes long; these are for what the
-//! suite wants to see beside that: questions inside of a task, and a task that fails as the protocol does.
-
-use std::sync::Arc;
+//! The suite's jobs that our server has none of. It makes a task of any call that takes long, and asks in it, one question at
+//! a time; whatever becomes of a call is its result. The suite also wants to see two questions at a time, a task that fails as
+//! the protocol does, tools for those who know tasks only, and a name that is asked for before the task begins.
 
 use rmcp::RoleServer;
 use rmcp::model::{
@@ -16,39 +15,37 @@ use wink_mcp::rmcp;
 use crate::asks;
 
 pub(crate) fn tools() -> Vec<Tool> {
-    let file = json!({ "type": "object", "properties": { "filename": { "type": "string" } } });
-    vec![
-        asks::tool("confirm_delete", file),
-        asks::tool("multi_input", json!({ "type": "object" })),
-        asks::tool("protocol_error_job", json!({ "type": "object" })),
-        asks::tool("test_tool_with_task", json!({ "type": "object" })),
-    ]
+    let names = ["multi_input", "protocol_error_job", NAMED];
+    names.into_iter().map(|name| asks::tool(name, json!({ "type": "object" }))).collect()
 }
 
-/// Answers a call of one of them; none if it is not one of them, or not to be a task.
+/// The tool that asks for a name, and is a task then.
+const NAMED: &str = "test_tool_with_task";
+
+/// Answers a call of one of them; none if it is not one of them, or the rest of it is our server's.
 pub(crate) fn call(
     tasks: &TaskManager,
-    request: &CallToolRequestParams,
-    context: &RequestContext<RoleServer>,
+    request: &mut CallToolRequestParams,
+    context: &mut RequestContext<RoleServer>,
 ) -> Option<Result<CallToolResponse, ErrorData>> {
     let knows = context.client_capabilities().is_some_and(|can| can.supports_tasks());
-    let begin = |work: fn(TaskContext, Arc<str>) -> TaskFuture, about: &str| {
-        let about = Arc::from(about);
-        let task = tasks.spawn(TaskOptions::new(), |context| work(context, about));
-        Ok(CreateTaskResult::new(task).into())
+    let begin = |work: fn(TaskContext) -> TaskFuture| {
+        Ok(CreateTaskResult::new(tasks.spawn(TaskOptions::new(), work)).into())
     };
     Some(match &*request.name {
         // Said by the suite to be for those who know tasks only; else it is a tool like any other.
-        "failing_job" if !knows => refused(),
-        "confirm_delete" | "multi_input" | "protocol_error_job" | "test_tool_with_task" if !knows => {
-            refused()
-        }
-        "confirm_delete" => begin(|context, _| Box::pin(confirm(context)), ""),
-        "multi_input" => begin(|context, _| Box::pin(two_questions(context)), ""),
-        "protocol_error_job" => begin(|_, _| Box::pin(broken()), ""),
-        "test_tool_with_task" => match asks::name_of(request.input_responses.as_ref()) {
+        "failing_job" | "multi_input" | "protocol_error_job" | NAMED if !knows => refused(),
+        "multi_input" => begin(|context| Box::pin(two_questions(context))),
+        "protocol_error_job" => begin(|_| Box::pin(broken())),
+        NAMED => match asks::name_of(request.input_responses.as_ref()) {
             Ok(name) => {
-                begin(|_, name| Box::pin(async move { Ok(said(&format!("worked for {name}"))) }), &name)
+                // From here on it is a call that takes long, like any other, of a tool that says what it was told.
+                request.name = "slow_compute".into();
+                request.arguments = json!({ "seconds": 1, "label": name }).as_object().cloned();
+                request.input_responses = None;
+                // The arguments as the client wrote them.
+                context.extensions.remove::<http::request::Parts>();
+                return None;
             }
             Err(required) => Ok(required.into()),
         },
@@ -67,11 +64,6 @@ fn said(text: &str) -> CallToolResult {
 fn question(message: &str) -> Result<InputRequest, TaskExit> {
     let wrong = |error: serde_json::Error| ErrorData::internal_error(error.to_string(), None);
     Ok(serde_json::from_value(asks::ask_yes(message)).map_err(wrong)?)
-}
-
-async fn confirm(context: TaskContext) -> Result<CallToolResult, TaskExit> {
-    let answer = context.request_input("confirm", question("Really?")?).await?;
-    Ok(said(&format!("told: {answer}")))
 }
 
 async fn two_questions(context: TaskContext) -> Result<CallToolResult, TaskExit> {

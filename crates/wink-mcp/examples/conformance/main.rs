@@ -1,16 +1,21 @@
 //! The server for the official conformance suite: this crate's own server, with the tools, prompts and resources that the
 //! suite asks for by name. See `scripts/conformance`.
 //!
-//! What can be a tool of Wink's is one, and goes through the executor (`tools.rs`). What only exercises the protocol
-//! (sampling, roots, forms of all kinds, subscriptions) is put around the server by a handler of its own (`handler.rs`).
+//! What can be a tool of Wink's is one, and goes through the executor (`tools.rs`): also what asks for somebody's yes, before
+//! and after it became a task, with the server's own sealed state. What only exercises the protocol is put around the server
+//! by a handler of its own (`handler.rs`), since Wink asks for nothing but a yes: forms of all kinds, sampling, roots and
+//! several questions at a time (`asks.rs`), a task with two open questions and one that fails as the protocol does
+//! (`jobs.rs`), subscriptions, log messages and completions.
 //!
 //! ```text
 //! conformance [ADDRESS]             over HTTP, for everybody
 //! conformance --tokens=ADDRESS      over HTTP, for whoever has the token that is printed after the address
 //! conformance --stdio               over stdio
+//! conformance --rmcp=ADDRESS        over HTTP, rmcp's own server without any of ours, to compare (`bare.rs`)
 //! ```
 
 mod asks;
+mod bare;
 mod content;
 mod handler;
 mod jobs;
@@ -18,7 +23,6 @@ mod tools;
 
 use std::io::Write as _;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::net::TcpListener;
 use wink::BoxFuture;
@@ -46,9 +50,8 @@ impl Sessions for Fresh {
                 name: name.clone(),
                 cause: error.into(),
             };
-            // The suite does not wait as long for a task as people do.
             let mut options = ServerOptions::default();
-            options.task_after = Duration::from_millis(200);
+            options.task_after = tools::TASK_AFTER;
             Ok(Arc::new(ServedSession::new(prompt, opened.map_err(failed)?, options)))
         })
     }
@@ -57,6 +60,9 @@ impl Sessions for Fresh {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let argument = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:0".to_owned());
+    if let Some(address) = argument.strip_prefix("--rmcp=") {
+        return bare::serve(address).await;
+    }
     let sessions = Arc::new(Fresh(tools::template()?));
     let state = Arc::new(State::default());
     let make = move |server| Fixture::new(server, Arc::clone(&state));

@@ -2,9 +2,15 @@
 
 use std::time::Duration;
 
-use wink::policy::ApprovalPolicy;
+use wink::BoxFuture;
+use wink::limits::{Clock, SystemClock};
+use wink::policy::{ApprovalPolicy, Decision, PolicyCall, PolicyContext, ToolPolicy};
 use wink::prelude::*;
 use wink::prompt::PromptValidationError;
+use wink::resource::BoxError;
+
+/// How long a call is waited for before it becomes a task. The suite does not wait as long for one as people do.
+pub(crate) const TASK_AFTER: Duration = Duration::from_millis(200);
 
 /// A 1x1 picture.
 pub(crate) const PICTURE: &str =
@@ -85,6 +91,44 @@ async fn done(_: Nothing, _: &mut ToolContext) -> Result<ToolResult<()>, ToolErr
     Ok(ToolResult::done("done"))
 }
 
+async fn state_ok(_: Nothing, _: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+    Ok(ToolResult::done("state-ok"))
+}
+
+#[data]
+struct File {
+    filename: String,
+}
+
+async fn delete(file: File, _: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+    Ok(ToolResult::done(format!("{} would be gone", file.filename)))
+}
+
+/// Asks when the call is a task already: a policy may have to look something up first.
+struct AsksLate;
+
+impl ToolPolicy for AsksLate {
+    fn kind(&self) -> &'static str {
+        "asks_late"
+    }
+
+    fn covers(&self, call: &PolicyCall<'_>) -> bool {
+        &**call.tool.name() == "confirm_delete"
+    }
+
+    fn check<'a>(
+        &'a self,
+        _: &'a PolicyCall<'a>,
+        _: &'a PolicyContext<'a>,
+    ) -> BoxFuture<'a, Result<Decision, BoxError>> {
+        Box::pin(async {
+            let clock = SystemClock;
+            clock.sleep_until(clock.monotonic().saturating_add(TASK_AFTER * 2)).await;
+            Ok(Decision::Ask("Really?".to_owned()))
+        })
+    }
+}
+
 #[data]
 struct Greeting {
     name: String,
@@ -130,7 +174,16 @@ pub(crate) fn template() -> Result<PromptTemplate, PromptValidationError> {
         .tool(Tool::new("greet", "Greets.", greet))
         .tool(Tool::new("slow_compute", "Takes as long as it is told.", slow))
         .tool(Tool::new("failing_job", "Fails after a while.", slow_failure))
+        .tool(Tool::new("test_reconnection", "Answers on a stream that could be taken up again.", done))
         .tool(Tool::new("test_streaming_elicitation", "Runs when somebody says so.", done))
-        .policy(ApprovalPolicy::new(["test_streaming_elicitation"]));
+        .tool(Tool::new("test_input_required_result_request_state", "Runs when somebody says so.", state_ok))
+        .tool(Tool::new("test_input_required_result_tampered_state", "Runs when somebody says so.", state_ok))
+        .tool(Tool::new("confirm_delete", "Asks when it is a task.", delete))
+        .policy(ApprovalPolicy::new([
+            "test_streaming_elicitation",
+            "test_input_required_result_request_state",
+            "test_input_required_result_tampered_state",
+        ]))
+        .policy(AsksLate);
     PromptTemplate::builder("conformance", "suite").section(section).build()
 }
