@@ -11,6 +11,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use wink::executor::{Escalation, Outcome};
 use wink::filesystem::host::{Capture, HostOptions};
+use wink::ledger::params_key;
 use wink::limits::CancelToken;
 use wink::prelude::*;
 use wink::session::Ending;
@@ -343,9 +344,31 @@ async fn an_effect_happens_once() {
         assert_eq!(answer(&outcome), (true, "paid ann"));
         assert_eq!(outcome.event.replayed, note == "two");
     }
-    assert_eq!(fs::read_to_string(&count).unwrap(), "global:pay:pay-ann\n");
+    let key = params_key(&json!({ "to": "ann" }), &["to".to_owned()]);
+    assert_eq!(fs::read_to_string(&count).unwrap(), format!("global:pay:pay-ann:{key}\n"));
     assert!(answer(&call(&opened, "pay", json!({ "to": "bob" })).await).0);
     assert_eq!(fs::read_to_string(&count).unwrap().lines().count(), 2);
+}
+
+#[tokio::test]
+async fn different_arguments_never_have_the_same_key() {
+    let place = Place::new();
+    let rest = "params = { type = \"object\", properties = { a = {}, b = {} } }\nidempotency = { strategy = \"custom\", key = \"${a}-${b}\" }";
+    let opened = place.open(&script("pay", "echo paid", rest)).await;
+    let different = [
+        json!({ "a": "1-2", "b": "3" }),
+        json!({ "a": "1", "b": "2-3" }),
+        json!({ "a": 1, "b": "2-3" }),
+        json!({ "a": "", "b": "x" }),
+        json!({ "a": null, "b": "x" }),
+        json!({ "b": "x" }),
+    ];
+    for arguments in &different {
+        assert!(!call(&opened, "pay", arguments.clone()).await.event.replayed, "{arguments}");
+    }
+    for arguments in different {
+        assert!(call(&opened, "pay", arguments.clone()).await.event.replayed, "{arguments}");
+    }
 }
 
 // A program that is killed has not said that nothing happened; one that fails by itself has.
@@ -428,7 +451,7 @@ async fn a_confined_command_reaches_nothing_but_the_workspace() {
         // Where there is no sandbox, it does not run at all.
         (false, text) => {
             assert!(text.starts_with("there is no "), "{text}");
-            eprintln!("not tried, since this machine has no sandbox: {text}");
+            wink::testing::leave_out("a confined command", text);
         }
     }
     assert!(!Path::new("/etc/wink-was-here").exists());
