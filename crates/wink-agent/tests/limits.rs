@@ -3,6 +3,8 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+mod support;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,8 +13,10 @@ use wink::prelude::*;
 use wink::session::InvocationId;
 use wink::testing::FakeClock;
 use wink::tool::Progress;
-use wink_agent::{Agent, OpenSession};
-use wink_store::{StoreOptions, Workspace, WorkspaceOptions};
+use wink_agent::OpenSession;
+use wink_store::{StoreOptions, WorkspaceOptions};
+
+use support::{Place, load};
 
 const AGENT: &str = r#"
 [agent]
@@ -54,14 +58,11 @@ fn fake_clock() -> Arc<FakeClock> {
     Arc::new(FakeClock::new("2026-03-01T12:00:00Z".parse().unwrap()))
 }
 
-async fn open(clock: &Arc<FakeClock>) -> (tempfile::TempDir, OpenSession) {
-    let dir = tempfile::tempdir().unwrap();
+async fn open(clock: &Arc<FakeClock>) -> (Place, OpenSession) {
     let store = StoreOptions::default().clock(Arc::clone(clock) as _);
-    let workspace =
-        Workspace::open_with(dir.path(), WorkspaceOptions { store, ..WorkspaceOptions::default() });
-    let agent = Agent::parse(AGENT, "wink.toml").unwrap_or_else(|error| panic!("{error}"));
-    let opened = agent.open(&Arc::new(workspace.unwrap()), "main").await.unwrap();
-    (dir, opened)
+    let place = Place::with(WorkspaceOptions { store, ..WorkspaceOptions::default() });
+    let opened = load(AGENT).open(&place.workspace, "main").await.unwrap();
+    (place, opened)
 }
 
 fn call(tool: &str, arguments: &str) -> ToolCall {
@@ -70,14 +71,14 @@ fn call(tool: &str, arguments: &str) -> ToolCall {
 
 #[tokio::test]
 async fn timeouts_are_the_tools_own_or_the_agents() {
-    let agent = Agent::parse(AGENT, "wink.toml").unwrap();
+    let agent = load(AGENT);
     let timeouts: Vec<_> = agent.prompt().placed_tools().map(|tool| tool.tool.contract().timeout()).collect();
     assert_eq!(timeouts, [90, 60, 90].map(|seconds| Some(Duration::from_secs(seconds))));
 }
 
 #[tokio::test]
 async fn answers_and_arguments_are_bounded() {
-    let (_dir, opened) = open(&fake_clock()).await;
+    let (_place, opened) = open(&fake_clock()).await;
     let outcome = opened.executor().call(call("talk", "{}")).await;
     assert!(outcome.event.success);
     assert!(outcome.answer.text.len() < 200, "{}", outcome.answer.text);
@@ -90,7 +91,7 @@ async fn answers_and_arguments_are_bounded() {
 #[tokio::test]
 async fn after_the_deadline_nothing_runs() {
     let clock = fake_clock();
-    let (_dir, opened) = open(&clock).await;
+    let (_place, opened) = open(&clock).await;
     assert!(opened.executor().call(call("own", "{}")).await.event.success);
     clock.advance(Duration::from_secs(3601));
     let outcome = opened.executor().call(call("own", "{}")).await;
@@ -113,9 +114,8 @@ impl Progress for Told {
 #[tokio::test]
 async fn a_command_that_takes_long_says_so_every_second() {
     let clock = fake_clock();
-    let (_dir, opened) = open(&clock).await;
-    let outside = tempfile::tempdir().unwrap();
-    let pipe = outside.path().join("pipe");
+    let (place, opened) = open(&clock).await;
+    let pipe = place.outside().join("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let told = Arc::new(Told::default());
     let options = CallOptions::new().progress(Arc::clone(&told) as _);
