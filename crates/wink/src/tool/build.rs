@@ -44,7 +44,7 @@ impl SchemaSource {
 
 /// The schema of a value of type `R`; none for `()`.
 pub(crate) fn output_schema<R: JsonSchema + 'static>() -> Option<Value> {
-    (TypeId::of::<R>() != TypeId::of::<()>()).then(|| schemars::schema_for!(R).to_value())
+    (TypeId::of::<R>() != TypeId::of::<()>()).then(schema::output_schema::<R>)
 }
 
 /// Which values of successful calls go to slices.

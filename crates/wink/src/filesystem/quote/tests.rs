@@ -61,7 +61,7 @@ proptest! {
     #[test]
     fn every_name_can_be_read_back_from_one_line(name in prop::collection::vec(any::<u8>(), 0..40)) {
         let shown = quoted(&name);
-        prop_assert_eq!(read(&shown), name);
+        prop_assert_eq!(read(&shown), name.clone());
         prop_assert!(!shown.contains(char::is_control));
     }
 
