@@ -7,8 +7,7 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 
 use serde_json::{Value, json};
 use wink::executor::{Escalation, Outcome};
@@ -164,9 +163,11 @@ async fn relative_paths_are_in_the_workspace() {
             "[[section.tool]]\nname = \"{name}\"\ndescription = \"d\"\ncommand = [\"./scripts/where.sh\"]\n{rest}\n"
         )
     };
-    let opened = place
-        .open(&(tool("root", "") + &tool("sub", "cwd = \"./sub/\"") + &tool("gone", "cwd = \"nowhere\"")))
-        .await;
+    let opened = open(
+        &place,
+        &(tool("root", "") + &tool("sub", "cwd = \"./sub/\"") + &tool("gone", "cwd = \"nowhere\"")),
+    )
+    .await;
     let root = place.root().canonicalize().unwrap();
     assert_eq!(answer(&call(&opened, "root", json!({})).await), (true, root.to_str().unwrap()));
     assert_eq!(answer(&call(&opened, "sub", json!({})).await), (true, root.join("sub").to_str().unwrap()));
@@ -272,9 +273,9 @@ async fn a_cancelled_command_is_gone_with_all_that_it_started() {
     for place in places() {
         let (started, marker) = (place.outside().join("started"), "86412.25");
         assert!(std::process::Command::new("mkfifo").arg(&started).status().unwrap().success());
-        let opened = place
-            .open(&script("wait", &lingering(marker), &format!("env = {{ STARTED = {started:?} }}")))
-            .await;
+        let opened =
+            open(&place, &script("wait", &lingering(marker), &format!("env = {{ STARTED = {started:?} }}")))
+                .await;
         let cancel = CancelToken::new();
         let token = cancel.clone();
         let executor = opened.executor().clone();

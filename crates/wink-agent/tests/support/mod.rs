@@ -1,5 +1,7 @@
 //! A workspace for agents, and what is beside it.
 
+#![allow(dead_code, reason = "not every test uses all of it")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,13 +33,11 @@ impl Place {
         Self { dir, workspace }
     }
 
-    #[allow(dead_code, reason = "not every test looks at the files")]
     pub(crate) fn root(&self) -> PathBuf {
         self.dir.path().join("project")
     }
 
     /// A place that no rollback reaches.
-    #[allow(dead_code, reason = "not every test has something outside")]
     pub(crate) fn outside(&self) -> &Path {
         self.dir.path()
     }
