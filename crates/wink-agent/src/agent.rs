@@ -3,9 +3,11 @@
 use std::fmt;
 use std::fs;
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::fs::OFlags;
 use wink::prompt::Prompt;
 use wink_store::Workspace;
 
@@ -98,11 +100,6 @@ impl Agent {
         if own.symlink_metadata().is_err() {
             return Ok(Self::builtin());
         }
-        // Nobody asked for it by name, so it does not get to be a pipe that is waited for.
-        if own.metadata().is_ok_and(|there| !there.is_file()) {
-            let source = io::Error::other("it is not a file");
-            return Err(LoadError::Unreadable { file: own.display().to_string(), source });
-        }
         Self::load_own(&own, OwnFiles::new(workspace, &own))
     }
 
@@ -173,8 +170,13 @@ impl Agent {
 
 /// The bytes of a file, if there are not too many.
 fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    // A pipe that nobody writes to would be waited for, whether it was there before or is put there now.
+    let file = fs::OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
     let mut bytes = Vec::new();
-    fs::File::open(path)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    file.take(LARGEST + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 > LARGEST {
         true => Err(io::Error::other("it is larger than 1 MiB, which no agent file is")),
         false => Ok(bytes),

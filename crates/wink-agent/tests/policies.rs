@@ -3,13 +3,16 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+mod support;
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use wink::executor::{Approval, Outcome, approver_fn};
 use wink::prelude::*;
 use wink_agent::{Agent, OpenSession};
-use wink_store::Workspace;
+
+use support::Place;
 
 const TOOLS: &str = r#"
 [agent]
@@ -38,33 +41,19 @@ command = ["true"]
 params = { type = "object", properties = { environment = { type = "string" }, file = { type = "string" } } }
 "#;
 
-struct Place {
-    _dir: tempfile::TempDir,
-    workspace: Arc<Workspace>,
-}
-
-impl Place {
-    fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let workspace = Arc::new(Workspace::open(dir.path()).unwrap());
-        Self { _dir: dir, workspace }
-    }
-
-    async fn open(&self, policy: &str) -> OpenSession {
-        let agent = load(policy);
-        let approver = approver_fn(async |request| match request.question.contains("staging") {
-            true => Ok(Approval::Approved { by: "ann".into() }),
-            false => Ok(Approval::Refused { by: "ann".into(), reason: format!("no: {}", request.question) }),
-        });
-        agent
-            .open_with(&self.workspace, "main", |builder| builder.approver(Arc::new(approver)))
-            .await
-            .unwrap()
-    }
+async fn open(place: &Place, policy: &str) -> OpenSession {
+    let approver = approver_fn(async |request| match request.question.contains("staging") {
+        true => Ok(Approval::Approved { by: "ann".into() }),
+        false => Ok(Approval::Refused { by: "ann".into(), reason: format!("no: {}", request.question) }),
+    });
+    load(policy)
+        .open_with(&place.workspace, "main", |builder| builder.approver(Arc::new(approver)))
+        .await
+        .unwrap()
 }
 
 fn load(policy: &str) -> Agent {
-    Agent::parse(&format!("{TOOLS}\n{policy}\n"), "wink.toml").unwrap_or_else(|error| panic!("{error}"))
+    support::load(&format!("{TOOLS}\n{policy}\n"))
 }
 
 fn told(policy: &str) -> String {
@@ -89,7 +78,7 @@ async fn denies(opened: &OpenSession, tool: &str, arguments: Value, because: &st
 #[tokio::test]
 async fn sequential() {
     let place = Place::new();
-    let opened = place.open("[[policy]]\nsequential = { deploy = [\"test\"] }").await;
+    let opened = open(&place, "[[policy]]\nsequential = { deploy = [\"test\"] }").await;
     denies(&opened, "deploy", json!({}), "Cannot call 'deploy' - missing required tools: test").await;
     allows(&opened, "test", json!({})).await;
     allows(&opened, "deploy", json!({})).await;
@@ -99,7 +88,7 @@ async fn sequential() {
 async fn read_before_write() {
     let place = Place::new();
     let policy = "[[section.policy]]\nread_before_write = { writes = { deploy = \"file\" } }";
-    let opened = place.open(policy).await;
+    let opened = open(&place, policy).await;
     allows(&opened, "write_file", json!({ "path": "a", "content": "1" })).await;
     let files = place.workspace.files().root().to_owned();
     std::fs::write(files.join("b"), "somebody else's").unwrap();
@@ -112,7 +101,7 @@ async fn read_before_write() {
 #[tokio::test]
 async fn quota() {
     let place = Place::new();
-    let opened = place.open("[[section.policy]]\nquota = { tools = { deploy = 1 }, session = 3 }").await;
+    let opened = open(&place, "[[section.policy]]\nquota = { tools = { deploy = 1 }, session = 3 }").await;
     allows(&opened, "deploy", json!({})).await;
     denies(&opened, "deploy", json!({}), "its quota for this session is used up: 1 of 1").await;
     allows(&opened, "test", json!({})).await;
@@ -124,7 +113,7 @@ async fn quota() {
 async fn rate_limit() {
     let place = Place::new();
     let policy = "[[section.section.policy]]\nrate_limit = { max = 1, window = \"10d\", per = \"all\", tools = [\"deploy\", \"grep\"] }";
-    let opened = place.open(policy).await;
+    let opened = open(&place, policy).await;
     allows(&opened, "deploy", json!({})).await;
     denies(&opened, "grep", json!({ "pattern": "x" }), "1 of 1 calls in the last").await;
     allows(&opened, "test", json!({})).await;
@@ -135,7 +124,7 @@ async fn paths() {
     let place = Place::new();
     let policy = "[[policy]]\npaths = { allow = [\"src/**\"], deny = [\"**/*.key\"], tools = { deploy = [\"file\"] }, \
                   example_allowed = [\"src/a.rs\"], example_denied = [\"src/a.key\", \"b\"] }";
-    let opened = place.open(policy).await;
+    let opened = open(&place, policy).await;
     allows(&opened, "write_file", json!({ "path": "src/a.rs", "content": "" })).await;
     denies(&opened, "write_file", json!({ "path": "src/a.key", "content": "" }), "src/a.key").await;
     denies(&opened, "write_file", json!({ "path": "src/../b", "content": "" }), "b").await;
@@ -147,7 +136,7 @@ async fn paths() {
 async fn approval() {
     let place = Place::new();
     let policy = "[[policy]]\napproval = { tools = [\"deploy\"], when = { environment = [\"staging\", \"production\"] } }";
-    let opened = place.open(policy).await;
+    let opened = open(&place, policy).await;
     allows(&opened, "test", json!({})).await;
     allows(&opened, "deploy", json!({ "environment": "staging" })).await;
     allows(&opened, "deploy", json!({ "environment": "my own" })).await;
@@ -171,7 +160,7 @@ async fn combinations() {
     let policy = "[[policy]]\nany_of = [{ quota = { tools = { deploy = 1 } } }, { sequential = { deploy = [\"test\"] } }]\n\
                   [[policy]]\nall_of = [{ quota = { session = 4 } }, { quota = { tools = { test = 1 } } }]\n\
                   [[policy]]\nnot = { policy = { quota = { tools = { glob = 9 } } }, because = \"no globs today\" }";
-    let opened = place.open(policy).await;
+    let opened = open(&place, policy).await;
     denies(&opened, "glob", json!({ "pattern": "*" }), "no globs today").await;
     allows(&opened, "deploy", json!({})).await;
     denies(&opened, "deploy", json!({}), "One of these must be settled first").await;

@@ -1,10 +1,14 @@
 //! What the program can be asked, and how it is told to people.
 
+#[cfg(unix)]
+use std::path::Path;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
 
-use crate::frame::{self, Done};
+use crate::frame::{self, CliError, Done, Exit, Form};
 
 /// Wink, a tool runtime for LLM agents.
 ///
@@ -33,9 +37,9 @@ pub(crate) struct Arguments {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Common options")]
 pub(crate) struct Common {
-    /// The directory to work in
-    #[arg(long, value_name = "DIR", default_value = ".", global = true, value_hint = ValueHint::DirPath)]
-    pub(crate) workspace: PathBuf,
+    /// The directory to work in [default: .]
+    #[arg(long, value_name = "DIR", global = true, value_hint = ValueHint::DirPath)]
+    pub(crate) workspace: Option<PathBuf>,
     /// The session
     #[arg(long, value_name = "NAME", default_value = "main", global = true, value_parser = session_name)]
     pub(crate) session: String,
@@ -45,6 +49,14 @@ pub(crate) struct Common {
     /// Print JSON, for programs
     #[arg(long, global = true)]
     pub(crate) json: bool,
+}
+
+impl Common {
+    /// The directory to work in.
+    #[cfg(unix)]
+    pub(crate) fn root(&self) -> &Path {
+        self.workspace.as_deref().unwrap_or(Path::new("."))
+    }
 }
 
 #[derive(Subcommand)]
@@ -257,7 +269,7 @@ pub(crate) enum LedgerCommand {
     /// runs.
     #[command(verbatim_doc_comment, after_help = EXIT_CODES)]
     Resolve {
-        /// The key, as `wink ledger list` shows it
+        /// The key, or as much of its start as only one has, with its last part alone or all of it
         #[arg(value_name = "KEY")]
         key: String,
         #[command(flatten)]
@@ -301,6 +313,41 @@ pub(crate) enum Format {
     Anthropic,
     /// As an MCP server gives it
     Mcp,
+}
+
+/// What was asked; or how the program ends, after whoever asked was told what is wrong with it, or helped.
+pub(crate) fn read() -> Result<Arguments, ExitCode> {
+    let error = match Arguments::try_parse() {
+        Ok(arguments) => {
+            frame::speak(if arguments.common.json { Form::Json } else { Form::Text });
+            return Ok(arguments);
+        }
+        Err(error) => error,
+    };
+    // What is not understood says nothing for sure; but nobody else writes this.
+    let json = std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json");
+    frame::speak(if json { Form::Json } else { Form::Text });
+    // One of its texts names commands that are nobody's.
+    if !error.use_stderr() || (!json && error.kind() != ErrorKind::MissingSubcommand) {
+        error.exit();
+    }
+    Err(frame::ended(Err(misunderstood(&error))))
+}
+
+/// What clap says, without what is for people only.
+fn misunderstood(error: &clap::Error) -> CliError {
+    if matches!(
+        error.kind(),
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand
+    ) {
+        return CliError::new(Exit::Usage, "no command was given").hint("--help lists the commands");
+    }
+    let text = error.to_string();
+    let mut parts = text.trim().split("\n\n");
+    let message = parts.next().unwrap_or_default().trim_start_matches("error: ");
+    let advice: Vec<&str> = parts.map(str::trim).filter(|part| !part.starts_with("For more")).collect();
+    let said = CliError::new(Exit::Usage, message);
+    if advice.is_empty() { said } else { said.hint(advice.join("\n")) }
 }
 
 /// Writes a completion script.

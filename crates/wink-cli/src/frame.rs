@@ -4,9 +4,11 @@
 use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
+use serde_json::{Value, json};
 
 /// How the program ends. The numbers are part of its interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,12 +24,57 @@ pub(crate) enum Exit {
     Internal = 4,
 }
 
+impl Exit {
+    /// What kind of error ends the program so.
+    fn kind(self) -> &'static str {
+        match self {
+            Self::Success => "none",
+            Self::Failure => "failure",
+            Self::Usage => "usage",
+            Self::Evaluation => "evaluation",
+            Self::Internal => "internal",
+        }
+    }
+}
+
 /// Why a command did not do what it was asked.
 #[derive(Debug)]
 pub(crate) struct CliError {
     exit: Exit,
     message: String,
     hint: Option<String>,
+    problems: Vec<Located>,
+}
+
+/// Something wrong at a place in a file.
+#[derive(Debug, Serialize)]
+pub(crate) struct Located {
+    pub(crate) file: String,
+    pub(crate) line: usize,
+    pub(crate) column: usize,
+    pub(crate) message: String,
+    pub(crate) hint: Option<String>,
+}
+
+/// For whom errors and notes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// For people.
+    Text,
+    /// For programs: each an object on a line of its own.
+    Json,
+}
+
+static FORM: OnceLock<Form> = OnceLock::new();
+
+/// Says once for whom errors and notes are.
+pub(crate) fn speak(form: Form) {
+    // Whoever said so first is right: the command line is read once.
+    let _ = FORM.set(form);
+}
+
+fn form() -> Form {
+    FORM.get().copied().unwrap_or(Form::Text)
 }
 
 /// How a command ended.
@@ -35,7 +82,7 @@ pub(crate) type Done = Result<Exit, CliError>;
 
 impl CliError {
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into(), hint: None }
+        Self { exit, message: message.into(), hint: None, problems: Vec::new() }
     }
 
     /// The runtime's own ground failed.
@@ -47,6 +94,14 @@ impl CliError {
     #[cfg(unix)]
     pub(crate) fn into_parts(self) -> (String, Option<String>) {
         (self.message, self.hint)
+    }
+
+    /// Each of the things that the message tells, with its place.
+    #[cfg(unix)]
+    #[must_use]
+    pub(crate) fn problems(mut self, problems: Vec<Located>) -> Self {
+        self.problems = problems;
+        self
     }
 
     /// What the person can do about it.
@@ -80,7 +135,14 @@ pub(crate) fn ended(done: Done) -> ExitCode {
         Ok(exit) => (exit, None),
         Err(error) => (error.exit, Some(error)),
     };
-    if let Some(CliError { message, hint, .. }) = error.filter(|error| !error.message.is_empty()) {
+    if let Some(CliError { message, hint, problems, exit }) = error.filter(|error| !error.message.is_empty())
+    {
+        if form() == Form::Json {
+            let (kind, exit_code) = (exit.kind(), exit as u8);
+            let error = json!({ "kind": kind, "exit_code": exit_code, "message": message, "hint": hint, "problems": problems });
+            tell_json(&json!({ "error": error }));
+            return ExitCode::from(exit_code);
+        }
         let bad = AnsiColor::Red.on_default().bold();
         tell("error", bad, &message);
         if let Some(hint) = hint {
@@ -92,12 +154,19 @@ pub(crate) fn ended(done: Done) -> ExitCode {
 
 /// A remark beside the result.
 pub(crate) fn note(text: &str) {
+    if form() == Form::Json {
+        return tell_json(&json!({ "note": text }));
+    }
     tell("note", AnsiColor::Yellow.on_default(), text);
 }
 
 fn tell(label: &str, style: Style, text: &str) {
     // Nobody can be told that nobody can be told.
     let _ = writeln!(anstream::stderr(), "{style}{label}:{style:#} {}", visible(text));
+}
+
+fn tell_json(value: &Value) {
+    let _ = writeln!(io::stderr(), "{value}");
 }
 
 /// A text with its control characters made visible: what a model or a file says must not command a terminal.

@@ -12,8 +12,6 @@ mod term;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use args::{Arguments, Command};
 
 fn main() -> ExitCode {
@@ -21,7 +19,10 @@ fn main() -> ExitCode {
     if wink_eval::worker::is_called() {
         return wink_eval::worker::main();
     }
-    let Arguments { common, command } = Arguments::parse();
+    let Arguments { common, command } = match args::read() {
+        Ok(arguments) => arguments,
+        Err(exit) => return exit,
+    };
     match command {
         #[cfg(unix)]
         Command::Demo => demo::main(common.json),

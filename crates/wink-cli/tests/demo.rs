@@ -130,9 +130,12 @@ fn output_that_cannot_be_written_is_a_failure() {
     let temporary = TempDir::new().unwrap();
     let (code, _, err) = run(wink(&["demo"]).stdout(full).env("TMPDIR", temporary.path()));
     assert_eq!(code, 1);
-    assert!(err.starts_with("wink demo: the output cannot be written: "), "{err}");
+    assert!(err.starts_with("error: the output cannot be written: "), "{err}");
     let left = std::fs::read_dir(temporary.path()).unwrap().next().unwrap().unwrap().path();
-    assert!(err.ends_with(&format!("\nIts directory was left as it is: {}\n", left.display())), "{err}");
+    assert!(
+        err.ends_with(&format!("\nhint: its directory was left as it is: {}\n", left.display())),
+        "{err}"
+    );
 }
 
 #[test]

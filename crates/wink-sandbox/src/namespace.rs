@@ -92,7 +92,7 @@ impl NamespaceSandbox {
                     limit,
                     reason: format!("no cgroup can be made ({reason})"),
                     advice: "run with a cgroup that this user may write (systemd-run --user --scope -p Delegate=yes), \
-                             use the sandbox of podman, or set this limit to None",
+                             use the sandbox of podman, or lift this limit (`None` in Rust, `unlimited` in an agent file)",
                 });
             }
         }

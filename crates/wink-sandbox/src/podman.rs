@@ -256,7 +256,7 @@ fn check_cgroups(limits: &Limits) -> Result<(), SandboxError> {
             return Err(SandboxError::Unenforceable {
                 limit,
                 reason: "podman without the superuser needs cgroups of version 2".to_owned(),
-                advice: "run as the superuser, or set this limit to None",
+                advice: "run as the superuser, or lift this limit (`None` in Rust, `unlimited` in an agent file)",
             });
         }
     }

@@ -48,8 +48,9 @@ pub(super) fn held(table: Option<&At<LimitsTable>>, problems: &mut Problems) -> 
     let usual = ExecutorLimits::default();
     let deadline = table.deadline.as_ref().and_then(|deadline| {
         let ahead = self::duration(deadline, problems)?;
-        if ahead < Duration::from_secs(1) {
-            problems.add(&deadline.span, "a deadline is at least a second ahead");
+        // A moment goes by until the session is open.
+        if ahead <= Duration::from_secs(1) {
+            problems.hint(&deadline.span, "a deadline is more than a second ahead", TIME_HINT);
         }
         Some(ahead)
     });

@@ -63,6 +63,7 @@ pub(crate) fn build(file: &File, workspace: Option<&Arc<Workspace>>, problems: &
         sandbox,
         binding: Binding::Free,
         tools: Vec::new(),
+        names: HashMap::new(),
         spoiled: Vec::new(),
         suites: Vec::new(),
         places: HashMap::new(),
@@ -100,6 +101,8 @@ struct Build<'b> {
     binding: Binding,
     /// Every tool, in order.
     tools: Vec<KnownTool>,
+    /// The names that tools have, and in which section.
+    names: HashMap<String, String>,
     /// The names of tools that something is wrong with.
     spoiled: Vec<String>,
     /// Which sections have which suites.
@@ -165,14 +168,19 @@ impl Build<'_> {
         None
     }
 
-    /// Adds a tool to those that the agent has.
-    fn know(&mut self, tool: AnyTool, section: &str, span: &Span) {
-        if let Some(other) = self.tools.iter().find(|other| other.tool.name() == tool.name()) {
-            let (name, other) = (tool.name(), &other.section);
+    /// Gives a name to a tool, if no other has it. One that something is wrong with has its name all the same.
+    fn take_name(&mut self, name: &str, section: &str, span: &Span) -> bool {
+        if let Some(other) = self.names.get(name) {
             let message = format!("there is a tool `{name}` already, in section `{other}`");
             self.problems.hint(span, message, "names are unique in an agent: choose another");
-            return;
+            return false;
         }
+        self.names.insert(name.to_owned(), section.to_owned());
+        true
+    }
+
+    /// Adds a tool to those that the agent has.
+    fn know(&mut self, tool: AnyTool, section: &str, span: &Span) {
         self.tools.push(KnownTool { tool, section: section.to_owned(), span: span.clone() });
     }
 

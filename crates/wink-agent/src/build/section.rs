@@ -29,7 +29,10 @@ impl Build<'_> {
         let mut tools: Vec<AnyTool> = Vec::new();
         for tool in &table.tool {
             let span = tool.name.as_ref().map_or(&tool.span, |name| &name.span);
+            let is_taken = tool.name.as_ref().is_some_and(|name| !self.take_name(name, &path, span));
             match self.tool(tool) {
+                // It is the other that is meant.
+                _ if is_taken => {}
                 Some(made) => {
                     self.know(made.clone(), &path, span);
                     tools.push(made);

@@ -39,7 +39,9 @@ impl Build<'_> {
         let path = format!("{above}.{}", section.key());
         self.take_path(path.trim_start_matches('.'), &suite.span);
         for tool in section.own_tools() {
-            self.know(tool.clone(), &path, &suite.span);
+            if self.take_name(tool.name(), &path, &suite.span) {
+                self.know(tool.clone(), &path, &suite.span);
+            }
         }
         Some(section)
     }

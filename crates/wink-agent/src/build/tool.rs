@@ -5,7 +5,8 @@ use std::path::{Component, Path};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use wink::ledger::{IdempotencyConfig, KeyStrategy, LedgerScope, WhenInDoubt};
+use wink::filesystem::STATE;
+use wink::ledger::{IdempotencyConfig, KeyStrategy, LedgerScope, WhenInDoubt, params_key};
 use wink::prompt::Text;
 use wink::tool::schema::{CompiledSchema, tighten};
 use wink::tool::{Annotations, AnyTool, IntoTool, Tool};
@@ -159,7 +160,13 @@ impl Build<'_> {
             let message = format!("{:?} is not below the workspace", cwd.value);
             self.problems.hint(&cwd.span, message, "give a path from the workspace's root, without `..`");
         }
-        cwd.split('/').filter(|part| !matches!(*part, "" | ".")).collect::<Vec<_>>().join("/")
+        let parts: Vec<&str> = cwd.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+        if parts.first() == Some(&STATE) {
+            let message =
+                format!("{:?} is where Wink keeps its own state, which commands never see", cwd.value);
+            self.problems.hint(&cwd.span, message, "give another directory of the workspace");
+        }
+        parts.join("/")
     }
 
     fn words(&mut self, command: &At<Vec<At<String>>>) -> Option<Vec<String>> {
@@ -274,8 +281,15 @@ impl Build<'_> {
                         None => self.problems.add(&key.span, message),
                     }
                 }
+                let fields: Vec<String> = text.placeholders().map(str::to_owned).collect();
                 Some(KeyStrategy::Custom(std::sync::Arc::new(move |arguments| {
-                    Ok(text.fill(arguments.as_object()))
+                    let name = text.fill(arguments.as_object());
+                    // The text is for people: "1-2" and "3" read like "1" and "2-3" in it.
+                    Ok(if fields.is_empty() {
+                        name
+                    } else {
+                        format!("{name}:{}", params_key(arguments, &fields))
+                    })
                 })))
             }
         }

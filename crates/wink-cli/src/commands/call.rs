@@ -41,7 +41,7 @@ pub(super) async fn run(common: &Common, call: CallArgs) -> Done {
     }
     drop(waiting);
     for left in workspace.report().aside {
-        note(&format!("{} was left as somebody else has changed it", left.path.display()));
+        note(&format!("{} was left as somebody else has changed it", open::shown(&left.path)));
     }
     match common.json {
         true => frame::print_json(&CallRow::of(&outcome.event, outcome.text()))?,

@@ -2,13 +2,15 @@
 
 use std::fmt::Write as _;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anstyle::Style;
 use serde::Serialize;
 use similar::TextDiff;
-use wink::filesystem::EntryKind;
 use wink::filesystem::host::{ChangeKind, HostFilesystem, PastChange, PastContent, PastEntry};
+use wink::filesystem::{EntryKind, FsPath, quoted};
 
 use super::show::{changes_of, kind_of, what_happened};
 use super::{find, open};
@@ -36,6 +38,9 @@ struct Diff {
 struct FileDiff {
     path: String,
     from: Option<String>,
+    /// As headers have them.
+    #[serde(skip)]
+    names: Names,
     change: &'static str,
     kind: &'static str,
     mode_before: Option<String>,
@@ -72,7 +77,10 @@ pub(super) async fn run(common: &Common, which: &str) -> Done {
         diff.files.iter().try_for_each(|file| show(&mut screen, &file.text()))?;
         return Ok(Exit::Success);
     }
-    // As it is, so that it can be a patch.
+    // As it is, so that it can be a patch. What a patch cannot say is said beside it.
+    for file in diff.files.iter().filter(|file| file.is_lost()) {
+        note(&format!("no patch has what changed in {}", quoted(&file.path)));
+    }
     let text: String = diff.files.iter().map(FileDiff::text).collect();
     frame::print_bytes(text.as_bytes())
 }
@@ -81,18 +89,20 @@ impl FileDiff {
     fn of(files: &HostFilesystem, change: &PastChange) -> Result<Self, CliError> {
         let mode =
             |entry: &Option<PastEntry>| entry.as_ref().map(|entry| format!("{:06o}", full_mode(entry)));
+        let names = Names::of(change);
         let (diff, note) = match change.kind() {
             ChangeKind::Moved if change.before == change.after => (None, None),
             ChangeKind::Mode => (None, None),
             ChangeKind::Created | ChangeKind::Deleted | ChangeKind::Modified | ChangeKind::Moved => {
                 let before = side(files, change.before.as_ref())?;
                 let after = side(files, change.after.as_ref())?;
-                lines(change, &before, &after)
+                lines(&names, &before, &after)
             }
         };
         Ok(Self {
             path: change.path.to_string(),
             from: change.moved_from.as_ref().map(ToString::to_string),
+            names,
             change: what_happened(change),
             kind: kind_of(change),
             mode_before: mode(&change.before),
@@ -102,35 +112,92 @@ impl FileDiff {
         })
     }
 
-    /// As a patch has it, with the words that git uses.
+    /// As a patch has it, with the words that git uses. What no patch has is in lines that whoever applies it passes over.
     fn text(&self) -> String {
-        let old = self.from.as_ref().unwrap_or(&self.path);
-        let mut text = format!("diff --git a/{old} b/{}\n", self.path);
+        if let Some(note) = &self.note {
+            return format!("not in this patch: {}: {note}\n", quoted(&self.path));
+        }
+        if self.kind == "directory" {
+            return self.directory();
+        }
+        let mut text = format!("diff --git {} {}\n", self.names.old("a/"), self.names.new("b/"));
         let mut line = |said: String| {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{said}");
         };
-        match (self.kind, &self.mode_before, &self.mode_after) {
-            ("directory", None, _) => line("new directory".to_owned()),
-            ("directory", _, None) => line("deleted directory".to_owned()),
-            (_, None, Some(mode)) => line(format!("new file mode {mode}")),
-            (_, Some(mode), None) => line(format!("deleted file mode {mode}")),
-            (_, Some(before), Some(after)) if before != after => {
+        match (&self.mode_before, &self.mode_after) {
+            (None, Some(mode)) => line(format!("new file mode {mode}")),
+            (Some(mode), None) => line(format!("deleted file mode {mode}")),
+            (Some(before), Some(after)) if before != after => {
                 line(format!("old mode {before}"));
                 line(format!("new mode {after}"));
             }
             _ => {}
         }
-        if let Some(from) = &self.from {
-            line(format!("rename from {from}"));
-            line(format!("rename to {}", self.path));
-        }
-        if let Some(note) = &self.note {
-            line(format!("({note})"));
+        if self.from.is_some() {
+            line(format!("rename from {}", self.names.old("")));
+            line(format!("rename to {}", self.names.new("")));
         }
         text.push_str(self.diff.as_deref().unwrap_or_default());
         text
     }
+
+    fn directory(&self) -> String {
+        let name = quoted(&self.path);
+        let mut text = match (&self.from, &self.mode_before, &self.mode_after) {
+            (_, None, _) => format!("new directory: {name}\n"),
+            (_, _, None) => format!("deleted directory: {name}\n"),
+            (Some(from), ..) => format!("moved directory: {} to {name}\n", quoted(from)),
+            (None, ..) => String::new(),
+        };
+        if let (Some(before), Some(after)) = (&self.mode_before, &self.mode_after)
+            && before != after
+        {
+            text.push_str(&format!("mode of directory: {name}: {before} to {after}\n"));
+        }
+        text
+    }
+
+    /// Whether somebody who applies the patch does not get all of it.
+    fn is_lost(&self) -> bool {
+        self.note.is_some()
+            || (self.kind == "directory" && self.mode_before.is_some() && self.mode_after.is_some())
+    }
+}
+
+/// What a file was and is called, as patches write it: as it is on disk, and in quotes where it could be taken for something
+/// else.
+struct Names {
+    old: PathBuf,
+    new: PathBuf,
+}
+
+impl Names {
+    fn of(change: &PastChange) -> Self {
+        // Every path of a journal is one of the disk's.
+        let on_disk =
+            |path: &FsPath| HostFilesystem::name_on_disk(path).unwrap_or_else(|_| path.as_str().into());
+        let old = change.moved_from.as_ref().unwrap_or(&change.path);
+        Self { old: on_disk(old), new: on_disk(&change.path) }
+    }
+
+    /// `a/name`, or `"a/na\nme"`.
+    fn old(&self, prefix: &str) -> String {
+        header(prefix, &self.old)
+    }
+
+    fn new(&self, prefix: &str) -> String {
+        header(prefix, &self.new)
+    }
+}
+
+fn header(prefix: &str, name: &Path) -> String {
+    quoted(&[prefix.as_bytes(), name.as_os_str().as_bytes()].concat()).into_owned()
+}
+
+/// The same in a line that may have a time after it: a name with a space in it says where it ends, as git has it.
+fn ended(header: String) -> String {
+    if header.contains(' ') && !header.starts_with('"') { header + "\t" } else { header }
 }
 
 /// One side of a comparison.
@@ -162,7 +229,7 @@ fn side(files: &HostFilesystem, entry: Option<&PastEntry>) -> Result<Side, CliEr
 }
 
 /// The changed lines, or why there are none.
-fn lines(change: &PastChange, before: &Side, after: &Side) -> (Option<String>, Option<String>) {
+fn lines(names: &Names, before: &Side, after: &Side) -> (Option<String>, Option<String>) {
     if let (Side::Unknown(why), _) | (_, Side::Unknown(why)) = (before, after) {
         return (None, Some((*why).to_owned()));
     }
@@ -173,19 +240,17 @@ fn lines(change: &PastChange, before: &Side, after: &Side) -> (Option<String>, O
     };
     let (Some(old), Some(new)) = (text(before), text(after)) else {
         let same = matches!((before, after), (Side::Binary(old), Side::Binary(new)) if old == new);
-        return (None, Some(if same { "binary, and the same" } else { "binary files differ" }.to_owned()));
+        return (None, (!same).then(|| "binary files differ".to_owned()));
     };
     if old == new {
         return (None, None);
     }
-    let path = change.path.to_string();
-    let from = change.moved_from.as_ref().map_or_else(|| path.clone(), ToString::to_string);
-    let name = |side: &Side, prefix: &str, path: &str| match side {
+    let name = |side: &Side, name: String| match side {
         Side::Nothing => "/dev/null".to_owned(),
-        _ => format!("{prefix}/{path}"),
+        _ => ended(name),
     };
     let diff = TextDiff::configure().timeout(PATIENCE).diff_lines(old.as_str(), new.as_str());
-    let names = (name(before, "a", &from), name(after, "b", &path));
+    let names = (name(before, names.old("a/")), name(after, names.new("b/")));
     (Some(diff.unified_diff().header(&names.0, &names.1).to_string()), None)
 }
 

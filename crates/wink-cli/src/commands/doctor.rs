@@ -116,7 +116,7 @@ impl Findings {
 }
 
 fn agent(common: &Common) -> Check {
-    match wink_agent::Agent::find(&common.workspace, common.agent.as_deref()) {
+    match wink_agent::Agent::find(common.root(), common.agent.as_deref()) {
         Ok(agent) => {
             let tools = agent.prompt().placed_tools().count();
             let origin = match agent.origin() {
@@ -132,7 +132,7 @@ fn agent(common: &Common) -> Check {
 
 /// The workspace; it is opened only if it has a state already.
 fn workspace(common: &Common) -> Result<(Check, Option<std::sync::Arc<Workspace>>), Check> {
-    let root = &common.workspace;
+    let root = common.root();
     let shown = root.display();
     let broken = |error: crate::frame::CliError| {
         let (message, hint) = error.into_parts();

@@ -12,8 +12,7 @@ use crate::frame::{self, CliError, Done};
 
 pub(super) async fn run(common: &Common, keep_days: u32) -> Done {
     // Where nothing ever happened there is nothing to remove, and nothing is made.
-    let there = common.workspace.join(wink::filesystem::STATE).symlink_metadata().is_ok();
-    let pruned = if there { prune(common, keep_days).await? } else { Pruned::default() };
+    let pruned = if open::has_past(common)? { prune(common, keep_days).await? } else { Pruned::default() };
     let Pruned { journals, effects } = pruned;
     if common.json {
         return frame::print_json(&json!({ "journals": journals, "effects": effects }));

@@ -6,14 +6,18 @@ use std::io::{ErrorKind, Write};
 use serde_json::json;
 use wink_agent::{Agent, FILE_NAME};
 
+use super::above;
 use crate::args::Common;
-use crate::frame::{self, CliError, Done, Exit};
+use crate::frame::{self, CliError, Done, Exit, note};
 
 /// What is written. It is a valid agent as it is; so is each of its examples without the comment signs.
 const TEMPLATE: &str = include_str!("init.toml");
 
 pub(super) fn run(common: &Common, force: bool) -> Done {
-    let path = common.workspace.join(FILE_NAME);
+    if let Some(above) = above::surrounding(common) {
+        note(&format!("this directory becomes a workspace of its own, inside that of {}", above.display()));
+    }
+    let path = common.root().join(FILE_NAME);
     let mut options = OpenOptions::new();
     match force {
         true => options.write(true).create(true).truncate(true),

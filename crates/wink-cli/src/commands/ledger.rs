@@ -5,7 +5,7 @@ use serde_json::Value;
 use wink::ledger::{Settlement, ToolEffect};
 use wink::store::{LedgerRow, LedgerState, Rows, Store};
 
-use super::open;
+use super::{find, open};
 use crate::args::{Common, Verdict};
 use crate::frame::{self, CliError, Done, Exit, note, visible};
 use crate::term::{BOLD, DIM, GOOD, NAME, ODD, PLAIN, Screen, Span, span};
@@ -58,17 +58,15 @@ pub(super) async fn resolve(
         CliError::new(Exit::Usage, format!("--value is not JSON: {error}"))
             .hint("a text has quotes: --value '\"text\"'")
     })?;
-    let unknown = || {
-        CliError::new(Exit::Usage, format!("nothing is in doubt under the key '{key}'"))
-            .hint("`wink ledger list --in-doubt` lists what is")
-    };
-    let Some(workspace) = open::workspace_with_past(common)? else { return Err(unknown()) };
+    let Some(workspace) = open::workspace_with_past(common)? else { return Err(find::no_doubt(key)) };
+    let rows = workspace.store().rows(Rows::All).await?;
+    let key = find::find_doubt(&rows, key)?;
     let settlement = match verdict.happened {
         true => Settlement::Happened { message, value, exclude_value_from_context: false },
         false => Settlement::DidNotHappen,
     };
     if !workspace.ledger().settle(key, settlement).await? {
-        return Err(unknown());
+        return Err(find::no_doubt(key));
     }
     if common.json {
         let state = if verdict.happened { RECORDED } else { "removed" };

@@ -1,6 +1,7 @@
-//! The commands, one module for each, and what they share: opening a workspace ([`open`]), the rows of the log ([`row`]),
+//! The commands, one module for each, and what they share: opening a workspace ([`open`], [`above`]), the rows of the log ([`row`]),
 //! finding one of them ([`find`]), and the wait that a person sees ([`progress`]).
 
+mod above;
 mod approve;
 mod call;
 mod diff;

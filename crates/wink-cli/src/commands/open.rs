@@ -5,15 +5,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use wink::filesystem::host::journal::Recovered;
-use wink::filesystem::{FsError, STATE};
+use wink::filesystem::{FsError, STATE, quoted};
 use wink::session::{LogEntry, Session};
 use wink::store::StoreErrorKind;
-use wink_agent::{Agent, LoadError, OpenError};
+use wink_agent::{Agent, LoadError, OpenError, Problem};
 use wink_store::{Workspace, WorkspaceError, WorkspaceOptions};
 
+use super::above;
 use super::progress::Waiting;
 use crate::args::Common;
-use crate::frame::{CliError, Exit, note};
+use crate::frame::{CliError, Exit, Located, note};
 
 /// The workspace. Its state directory is made if it is not there.
 pub(super) fn workspace(common: &Common) -> Result<Arc<Workspace>, CliError> {
@@ -22,8 +23,8 @@ pub(super) fn workspace(common: &Common) -> Result<Arc<Workspace>, CliError> {
 
 /// The same, opened as these options say.
 pub(super) fn workspace_with(common: &Common, options: WorkspaceOptions) -> Result<Arc<Workspace>, CliError> {
-    let root = &common.workspace;
-    must_be_there(root)?;
+    let root = common.root();
+    must_be_there(common)?;
     let _waiting = Waiting::begin("opening the workspace");
     let opened = Workspace::open_with(root, options).map_err(|error| not_opened(root, &error))?;
     if let Some(recovered) = opened.recovered() {
@@ -35,13 +36,16 @@ pub(super) fn workspace_with(common: &Common, options: WorkspaceOptions) -> Resu
     Ok(Arc::new(opened))
 }
 
-/// The workspace, if anything ever happened in it; then nothing is made.
+/// The workspace, if anything ever happened in it; otherwise nothing is made.
 pub(super) fn workspace_with_past(common: &Common) -> Result<Option<Arc<Workspace>>, CliError> {
-    must_be_there(&common.workspace)?;
-    match common.workspace.join(STATE).symlink_metadata() {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Ok(_) | Err(_) => workspace(common).map(Some),
-    }
+    has_past(common)?.then(|| workspace(common)).transpose()
+}
+
+/// Whether anything ever happened in the workspace.
+pub(super) fn has_past(common: &Common) -> Result<bool, CliError> {
+    must_be_there(common)?;
+    let state = common.root().join(STATE).symlink_metadata();
+    Ok(!state.is_err_and(|error| error.kind() == ErrorKind::NotFound))
 }
 
 /// The log of the session, oldest first.
@@ -52,7 +56,8 @@ pub(super) async fn log(workspace: &Workspace, common: &Common) -> Result<Vec<Lo
 
 /// The agent that was asked for, or found, or built in.
 pub(super) fn agent(common: &Common) -> Result<Agent, CliError> {
-    Agent::find(&common.workspace, common.agent.as_deref()).map_err(|error| bad_agent(&error))
+    must_be_there(common)?;
+    Agent::find(common.root(), common.agent.as_deref()).map_err(|error| bad_agent(&error))
 }
 
 /// An agent that cannot be used, with every place and hint.
@@ -60,8 +65,16 @@ pub(super) fn bad_agent(error: &LoadError) -> CliError {
     let said = CliError::new(Exit::Usage, error.to_string());
     match error {
         LoadError::Unreadable { .. } => said.hint("`wink init` writes an agent file to start from"),
+        LoadError::Invalid { file, problems } => {
+            said.problems(problems.iter().map(|problem| located(file, problem)).collect())
+        }
         _ => said,
     }
+}
+
+fn located(file: &str, Problem { line, column, message, hint }: &Problem) -> Located {
+    let (message, hint) = (message.clone(), hint.clone());
+    Located { file: file.to_owned(), line: *line, column: *column, message, hint }
 }
 
 /// A session of an agent that could not be opened.
@@ -80,9 +93,20 @@ pub(super) async fn session_to_look_at(common: &Common) -> Result<Session, CliEr
     }
 }
 
-fn must_be_there(root: &Path) -> Result<(), CliError> {
+/// The directory has to be one, and nobody may take it for another: below a workspace, no other is begun unasked.
+fn must_be_there(common: &Common) -> Result<(), CliError> {
+    let root = common.root();
     match root.metadata() {
-        Ok(about) if about.is_dir() => Ok(()),
+        Ok(about) if about.is_dir() => match above::surrounding(common) {
+            None => Ok(()),
+            Some(above) => {
+                let shown = above.display();
+                let message = format!("this directory is not a workspace, but inside of one: {shown}");
+                Err(CliError::new(Exit::Usage, message).hint(format!(
+                    "`--workspace {shown}` works there; `--workspace .` makes this directory one of its own"
+                )))
+            }
+        },
         Ok(_) => {
             Err(CliError::new(Exit::Usage, format!("the workspace {} is not a directory", root.display()))
                 .hint("--workspace names the directory to work in"))
@@ -142,11 +166,16 @@ fn tell_recovered(recovered: &Recovered) {
         note(&format!("a process died here: {} of it finished", were(&times(kept.len()), kept.len())));
     }
     for left in aside {
-        note(&format!("{} was left as somebody else has changed it", left.path.display()));
+        note(&format!("{} was left as somebody else has changed it", shown(&left.path)));
     }
     for place in trash {
-        note(&format!("what a command of a dead process left is in {}", place.display()));
+        note(&format!("what a command of a dead process left is in {}", shown(place)));
     }
+}
+
+/// A path of the machine, on one line.
+pub(super) fn shown(path: &Path) -> String {
+    quoted(path.as_os_str().as_encoded_bytes()).into_owned()
 }
 
 fn were(what: &str, count: usize) -> String {

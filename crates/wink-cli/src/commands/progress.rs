@@ -149,8 +149,13 @@ impl Reporter {
 /// What a tool says while it works.
 impl Progress for Reporter {
     fn progress(&self, _: InvocationId, done: f64, total: Option<f64>, message: &str) {
-        let far = total.map_or_else(|| format!("{done}"), |total| format!("{done} of {total}"));
-        self.say(if message.is_empty() { far } else { format!("{message} ({far})") });
+        match (total, message) {
+            // How long it takes is shown anyway.
+            (None, "") => {}
+            (None, message) => self.say(message),
+            (Some(total), "") => self.say(format!("{done} of {total}")),
+            (Some(total), message) => self.say(format!("{message} ({done} of {total})")),
+        }
     }
 
     fn partial(&self, _: InvocationId, text: &str) {

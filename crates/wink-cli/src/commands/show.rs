@@ -4,8 +4,8 @@ use std::io;
 
 use serde::Serialize;
 use serde_json::Value;
-use wink::filesystem::EntryKind;
 use wink::filesystem::host::{ChangeKind, PastChange, PastChanges};
+use wink::filesystem::{EntryKind, quoted};
 use wink::session::{CallChanges, LogEntry, LogEvent, LoggedAnswer, ToolInvoked, Undone};
 use wink_store::Workspace;
 
@@ -200,12 +200,12 @@ fn show_changes(screen: &mut Screen, changes: &Changes) -> io::Result<()> {
     }
     for FileChange { path, from, change, kind } in &changes.files {
         let slash = if *kind == "directory" { "/" } else { "" };
-        let from = from.as_ref().map(|from| format!("  from {from}")).unwrap_or_default();
-        let text = format!("{path}{slash}{from}");
+        let from = from.as_ref().map(|from| format!("  from {}", quoted(from))).unwrap_or_default();
+        let text = format!("{}{from}", quoted(&format!("{path}{slash}")));
         screen.spans(&[span(format!("  {change:<9}"), DIM), span(visible(&text), PLAIN)])?;
     }
     if !changes.slices.is_empty() {
-        field(screen, "slices", &changes.slices.join(", "))?;
+        field(screen, "session", &changes.slices.join(", "))?;
     }
     match changes.forgotten {
         true => field(screen, "changes", "not all of what it changed is kept any more"),

@@ -1,7 +1,7 @@
 //! `wink undo`: takes back what a call changed in files and session.
 
 use wink::filesystem::host::PastChange;
-use wink::filesystem::{FsPath, UndoForce};
+use wink::filesystem::{FsPath, UndoForce, quoted};
 use wink::session::{InvocationId, LogEntry, LogEvent, UndoReach};
 use wink::suites;
 use wink::transaction::{UndoError, UndoRequest};
@@ -44,11 +44,11 @@ pub(super) async fn run(common: &Common, which: &str, to: bool, force: bool) -> 
     let mut text = format!("{undone}\n");
     for path in &undone.files {
         let overwritten = if undone.overwritten_files.contains(path) { " (overwritten)" } else { "" };
-        text.push_str(&format!("  {path}{overwritten}\n"));
+        text.push_str(&format!("  {}{overwritten}\n", quoted(&path.to_string())));
     }
     for slice in &undone.slices {
         let overwritten = if undone.overwritten_slices.contains(slice) { " (overwritten)" } else { "" };
-        text.push_str(&format!("  slice {slice}{overwritten}\n"));
+        text.push_str(&format!("  in the session: {slice}{overwritten}\n"));
     }
     frame::print(&text)
 }

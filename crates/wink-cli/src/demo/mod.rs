@@ -15,7 +15,7 @@ pub(crate) mod victim;
 use std::io;
 use std::process::ExitCode;
 
-use crate::frame;
+use crate::frame::{self, CliError, Exit};
 use crate::term::Screen;
 use commands::Commands;
 use place::Place;
@@ -52,8 +52,7 @@ pub(crate) fn main(json: bool) -> ExitCode {
     let mut dir = match made.doing("make a temporary directory") {
         Ok(dir) => dir,
         Err(error) => {
-            anstream::eprintln!("wink demo: {error}");
-            return ExitCode::FAILURE;
+            return frame::ended(Err(CliError::new(Exit::Failure, error.to_string())));
         }
     };
     let screen = if json { Screen::over(io::sink()) } else { Screen::stdout() };
@@ -65,11 +64,8 @@ pub(crate) fn main(json: bool) -> ExitCode {
         Err(error) => {
             // For whoever wants to look.
             dir.disable_cleanup(true);
-            anstream::eprintln!(
-                "wink demo: {error}\nIts directory was left as it is: {}",
-                dir.path().display()
-            );
-            ExitCode::FAILURE
+            let left = format!("its directory was left as it is: {}", dir.path().display());
+            frame::ended(Err(CliError::new(Exit::Failure, error.to_string()).hint(left)))
         }
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::killed::{PAYING, kill_in};
+use crate::killed::{kill_in, paying};
 use crate::support::{Place, has_commands, steady};
 
 /// Checks a value against the schema of this name.
@@ -143,7 +143,7 @@ fn effects_recorded_and_in_doubt() {
     if !has_commands() {
         return;
     }
-    let place = Place::with_agent(PAYING);
+    let place = Place::with_agent(&paying());
     place.put_script("pay", "echo paid");
     assert_eq!(place.call("pay", r#"{"order": 1}"#), "paid\n");
     let again = place.json(&["call", "pay", r#"{"order": 1}"#]);
@@ -174,9 +174,22 @@ fn effects_recorded_and_in_doubt() {
     let again = place.wink(&["ledger", "resolve", key, "--did-not-happen"]);
     assert_eq!(again.code, Some(2), "{again:?}");
 
+    // As much of a key as only one has is enough, with what is before its last part or without.
     kill_in(&place, "pay", r#"{"order": 3}"#);
-    let doubt = place.rows(&["ledger", "list", "--in-doubt"]).remove(0);
-    place.wink(&["ledger", "resolve", doubt["key"].as_str().unwrap(), "--did-not-happen"]).ok();
+    kill_in(&place, "pay", r#"{"order": 4}"#);
+    let several = place.wink(&["ledger", "resolve", "session:main:pay:", "--did-not-happen"]);
+    assert_eq!(several.code, Some(2), "{several:?}");
+    let hashes = regex::Regex::new("pay:[0-9a-f]+").unwrap();
+    insta::assert_snapshot!("several_doubts", hashes.replace_all(&several.whole(), "pay:<hash>"));
+    let doubts = place.rows(&["ledger", "list", "--in-doubt"]);
+    let keys: Vec<&str> = doubts.iter().map(|doubt| doubt["key"].as_str().unwrap()).collect();
+    let settled =
+        place.json(&["ledger", "resolve", &keys[0]["session:main:pay:".len()..][..20], "--did-not-happen"]);
+    assert_eq!(settled["key"], keys[0]);
+    place.wink(&["ledger", "resolve", "session:main:p", "--did-not-happen"]).ok();
+    assert_eq!(place.rows(&["ledger", "list", "--in-doubt"]), Vec::<Value>::new());
+    let empty = place.wink(&["ledger", "resolve", "", "--did-not-happen"]);
+    assert_eq!(empty.code, Some(2), "{empty:?}");
     place.put_script("pay", "echo paid at last");
     assert_eq!(place.call("pay", r#"{"order": 3}"#), "paid at last\n");
 }

@@ -6,10 +6,13 @@ use std::process::{Child, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{Place, has_commands, said};
+use crate::support::{Place, has_commands, one_command, said};
 
 /// An agent with a command whose effect happens once.
-pub(crate) const PAYING: &str = "[agent]\nns = \"t\"\nkey = \"t\"\n\n[[section]]\nkey = \"s\"\ntitle = \"S\"\n\n[[section.tool]]\nname = \"pay\"\ndescription = \"Pay.\"\ncommand = [\"./pay\"]\nparams = { type = \"object\", required = [\"order\"], properties = { order = { type = \"integer\" } } }\nidempotency = { strategy = \"params\", fields = [\"order\"] }\n";
+pub(crate) fn paying() -> String {
+    one_command("pay")
+        + "params = { type = \"object\", required = [\"order\"], properties = { order = { type = \"integer\" } } }\nidempotency = { strategy = \"params\", fields = [\"order\"] }\n"
+}
 
 /// A call in the middle of its command, which has written files and started another process.
 struct Running {
@@ -60,9 +63,7 @@ pub(crate) fn kill_in(place: &Place, tool: &str, arguments: &str) {
 }
 
 fn place() -> Place {
-    let place = Place::with_agent(
-        "[agent]\nns = \"t\"\nkey = \"t\"\n\n[[section]]\nkey = \"s\"\ntitle = \"S\"\n\n[[section.tool]]\nname = \"build\"\ndescription = \"Build.\"\ncommand = [\"./build\"]\n",
-    );
+    let place = Place::with_agent(&one_command("build"));
     place.put("theirs", "as it was\n");
     place.put("old", "old\n");
     place

@@ -10,9 +10,12 @@
 )]
 
 mod agents;
+mod errors;
 mod exits;
+mod inside;
 mod json;
 mod killed;
+mod names;
 mod one_executor;
 mod page;
 mod pipe;

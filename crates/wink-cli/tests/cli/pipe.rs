@@ -1,6 +1,7 @@
 //! In a pipe: what is printed, without colours, and as wide as it takes.
 
-use crate::support::{Place, has_commands, steady};
+use crate::names::apply;
+use crate::support::{Place, has_commands, one_command, steady};
 
 /// A session in which a file is made, changed and looked at, and a plan is made.
 fn worked() -> Place {
@@ -130,14 +131,7 @@ fn a_diff_is_a_patch() {
     place.call("edit_file", r#"{"path": "a.txt", "old_string": "two", "new_string": "2"}"#);
     let patch = place.wink(&["diff", "last"]).ok();
     insta::assert_snapshot!("diff_without_newline", patch);
-    let mut child = std::process::Command::new("patch")
-        .args(["-R", "-p1", "--quiet"])
-        .current_dir(place.root())
-        .stdin(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    std::io::Write::write_all(&mut child.stdin.take().unwrap(), patch.as_bytes()).unwrap();
-    assert!(child.wait().unwrap().success());
+    apply(&["patch", "-R", "-p1", "--quiet"], &patch, &place.root());
     assert_eq!(place.text("a.txt").as_deref(), Some("one\ntwo\nthree"));
 }
 
@@ -146,9 +140,7 @@ fn what_commands_do_is_in_the_diff_too() {
     if !has_commands() {
         return;
     }
-    let place = Place::with_agent(
-        "[agent]\nns = \"t\"\nkey = \"t\"\n\n[[section]]\nkey = \"s\"\ntitle = \"S\"\n\n[[section.tool]]\nname = \"wreck\"\ndescription = \"Wreck.\"\ncommand = [\"./wreck\"]\n",
-    );
+    let place = Place::with_agent(&one_command("wreck"));
     place.put_script(
         "wreck",
         "mv a b\nrm -r dir\nmkdir -p new/deep\nprintf 'a\\0b' > binary\nchmod 700 mode\necho done",

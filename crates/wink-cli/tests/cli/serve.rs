@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::support::{Place, has_commands};
+use crate::support::{Place, has_commands, one_command};
 
 /// A client of a server.
 pub(crate) trait Client {
@@ -196,9 +196,7 @@ fn a_server_that_is_told_to_end_undoes_what_is_on_its_way() {
         return;
     }
     for signal in [None, Some(Signal::TERM)] {
-        let place = Place::with_agent(
-            "[agent]\nns = \"t\"\nkey = \"t\"\n\n[[section]]\nkey = \"s\"\ntitle = \"S\"\n\n[[section.tool]]\nname = \"slow\"\ndescription = \"Slow.\"\ncommand = [\"./slow\"]\n",
-        );
+        let place = Place::with_agent(&one_command("slow"));
         let line = place.pipe("line");
         place.put_script(
             "slow",

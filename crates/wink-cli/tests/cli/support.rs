@@ -150,6 +150,13 @@ impl Place {
     }
 }
 
+/// The text of an agent with one tool, a script of the same name in the workspace. More of the tool's table can follow.
+pub(crate) fn one_command(name: &str) -> String {
+    format!(
+        "[agent]\nns = \"t\"\nkey = \"t\"\n\n[[section]]\nkey = \"s\"\ntitle = \"S\"\n\n[[section.tool]]\nname = \"{name}\"\ndescription = \"Run it.\"\ncommand = [\"./{name}\"]\n"
+    )
+}
+
 pub(crate) fn said(Output { status, stdout, stderr }: Output) -> Said {
     Said {
         code: status.code(),

@@ -2,9 +2,9 @@
 
 use regex::Regex;
 
-use crate::support::{Place, Terminal, has_commands, on_terminal, steady};
+use crate::support::{Place, Terminal, has_commands, on_terminal, one_command, steady};
 
-const ASKING: &str = "[agent]\nns = \"t\"\nkey = \"t\"\n\n[[section]]\nkey = \"s\"\ntitle = \"S\"\nsuites = [\"files\"]\n\n[[section.policy]]\napproval = { tools = [\"write_file\"] }\n";
+pub(crate) const ASKING: &str = "[agent]\nns = \"t\"\nkey = \"t\"\n\n[[section]]\nkey = \"s\"\ntitle = \"S\"\nsuites = [\"files\"]\n\n[[section.policy]]\napproval = { tools = [\"write_file\"] }\n";
 
 const WRITE: [&str; 3] = ["call", "write_file", r#"{"path": "a.txt", "content": "x"}"#];
 
@@ -169,9 +169,7 @@ fn a_wait_of_more_than_a_second_is_shown_and_leaves_no_trace() {
     if !has_commands() {
         return;
     }
-    let place = Place::with_agent(
-        "[agent]\nns = \"t\"\nkey = \"t\"\n\n[[section]]\nkey = \"s\"\ntitle = \"S\"\n\n[[section.tool]]\nname = \"slow\"\ndescription = \"Slow.\"\ncommand = [\"./slow\"]\n",
-    );
+    let place = Place::with_agent(&one_command("slow"));
     let line = place.pipe("line");
     place.put_script("slow", &format!("read word < {}\necho \"$word\"", line.display()));
     let mut terminal = Terminal::start(place.command(&["call", "slow"]), 80);

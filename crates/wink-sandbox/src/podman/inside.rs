@@ -51,7 +51,7 @@ fn compare(
     Err(SandboxError::Unenforceable {
         limit,
         reason: format!("a container that was to have {asked} had {found}"),
-        advice: "set this limit to None, or run with cgroups that podman can use",
+        advice: "lift this limit (`None` in Rust, `unlimited` in an agent file), or run with cgroups that podman can use",
     })
 }
 

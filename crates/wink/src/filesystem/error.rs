@@ -1,6 +1,7 @@
 //! What can go wrong, in words that say what to do next.
 
 use super::path::FsPath;
+use super::quote::{named, quoted};
 use super::revert::LeftAlone;
 
 /// Why a filesystem operation was refused. Nothing was changed when one is returned, unless it says so.
@@ -8,31 +9,31 @@ use super::revert::LeftAlone;
 #[non_exhaustive]
 pub enum FsError {
     /// There is nothing at the path.
-    #[error("'{path}' does not exist")]
+    #[error("{} does not exist", named(.path))]
     NotFound {
         /// What was looked for; a missing parent directory is named itself.
         path: FsPath,
     },
     /// There is something at the path already.
-    #[error("'{path}' already exists")]
+    #[error("{} already exists", named(.path))]
     Exists {
         /// The path.
         path: FsPath,
     },
     /// A directory is where a file was expected.
-    #[error("'{path}' is a directory; a file was expected")]
+    #[error("{} is a directory; a file was expected", named(.path))]
     IsDirectory {
         /// The directory.
         path: FsPath,
     },
     /// A file is where a directory was expected.
-    #[error("'{path}' is a file; a directory was expected")]
+    #[error("{} is a file; a directory was expected", named(.path))]
     NotDirectory {
         /// The file.
         path: FsPath,
     },
     /// A directory with entries was to be deleted without its contents.
-    #[error("directory '{path}' is not empty; delete it recursively to remove everything in it")]
+    #[error("directory {} is not empty; delete it recursively to remove everything in it", named(.path))]
     NotEmpty {
         /// The directory.
         path: FsPath,
@@ -41,19 +42,19 @@ pub enum FsError {
     #[error("the filesystem is read-only; nothing can be changed")]
     ReadOnly,
     /// The path leads out of the root.
-    #[error("'{path}' leads outside the workspace; paths are relative to its root")]
+    #[error("{} leads outside the workspace; paths are relative to its root", named(.path))]
     Outside {
         /// The path as given.
         path: String,
     },
     /// The path can name nothing.
-    #[error("'{path}' is not a path: it contains a NUL character")]
+    #[error("{} is not a path: it contains a NUL character", named(.path))]
     InvalidPath {
         /// The path as given.
         path: String,
     },
     /// Too many segments.
-    #[error("'{path}' has {depth} segments; at most {max} are allowed")]
+    #[error("{} has {depth} segments; at most {max} are allowed", named(.path))]
     TooDeep {
         /// The path.
         path: String,
@@ -63,7 +64,7 @@ pub enum FsError {
         max: usize,
     },
     /// A segment has too many characters.
-    #[error("path segment '{segment}' has {chars} characters; at most {max} are allowed")]
+    #[error("path segment {} has {chars} characters; at most {max} are allowed", named(.segment))]
     SegmentTooLong {
         /// The segment.
         segment: String,
@@ -73,7 +74,7 @@ pub enum FsError {
         max: usize,
     },
     /// More bytes than one write may have.
-    #[error("writing {bytes} bytes to '{path}' exceeds the limit of {max}; split the content")]
+    #[error("writing {bytes} bytes to {} exceeds the limit of {max}; split the content", named(.path))]
     TooLarge {
         /// The file.
         path: FsPath,
@@ -84,7 +85,8 @@ pub enum FsError {
     },
     /// More bytes than a file may have that is read.
     #[error(
-        "'{path}' has {bytes} bytes; files of more than {max} are not read, edited or searched (max_read_bytes). Look at parts of it with a command, or split it"
+        "{} has {bytes} bytes; files of more than {max} are not read, edited or searched (max_read_bytes). Look at parts of it with a command, or split it",
+        named(.path)
     )]
     TooLargeToRead {
         /// The file.
@@ -95,7 +97,7 @@ pub enum FsError {
         max: usize,
     },
     /// A file that is not text was read or edited as text.
-    #[error("'{path}' is a binary file, not UTF-8 text; read it as bytes")]
+    #[error("{} is a binary file, not UTF-8 text; read it as bytes", named(.path))]
     Binary {
         /// The file.
         path: FsPath,
@@ -109,7 +111,7 @@ pub enum FsError {
         reason: String,
     },
     /// The text to be replaced does not occur.
-    #[error("the text to replace does not occur in '{path}'; {hint}")]
+    #[error("the text to replace does not occur in {}; {hint}", named(.path))]
     NoMatch {
         /// The file.
         path: FsPath,
@@ -118,7 +120,8 @@ pub enum FsError {
     },
     /// The text to be replaced occurs more than once.
     #[error(
-        "the text to replace occurs {count} times in '{path}'; give more of its surroundings, or replace all"
+        "the text to replace occurs {count} times in {}; give more of its surroundings, or replace all",
+        named(.path)
     )]
     AmbiguousMatch {
         /// The file.
@@ -127,7 +130,7 @@ pub enum FsError {
         count: usize,
     },
     /// The text to be replaced is empty.
-    #[error("the text to replace in '{path}' is empty; give the exact text to be replaced")]
+    #[error("the text to replace in {} is empty; give the exact text to be replaced", named(.path))]
     EmptyOld {
         /// The file.
         path: FsPath,
@@ -142,7 +145,7 @@ pub enum FsError {
         path: FsPath,
     },
     /// A directory was to be moved below itself.
-    #[error("'{from}' cannot be moved to '{to}', which is inside it")]
+    #[error("{} cannot be moved to {}, which is inside it", named(.from), named(.to))]
     IntoItself {
         /// What was to be moved.
         from: FsPath,
@@ -191,7 +194,7 @@ pub enum FsError {
         operation: &'static str,
     },
     /// The operating system refused.
-    #[error("'{path}': {message}")]
+    #[error("{}: {message}", named(.path))]
     Io {
         /// The path.
         path: FsPath,
@@ -294,7 +297,8 @@ fn left_alone(left: &[LeftAlone]) -> String {
 
 fn listed(paths: &[FsPath]) -> String {
     const MAX: usize = 10;
-    let mut text = paths.iter().take(MAX).map(FsPath::to_string).collect::<Vec<_>>().join(", ");
+    let named = paths.iter().take(MAX).map(|path| quoted(&path.to_string()).into_owned());
+    let mut text = named.collect::<Vec<_>>().join(", ");
     if paths.len() > MAX {
         text.push_str(&format!(" and {} more", paths.len() - MAX));
     }

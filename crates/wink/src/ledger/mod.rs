@@ -26,6 +26,7 @@ use crate::support::future::{CatchPanic, catch};
 
 pub(crate) use claim::{Before, Claim, ClaimOutcome, Doubted};
 pub use config::{IdempotencyConfig, KeyStrategy, LedgerScope, Probe, Probed, WhenInDoubt};
+pub use key::params_key;
 
 use live::{Going, Whereabouts, whereabouts};
 

@@ -76,11 +76,12 @@ impl fmt::Display for Undone {
         match (self.files.len(), self.slices.len()) {
             (0, 0) => write!(f, ": nothing had to be put back")?,
             (1, 0) => write!(f, ": 1 file is as before")?,
-            (0, 1) => write!(f, ": 1 slice is as before")?,
+            (0, 1) => write!(f, ": 1 part of the session is as before")?,
             (files, 0) => write!(f, ": {files} files are as before")?,
-            (0, slices) => write!(f, ": {slices} slices are as before")?,
-            (files, slices) => {
-                write!(f, ": {} and {} are as before", count(files, "file"), count(slices, "slice"))?;
+            (0, parts) => write!(f, ": {parts} parts of the session are as before")?,
+            (files, parts) => {
+                let parts = if parts == 1 { "1 part".to_owned() } else { format!("{parts} parts") };
+                write!(f, ": {} and {parts} of the session are as before", count(files, "file"))?;
             }
         }
         for LeftAlone { what, why } in &self.left {

@@ -18,7 +18,7 @@ use super::result::{IntoToolResult, RenderError, ToolResult};
 use super::schema::{self, CompiledSchema, ParseLimits, Rejection, SchemaError, Typed};
 use super::{Tool, ToolData, render};
 use crate::BoxFuture;
-use crate::ledger::KeyStrategy;
+use crate::ledger::{KeyStrategy, params_key};
 use crate::session::{ErasedValue, Item, Session, SessionError, SliceType};
 use crate::support::canonical::canonical_hash;
 use crate::support::future::catch;
@@ -44,7 +44,7 @@ impl SchemaSource {
 
 /// The schema of a value of type `R`; none for `()`.
 pub(crate) fn output_schema<R: JsonSchema + 'static>() -> Option<Value> {
-    (TypeId::of::<R>() != TypeId::of::<()>()).then(|| schemars::schema_for!(R).to_value())
+    (TypeId::of::<R>() != TypeId::of::<()>()).then(schema::output_schema::<R>)
 }
 
 /// Which values of successful calls go to slices.
@@ -372,10 +372,7 @@ impl<P: ToolData, R: ToolData> Erased for Built<P, R> {
         let params_hash = canonical_hash(&all);
         let text = match &config.strategy {
             KeyStrategy::Auto => params_hash.clone(),
-            KeyStrategy::Params(fields) => {
-                let picked = |field: &String| Some((field.clone(), all.get(field)?.clone()));
-                canonical_hash(&Value::Object(fields.iter().filter_map(picked).collect()))
-            }
+            KeyStrategy::Params(fields) => params_key(&all, fields),
             KeyStrategy::Custom(make) => catch(|| make(&all)).unwrap_or_else(|panic| {
                 tracing::error!(tool = &*self.contract.name, panic, "a key function panicked");
                 Err("the key function panicked".to_owned())

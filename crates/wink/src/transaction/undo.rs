@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{AccessError, NoTurn, Transaction, TransactionError, report};
-use crate::filesystem::{Filesystem, FsError, FsPath, LeftAlone, Reverted, UndoForce};
+use crate::filesystem::{self, Filesystem, FsError, FsPath, LeftAlone, Reverted, UndoForce};
 use crate::ledger::ToolEffect;
 use crate::resource::ResourceContext;
 use crate::session::{
@@ -67,7 +67,7 @@ pub enum UndoError {
         slices: Vec<String>,
     },
     /// The call changed slices that this program cannot read.
-    #[error("slices that it changed cannot be read here, and nothing was undone: {}", reasons(.slices))]
+    #[error("what it changed in the session cannot be read here, and nothing was undone: {}", reasons(.slices))]
     Slices {
         /// The slices, and why.
         slices: BTreeMap<String, String>,
@@ -291,8 +291,8 @@ impl UndoError {
 /// The first of them, in words.
 fn named(files: &[FsPath], slices: &[String]) -> String {
     const MAX: usize = 20;
-    let files = files.iter().map(|path| format!("file '{path}'"));
-    let slices = slices.iter().map(|slice| format!("slice {slice}"));
+    let files = files.iter().map(|path| format!("file {}", filesystem::named(path)));
+    let slices = slices.iter().map(|slice| format!("the session's {slice}"));
     let all: Vec<String> = files.chain(slices).collect();
     let more = all.len().saturating_sub(MAX);
     let mut text = all.into_iter().take(MAX).collect::<Vec<_>>().join(", ");

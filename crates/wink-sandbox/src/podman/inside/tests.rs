@@ -50,6 +50,6 @@ fn a_limit_that_is_not_there_is_an_error() {
     assert_eq!(
         check(&SECOND.replace("20000", "max"), &limits()).unwrap_err().to_string(),
         "the limit on cpu cannot be enforced here: a container that was to have 0.2 processors had \"max 100000\"; \
-         set this limit to None, or run with cgroups that podman can use"
+         lift this limit (`None` in Rust, `unlimited` in an agent file), or run with cgroups that podman can use"
     );
 }

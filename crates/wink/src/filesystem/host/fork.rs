@@ -14,7 +14,7 @@ use super::name::to_shown;
 use super::staged::Staged;
 use super::view::is_in_state;
 use super::{Base, Fork, ForkState, STATE, Shared, Writing, io_error};
-use crate::filesystem::{FileVersion, FsError, FsPath, FsResult, LeftAlone, MergeReceipt};
+use crate::filesystem::{FileVersion, FsError, FsPath, FsResult, LeftAlone, MergeReceipt, named};
 use crate::store::JournalId;
 use crate::support::lock::lock;
 use crate::support::steps::reach;
@@ -387,7 +387,7 @@ fn left_alone(KeptAside { path, aside }: &KeptAside) -> LeftAlone {
         }
         None => "somebody else changed it meanwhile".to_owned(),
     };
-    LeftAlone { what: format!("'{}'", to_shown(path)), why }
+    LeftAlone { what: named(&to_shown(path)), why }
 }
 
 /// What the journal says, in the words of filesystems.

@@ -14,7 +14,9 @@ use super::name::to_shown;
 use super::staged::Staged;
 use super::view::{Spot, made_version};
 use super::{Base, Shared, io_error};
-use crate::filesystem::{EntryKind, FsError, FsPath, FsResult, LeftAlone, Reverted, UndoForce};
+use crate::filesystem::{
+    EntryKind, FsError, FsPath, FsResult, LeftAlone, Reverted, UndoForce, named, quoted,
+};
 use crate::store::JournalId;
 
 /// Copies of files that have several names, by the inode of what they are copies of.
@@ -302,7 +304,7 @@ impl Found {
         let Self { mut changed, inside, lost } = self;
         let mut left = Vec::new();
         for (path, why) in &lost {
-            left.push(LeftAlone { what: path.to_string(), why: why.clone() });
+            left.push(LeftAlone { what: quoted(&path.to_string()).into_owned(), why: why.clone() });
         }
         for (dir, theirs) in &inside {
             // Of directories in each other, what is in the innermost is somebody's.
@@ -310,12 +312,12 @@ impl Found {
             if force == UndoForce::Refuse {
                 changed.extend(theirs.iter().copied().cloned());
             }
-            let names: Vec<String> = theirs.iter().map(|path| format!("'{path}'")).collect();
+            let names: Vec<String> = theirs.iter().map(|path| named(path)).collect();
             let why = match names.is_empty() {
                 true => "what others put into it is kept".to_owned(),
                 false => format!("others put {} into it, which is kept", names.join(", ")),
             };
-            left.push(LeftAlone { what: dir.to_string(), why });
+            left.push(LeftAlone { what: quoted(&dir.to_string()).into_owned(), why });
         }
         left.sort();
         let files = files.into_iter().filter(|path| !lost.contains_key(path) && !inside.contains_key(path));

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use super::disk::Disk;
 use super::fork::journal_error;
 use super::journal::{After, Before, JournalError, Past, Stamp};
-use super::name::to_shown;
+use super::name::{to_disk, to_shown};
 use super::{HostFilesystem, io_error};
 use crate::filesystem::{EntryKind, FsPath, FsResult};
 use crate::store::JournalId;
@@ -120,6 +120,15 @@ impl HostFilesystem {
             found.changes.append(&mut changes);
         }
         Ok(found)
+    }
+
+    /// What a path is called on disk, from the root. Names that are not UTF-8 are as they are there, and not as they are
+    /// shown.
+    ///
+    /// # Errors
+    /// When no file can be shown so.
+    pub fn name_on_disk(path: &FsPath) -> FsResult<PathBuf> {
+        to_disk(path)
     }
 
     /// What was in a file that journals changed, or where a link pointed. Of a directory there is nothing.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::annotations;
 use super::error::told;
-use crate::filesystem::{DeleteMode, Edit, EntryKind, FsError};
+use crate::filesystem::{DeleteMode, Edit, EntryKind, FsError, quoted};
 use crate::tool::{Footprint, Render, RenderError, Tool, ToolContext, ToolError, ToolResult};
 
 /// Writes a file.
@@ -69,19 +69,19 @@ pub struct FileDeleted {
 impl Render for FileWritten {
     fn render(&self) -> Result<String, RenderError> {
         let verb = if self.created { "Created" } else { "Replaced" };
-        Ok(format!("{verb} {} ({}).", self.path, counted(self.bytes, "byte")))
+        Ok(format!("{verb} {} ({}).", quoted(&self.path), counted(self.bytes, "byte")))
     }
 }
 
 impl Render for FileEdited {
     fn render(&self) -> Result<String, RenderError> {
-        Ok(format!("Edited {} ({}).", self.path, counted(self.replacements, "replacement")))
+        Ok(format!("Edited {} ({}).", quoted(&self.path), counted(self.replacements, "replacement")))
     }
 }
 
 impl Render for FileDeleted {
     fn render(&self) -> Result<String, RenderError> {
-        Ok(format!("Deleted {}.", self.path))
+        Ok(format!("Deleted {}.", quoted(&self.path)))
     }
 }
 

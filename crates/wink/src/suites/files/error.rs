@@ -1,6 +1,6 @@
 //! What the model is told when a file operation is refused: in terms of the tools that it has.
 
-use crate::filesystem::FsError;
+use crate::filesystem::{FsError, named};
 use crate::tool::ToolError;
 use crate::tool::files::FilesError;
 
@@ -20,15 +20,16 @@ fn advice(error: &FsError) -> Option<String> {
     Some(match error {
         FsError::NotFound { .. } => format!("{error}; list_directory and glob show what there is"),
         FsError::IsDirectory { path } => {
-            format!("'{path}' is a directory; a file was expected. list_directory shows what is in it")
+            format!("{} is a directory; a file was expected. list_directory shows what is in it", named(path))
         }
         FsError::Binary { path } => {
-            format!("'{path}' is a binary file; only UTF-8 text can be read and edited")
+            format!("{} is a binary file; only UTF-8 text can be read and edited", named(path))
         }
         FsError::EmptyOld { .. } => "old_string is empty; give the exact text to be replaced".to_owned(),
-        FsError::NoMatch { path, hint } => format!("old_string does not occur in '{path}'; {hint}"),
+        FsError::NoMatch { path, hint } => format!("old_string does not occur in {}; {hint}", named(path)),
         FsError::AmbiguousMatch { path, count } => format!(
-            "old_string occurs {count} times in '{path}'; give more of the lines around it, or set replace_all"
+            "old_string occurs {count} times in {}; give more of the lines around it, or set replace_all",
+            named(path)
         ),
         // The model sees the first line of an error only, and of a regular expression's it is the last that tells.
         FsError::InvalidPattern { pattern, reason } => {

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::change::counted;
+use crate::filesystem::quoted;
 use crate::tool::{Render, RenderError};
 
 /// Lines of a file.
@@ -68,6 +69,7 @@ pub struct GrepFound {
 impl Render for FileWindow {
     fn render(&self) -> Result<String, RenderError> {
         let Self { path, text, offset, count, total_lines } = self;
+        let path = quoted(path);
         let total = counted(*total_lines, "line");
         if *count == 0 {
             return Ok(match total_lines {
@@ -101,10 +103,9 @@ impl Render for Listing {
         for entry in &self.entries {
             let gap = if out.is_empty() { "" } else { "\n" };
             match entry.bytes {
-                Some(bytes) => {
-                    write!(out, "{gap}{} ({})", entry.path, counted(bytes, "byte")).map_err(failed)?
-                }
-                None => write!(out, "{gap}{}", entry.path).map_err(failed)?,
+                Some(bytes) => write!(out, "{gap}{} ({})", quoted(&entry.path), counted(bytes, "byte"))
+                    .map_err(failed)?,
+                None => write!(out, "{gap}{}", quoted(&entry.path)).map_err(failed)?,
             }
         }
         if self.more > 0 {
@@ -118,13 +119,19 @@ impl Render for GrepFound {
     fn render(&self) -> Result<String, RenderError> {
         let left_out = match self.too_large.is_empty() {
             true => String::new(),
-            false => format!("\nNot searched, too large: {}", self.too_large.join(", ")),
+            false => {
+                let names: Vec<_> = self.too_large.iter().map(quoted).collect();
+                format!("\nNot searched, too large: {}", names.join(", "))
+            }
         };
         if self.matches.is_empty() {
             return Ok("No line matches.".to_owned() + &left_out);
         }
-        let lines: Vec<String> =
-            self.matches.iter().map(|one| format!("{}:{}: {}", one.path, one.line, one.text)).collect();
+        let lines: Vec<String> = self
+            .matches
+            .iter()
+            .map(|one| format!("{}:{}: {}", quoted(&one.path), one.line, one.text))
+            .collect();
         let more =
             if self.truncated { "\nThere are more matches; search for something narrower" } else { "" };
         Ok(lines.join("\n") + more + &left_out)

@@ -21,6 +21,19 @@ pub fn advertised_schema<P: JsonSchema>() -> Result<Value, SchemaError> {
     advertise(schema.to_value())
 }
 
+/// The schema of values of type `R`, as whoever gets them is told. Open, as what comes may one day say more.
+pub(crate) fn output_schema<R: JsonSchema>() -> Value {
+    let mut schema = schemars::schema_for!(R).to_value();
+    each_schema(&mut schema, &mut |fields| {
+        bound_integers(fields);
+        // Nobody else has names for these.
+        if fields.get("format").is_some_and(|format| format == "float" || format == "double") {
+            fields.shift_remove("format");
+        }
+    });
+    schema
+}
+
 /// The part that does not depend on the type.
 fn advertise(mut schema: Value) -> Result<Value, SchemaError> {
     if let Value::Object(fields) = &mut schema {

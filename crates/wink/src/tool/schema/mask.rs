@@ -160,7 +160,8 @@ pub fn mark_sensitive(schema: &mut Value, field: &str) -> Result<(), SchemaError
         return Ok(());
     }
     let last = steps.last().copied().unwrap_or_default();
-    let suggestion = nearest(last, walk.names.iter().map(String::as_str)).map(str::to_owned);
+    let suggestion = nearest(last, walk.names.iter().map(String::as_str).filter(|name| may_mean(last, name)))
+        .map(str::to_owned);
     Err(SchemaError::NoSuchField { field: field.to_owned(), suggestion })
 }
 

@@ -31,6 +31,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub use advertise::advertised_schema;
+pub(crate) use advertise::output_schema;
 pub use error::SchemaError;
 pub use mask::mark_sensitive;
 pub use problem::{Problem, ProblemKind, Rejection, may_mean, nearest};

@@ -1,4 +1,4 @@
-"""The official Python SDK against our server: lists, calls, gets progress, answers questions, cancels.
+"""The official Python SDK as a client of `wink serve`, with the agent in wink.toml: lists, calls, gets progress, answers questions, cancels.
 
     client.py stdio PROGRAM ARGUMENT...
     client.py http URL TOKEN
@@ -8,6 +8,7 @@ Speaks both ways: with a handshake (2025-11-25) and without (2026-07-28).
 
 import json
 import sys
+from pathlib import Path
 
 import anyio
 import httpx2
@@ -15,6 +16,8 @@ from mcp import Client, StdioServerParameters, types
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
+# What is in the workspace, and is all there is after calls that failed or were cancelled.
+FILES = [{"path": "wink.toml", "bytes": Path(__file__).with_name("wink.toml").stat().st_size}]
 VERSIONS = {"legacy": "2025-11-25", "auto": "2026-07-28"}
 
 
@@ -48,11 +51,12 @@ async def visit(kind, rest, mode):
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert tools["greet"].annotations.read_only_hint is True, tools["greet"]
         assert text(await client.call_tool("greet", {"name": "Ada"})) == "Hello, Ada!"
-        structured = await client.call_tool("test_image_content", {})
-        assert structured.structured_content["parts"][0]["kind"] == "picture", structured
+        structured = await client.call_tool("list_directory", {})
+        assert structured.structured_content["entries"] == FILES, structured
 
-        failed = await client.call_tool("test_error_handling", {})
-        assert failed.is_error and text(failed).startswith("This tool intentionally"), failed
+        failed = await client.call_tool("fail", {})
+        assert failed.is_error and text(failed).startswith("fail exited with 3."), failed
+        assert (await client.call_tool("list_directory", {})).structured_content["entries"] == FILES
         rejected = await client.call_tool("greet", {"nam": 1})
         assert rejected.is_error and "name" in text(rejected), rejected
         try:
@@ -66,22 +70,23 @@ async def visit(kind, rest, mode):
         async def progress(done, total, _message):
             told.append((done, total))
 
-        await client.call_tool("test_tool_with_progress", {}, progress_callback=progress)
-        assert told == [(0, 100), (50, 100), (100, 100)], told
+        waited = await client.call_tool("wait", {"seconds": 2.5}, progress_callback=progress)
+        assert text(waited) == "waited" and told[:2] == [(1, None), (2, None)], (waited, told)
 
-        assert text(await client.call_tool("test_streaming_elicitation", {})) == "done"
-        assert len(questions) == 1, questions
+        assert text(await client.call_tool("deploy", {})) == "deployed"
+        assert len(questions) == 1 and "deploy" in questions[0], questions
         said = {"action": "decline"}
-        denied = await client.call_tool("test_streaming_elicitation", {})
+        denied = await client.call_tool("deploy", {})
         assert denied.is_error and "was not approved" in text(denied), denied
 
         with anyio.move_on_after(0.5):
-            await client.call_tool("slow_compute", {"seconds": 60, "label": f"{kind} {mode}"})
+            await client.call_tool("wait", {"seconds": 600})
             raise AssertionError("it takes longer than that")
         with anyio.fail_after(10):
-            while (last := (await log(client))[-1])["tool"] != "slow_compute":
+            while (last := (await log(client))[-1])["tool"] != "wait":
                 await anyio.sleep(0.05)
-        assert last["ending"] == "cancelled", last
+        assert last["error"]["kind"] == "cancelled" and last["rolled_back"], last
+        assert (await client.call_tool("list_directory", {})).structured_content["entries"] == FILES
         prompt = (await client.list_prompts()).prompts[0]
         assert (await client.get_prompt(prompt.name)).messages, prompt
 
