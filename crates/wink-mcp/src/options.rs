@@ -4,18 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wink::limits::{Clock, SystemClock};
+use wink::tool::schema::ParseLimits;
 
-/// A message of more bytes is a large one.
-pub(crate) const LARGE: usize = 64 * 1024;
+/// What a message may have beside the longest arguments that an executor takes.
+const BESIDE_ARGUMENTS: usize = 256 * 1024;
 
 /// Bounds of a server, whatever it speaks over. All of them can be changed; none can be left out.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ServerOptions {
-    /// How many bytes one message may have.
+    /// How many bytes one message may have: a little more than the arguments of a call may, unless told.
     pub max_message_bytes: usize,
-    /// How many messages of more than 64 KiB may be on their way at a time: what bounds the memory that they take.
-    pub max_large_messages: usize,
+    /// How much memory all messages of more than 64 KiB may take together while they are on their way, as it is reckoned
+    /// before they are decoded: four times their bytes, and 80 bytes for each value in them. Those for which there is no room
+    /// are refused; one that takes more than that by itself goes alone.
+    pub max_message_memory: usize,
     /// How many calls of one session may be on their way at a time, those that wait for an answer included.
     pub max_calls: usize,
     /// How many questions of one session may wait for their answer.
@@ -37,8 +40,8 @@ pub struct ServerOptions {
 impl Default for ServerOptions {
     fn default() -> Self {
         Self {
-            max_message_bytes: 16 * 1024 * 1024,
-            max_large_messages: 16,
+            max_message_bytes: ParseLimits::MAX_BYTES + BESIDE_ARGUMENTS,
+            max_message_memory: 384 * 1024 * 1024,
             max_calls: 256,
             max_questions: 64,
             answer_within: Duration::from_secs(10 * 60),
@@ -55,7 +58,7 @@ impl std::fmt::Debug for ServerOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ServerOptions")
             .field("max_message_bytes", &self.max_message_bytes)
-            .field("max_large_messages", &self.max_large_messages)
+            .field("max_message_memory", &self.max_message_memory)
             .field("max_calls", &self.max_calls)
             .field("max_questions", &self.max_questions)
             .field("answer_within", &self.answer_within)

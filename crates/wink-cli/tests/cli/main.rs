@@ -11,6 +11,7 @@
 
 mod agents;
 mod exits;
+mod hostile;
 mod json;
 mod killed;
 mod one_executor;
