@@ -27,8 +27,11 @@ pub struct ServerOptions {
     pub answer_within: Duration,
     /// How long a call is waited for before it becomes a task, for a client that knows what that is.
     pub task_after: Duration,
-    /// How long a task is kept, and how long it may take.
+    /// How long a task is kept, and how long it may take, if the server runs for so long: tasks are in memory.
     pub task_ttl: Duration,
+    /// How long clients are told that a task will be there, each time that they look at it. Less than it is kept: whoever
+    /// runs the server may end it, and then its tasks are over and their calls are in the log.
+    pub task_promise: Duration,
     /// How many tasks of one session are kept. Further calls are waited for, however long they take.
     pub max_tasks: usize,
     /// How many requests of one connection may wait for their answer before no more are read.
@@ -47,6 +50,7 @@ impl Default for ServerOptions {
             answer_within: Duration::from_secs(10 * 60),
             task_after: Duration::from_secs(10),
             task_ttl: Duration::from_secs(24 * 60 * 60),
+            task_promise: Duration::from_secs(60),
             max_tasks: 256,
             max_unanswered: 1024,
             clock: Arc::new(SystemClock),
@@ -64,6 +68,7 @@ impl std::fmt::Debug for ServerOptions {
             .field("answer_within", &self.answer_within)
             .field("task_after", &self.task_after)
             .field("task_ttl", &self.task_ttl)
+            .field("task_promise", &self.task_promise)
             .field("max_tasks", &self.max_tasks)
             .field("max_unanswered", &self.max_unanswered)
             .finish_non_exhaustive()

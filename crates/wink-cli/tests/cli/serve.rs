@@ -161,6 +161,14 @@ impl Http {
     }
 }
 
+impl Drop for Http {
+    fn drop(&mut self) {
+        // It goes on by itself otherwise, when a test fails.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 impl Client for Http {
     fn request(&mut self, method: &str, params: Value) -> Value {
         self.last += 1;

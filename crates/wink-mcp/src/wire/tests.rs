@@ -88,7 +88,7 @@ fn an_id_is_short() {
         with(&format!("\"{longest}\"")).unwrap().request,
         Some(NumberOrString::String(longest.as_str().into()))
     );
-    for id in [&format!("\"{longest}x\""), "1.5", "1e3", "null", "[]", "true", "9223372036854775808"] {
+    for id in [&format!("\"{longest}x\""), "1.5", "1e3", "[]", "true", "9223372036854775808"] {
         let why = "an id is an integer, or a string of at most 256 bytes".to_owned();
         assert_eq!(with(id), Err(Unreadable::Shape(None, why)), "{id}");
     }
