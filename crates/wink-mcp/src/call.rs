@@ -16,6 +16,7 @@ use wink::executor::{Approval, ApprovalRequest, Escalation, Outcome, ToolCall};
 use wink::session::{Ending, LoggedValue};
 
 use crate::approval::{APPROVAL, Answered, Bound, approval_of, elicitation, input_requests};
+use crate::room::Room;
 use crate::running::{Asks, Moment, Question, Report, Running};
 use crate::server::Server;
 use crate::wire::RawArguments;
@@ -129,7 +130,8 @@ impl Server {
             ErrorData::new(ErrorCode::INTERNAL_ERROR, text, None)
         })?;
         let asks = if caller.can_be_asked { Asks::Client } else { Asks::Executor };
-        Ok(Running::begin(&self.session, call, asks, permit))
+        let room = carried::<Room>(context).cloned().unwrap_or_default();
+        Ok(Running::begin(&self.session, call, asks, (permit, room)))
     }
 
     /// Waits for a call's end, or for as long as this request has to do with it.
@@ -341,10 +343,15 @@ fn value_of(outcome: &Outcome) -> Option<Value> {
     }
 }
 
+/// What the transport sent along with a request.
+fn carried<T: Send + Sync + 'static>(context: &RequestContext<RoleServer>) -> Option<&T> {
+    let by_http = || context.extensions.get::<http::request::Parts>()?.extensions.get::<T>();
+    context.extensions.get::<T>().or_else(by_http)
+}
+
 /// The arguments as the client wrote them, if the transport kept them; as they were decoded otherwise.
 fn raw_arguments(request: &CallToolRequestParams, context: &RequestContext<RoleServer>) -> Arc<str> {
-    let by_http = || context.extensions.get::<http::request::Parts>()?.extensions.get::<RawArguments>();
-    if let Some(RawArguments(text)) = context.extensions.get::<RawArguments>().or_else(by_http) {
+    if let Some(RawArguments(text)) = carried(context) {
         return Arc::clone(text);
     }
     request

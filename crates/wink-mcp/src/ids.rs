@@ -11,7 +11,6 @@ const REMEMBERED: usize = 1024;
 #[derive(Debug, Default)]
 pub(crate) struct Ids {
     open: HashSet<RequestId>,
-    large: HashSet<RequestId>,
     answered: HashSet<RequestId>,
     order: VecDeque<RequestId>,
 }
@@ -25,7 +24,6 @@ impl Ids {
     /// The request was answered, or nobody waits for its answer any more.
     pub(crate) fn close(&mut self, id: &RequestId) {
         let Some(id) = self.open.take(id) else { return };
-        self.large.remove(&id);
         self.answered.insert(id.clone());
         self.order.push_back(id);
         if self.order.len() > REMEMBERED
@@ -33,16 +31,6 @@ impl Ids {
         {
             self.answered.remove(&oldest);
         }
-    }
-
-    /// How many large messages wait for their answer.
-    pub(crate) fn large(&self) -> usize {
-        self.large.len()
-    }
-
-    /// Notes that a request that waits is a large one.
-    pub(crate) fn is_large(&mut self, id: &RequestId) {
-        self.large.insert(id.clone());
     }
 
     /// How many requests wait for their answer.

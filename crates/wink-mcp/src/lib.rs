@@ -36,19 +36,23 @@
 
 mod approval;
 mod call;
+#[doc(hidden)]
+pub mod fuzzing;
 mod http;
 mod ids;
 mod listing;
 mod offers;
 mod options;
+mod room;
 mod running;
 mod server;
 mod session;
+mod skim;
 mod stdio;
 mod tasks;
 mod wire;
 
-pub use http::{Access, HttpOptions, TokenKey, serve_http};
+pub use http::{Access, FILES_FOR_CALLS, HttpOptions, TokenKey, serve_http};
 pub use listing::tools_of;
 pub use options::ServerOptions;
 pub use rmcp;

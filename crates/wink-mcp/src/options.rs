@@ -4,18 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wink::limits::{Clock, SystemClock};
+use wink::tool::schema::ParseLimits;
 
-/// A message of more bytes is a large one.
-pub(crate) const LARGE: usize = 64 * 1024;
+/// What a message may have beside the longest arguments that an executor takes.
+const BESIDE_ARGUMENTS: usize = 256 * 1024;
 
 /// Bounds of a server, whatever it speaks over. All of them can be changed; none can be left out.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ServerOptions {
-    /// How many bytes one message may have.
+    /// How many bytes one message may have: a little more than the arguments of a call may, unless told.
     pub max_message_bytes: usize,
-    /// How many messages of more than 64 KiB may be on their way at a time: what bounds the memory that they take.
-    pub max_large_messages: usize,
+    /// How much memory all messages of more than 64 KiB may take together while they are on their way, as it is reckoned
+    /// before they are decoded: four times their bytes, and 80 bytes for each value in them. Those for which there is no room
+    /// are refused; one that takes more than that by itself goes alone.
+    pub max_message_memory: usize,
     /// How many calls of one session may be on their way at a time, those that wait for an answer included.
     pub max_calls: usize,
     /// How many questions of one session may wait for their answer.
@@ -24,8 +27,11 @@ pub struct ServerOptions {
     pub answer_within: Duration,
     /// How long a call is waited for before it becomes a task, for a client that knows what that is.
     pub task_after: Duration,
-    /// How long a task is kept, and how long it may take.
+    /// How long a task is kept, and how long it may take, if the server runs for so long: tasks are in memory.
     pub task_ttl: Duration,
+    /// How long clients are told that a task will be there, each time that they look at it. Less than it is kept: whoever
+    /// runs the server may end it, and then its tasks are over and their calls are in the log.
+    pub task_promise: Duration,
     /// How many tasks of one session are kept. Further calls are waited for, however long they take.
     pub max_tasks: usize,
     /// How many requests of one connection may wait for their answer before no more are read.
@@ -37,13 +43,14 @@ pub struct ServerOptions {
 impl Default for ServerOptions {
     fn default() -> Self {
         Self {
-            max_message_bytes: 16 * 1024 * 1024,
-            max_large_messages: 16,
+            max_message_bytes: ParseLimits::MAX_BYTES + BESIDE_ARGUMENTS,
+            max_message_memory: 384 * 1024 * 1024,
             max_calls: 256,
             max_questions: 64,
             answer_within: Duration::from_secs(10 * 60),
             task_after: Duration::from_secs(10),
             task_ttl: Duration::from_secs(24 * 60 * 60),
+            task_promise: Duration::from_secs(60),
             max_tasks: 256,
             max_unanswered: 1024,
             clock: Arc::new(SystemClock),
@@ -55,12 +62,13 @@ impl std::fmt::Debug for ServerOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ServerOptions")
             .field("max_message_bytes", &self.max_message_bytes)
-            .field("max_large_messages", &self.max_large_messages)
+            .field("max_message_memory", &self.max_message_memory)
             .field("max_calls", &self.max_calls)
             .field("max_questions", &self.max_questions)
             .field("answer_within", &self.answer_within)
             .field("task_after", &self.task_after)
             .field("task_ttl", &self.task_ttl)
+            .field("task_promise", &self.task_promise)
             .field("max_tasks", &self.max_tasks)
             .field("max_unanswered", &self.max_unanswered)
             .finish_non_exhaustive()

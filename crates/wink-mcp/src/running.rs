@@ -11,6 +11,7 @@ use wink::limits::{CancelToken, Clock};
 use wink::session::InvocationId;
 use wink::tool::context::Progress;
 
+use crate::room::Room;
 use crate::session::ServedSession;
 
 /// How many reports of progress wait to be sent. More are left out.
@@ -61,12 +62,12 @@ pub(crate) enum Asks {
 }
 
 impl Running {
-    /// Begins a call. The permit is given back when it is over.
+    /// Begins a call. What it holds is given back when it is over.
     pub(crate) fn begin(
         session: &Arc<ServedSession>,
         call: ToolCall,
         asks: Asks,
-        permit: OwnedSemaphorePermit,
+        held: (OwnedSemaphorePermit, Room),
     ) -> Self {
         let (sender, moments) = mpsc::channel(1);
         let (reporter, reports) = mpsc::channel(REPORTS);
@@ -87,7 +88,7 @@ impl Running {
             {
                 tracing::error!(%error, "sections were opened, and the prompt cannot be rendered");
             }
-            drop(permit);
+            drop(held);
             // Nobody follows it any more: the log has it.
             let _ = sender.send(Moment::Done(Box::new(outcome))).await;
         });

@@ -91,7 +91,7 @@ impl ServerHandler for Server {
         request: GetTaskParams,
         _: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        self.session.tasks.get_task(&request.task_id).map(GetTaskResult::new)
+        self.session.tasks.look(&request.task_id)
     }
 
     async fn update_task(

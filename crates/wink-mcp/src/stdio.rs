@@ -10,7 +10,9 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader
 use tokio::sync::{Notify, Semaphore};
 
 use crate::ids::Ids;
-use crate::options::{LARGE, ServerOptions};
+use crate::options::ServerOptions;
+use crate::room::Rooms;
+use crate::skim::Skim;
 use crate::wire::{self, Unreadable};
 
 /// Serves the client that started this process, until it closes its end.
@@ -47,11 +49,11 @@ struct Lines<R, W> {
     input: BufReader<R>,
     /// What has come of a line. Kept here, since reading is given up and begun again whenever something else happens.
     line: Vec<u8>,
-    /// The rest of a line that was too long is passed over.
-    skipping: bool,
+    /// A line that is too long is passed over.
+    skipped: Option<Skim>,
     longest: usize,
     most_unanswered: usize,
-    most_large: usize,
+    rooms: Rooms,
     output: Arc<tokio::sync::Mutex<W>>,
     shared: Arc<Shared>,
     refusals: Arc<Semaphore>,
@@ -80,7 +82,7 @@ impl Shared {
 /// What came of reading.
 enum Read {
     Line,
-    TooLong,
+    TooLong(Skim),
     End,
 }
 
@@ -89,10 +91,10 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         Self {
             input: BufReader::new(input),
             line: Vec::new(),
-            skipping: false,
+            skipped: None,
             longest: options.max_message_bytes,
             most_unanswered: options.max_unanswered,
-            most_large: options.max_large_messages,
+            rooms: Rooms::new(options.max_message_memory),
             output: Arc::new(tokio::sync::Mutex::new(output)),
             shared: Arc::default(),
             refusals: Arc::new(Semaphore::new(REFUSALS)),
@@ -109,21 +111,16 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
             let end = available.iter().position(|byte| *byte == b'\n');
             let piece = available.get(..end.unwrap_or(available.len())).unwrap_or_default();
             let taken = piece.len().saturating_add(usize::from(end.is_some()));
-            let mut too_long = false;
-            if !self.skipping {
-                too_long = self.line.len().saturating_add(piece.len()) > self.longest;
-                match too_long {
-                    true => self.line = Vec::new(),
-                    false => self.line.extend_from_slice(piece),
-                }
+            if self.skipped.is_none() && self.line.len().saturating_add(piece.len()) > self.longest {
+                self.skipped.get_or_insert_default().pass(&std::mem::take(&mut self.line));
+            }
+            match &mut self.skipped {
+                Some(skim) => skim.pass(piece),
+                None => self.line.extend_from_slice(piece),
             }
             self.input.consume(taken);
-            let whole = !self.skipping && !too_long;
-            self.skipping = end.is_none() && (self.skipping || too_long);
-            match (too_long, end) {
-                (true, _) => return Read::TooLong,
-                (false, Some(_)) if whole => return Read::Line,
-                (false, _) => {}
+            if end.is_some() {
+                return self.skipped.take().map_or(Read::Line, Read::TooLong);
             }
         }
     }
@@ -150,18 +147,12 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
             let why = format!("id {id} was used before; every request has its own");
             return self.refuse(Some(id.clone()), why);
         }
-        if let Some(id) = &frame.request
-            && line.len() > LARGE
-        {
-            let mut ids = self.shared.ids();
-            if ids.large() >= self.most_large {
-                ids.close(id);
-                drop(ids);
-                let why =
-                    "too many large messages are on their way; try again when they are answered".to_owned();
-                return self.refuse(Some(id.clone()), why);
+        let mut room = self.rooms.none();
+        if let Err(full) = room.for_bytes(line.len()).and_then(|()| room.for_values(frame.values)) {
+            if let Some(id) = &frame.request {
+                self.shared.close(id);
             }
-            ids.is_large(id);
+            return self.refuse(frame.request, full.to_string());
         }
         if let Some(id) = &frame.cancels {
             self.shared.close(id);
@@ -172,6 +163,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
                 if let Some(arguments) = frame.arguments {
                     message.insert_extension(arguments);
                 }
+                message.insert_extension(room.keep());
                 Some(message)
             }
             Err(error) => {
@@ -203,6 +195,11 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         });
         None
     }
+}
+
+/// What is said of a message that is too long.
+pub(crate) fn too_long(most: usize) -> String {
+    format!("a message has at most {most} bytes; this one was passed over")
 }
 
 async fn write<W: AsyncWrite + Unpin>(
@@ -252,10 +249,15 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
                         return Some(message);
                     }
                 }
-                Read::TooLong => {
-                    let why =
-                        format!("a message has at most {} bytes; this one was passed over", self.longest);
-                    self.refuse(None, why);
+                Read::TooLong(skimmed) => {
+                    let request = skimmed.request();
+                    if let Some(id) = &request {
+                        let mut ids = self.shared.ids();
+                        if ids.take(id) {
+                            ids.close(id);
+                        }
+                    }
+                    self.refuse(request, too_long(self.longest));
                 }
                 Read::End => return None,
             }

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rmcp::model::Task;
+use rmcp::model::{ErrorData, GetTaskResult, Task};
 use rmcp::task_manager::{TaskContext, TaskFuture, TaskManager, TaskOptions};
 use wink::limits::Clock;
 
@@ -18,6 +18,7 @@ pub(crate) struct Tasks {
     begun: Mutex<VecDeque<Duration>>,
     most: usize,
     ttl: Duration,
+    promise: Duration,
     clock: Arc<dyn Clock>,
 }
 
@@ -28,6 +29,7 @@ impl Tasks {
             begun: Mutex::default(),
             most: options.max_tasks,
             ttl: options.task_ttl,
+            promise: options.task_promise,
             clock: Arc::clone(&options.clock),
         }
     }
@@ -50,7 +52,23 @@ impl Tasks {
 
     pub(crate) fn spawn(&self, make: impl FnOnce(TaskContext) -> TaskFuture) -> Task {
         let ttl = u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX);
-        self.manager.spawn(TaskOptions::new().with_ttl_ms(ttl), make)
+        self.promised(self.manager.spawn(TaskOptions::new().with_ttl_ms(ttl), make))
+    }
+
+    /// The task as it is now.
+    pub(crate) fn look(&self, id: &str) -> Result<GetTaskResult, ErrorData> {
+        let mut state = self.manager.get_task(id)?;
+        state.task = self.promised(state.task);
+        Ok(GetTaskResult::new(state))
+    }
+
+    /// With no more promised than a server can keep that may be ended: some time from now on.
+    fn promised(&self, mut task: Task) -> Task {
+        let age = task.created_at.parse::<jiff::Timestamp>().map(|begun| jiff::Timestamp::now().duration_since(begun));
+        let age = age.ok().and_then(|age| Duration::try_from(age).ok()).unwrap_or_default();
+        let until = age.saturating_add(self.promise).min(self.ttl);
+        task.ttl_ms = Some(u64::try_from(until.as_millis()).unwrap_or(u64::MAX));
+        task
     }
 }
 
@@ -67,6 +85,22 @@ mod tests {
     use wink::testing::FakeClock;
 
     use super::*;
+
+    #[test]
+    fn what_is_promised_is_a_little_more_time_each_time() {
+        let tasks = Tasks::new(&ServerOptions::default());
+        let told = |age: i64| {
+            let begun = jiff::Timestamp::now() - jiff::SignedDuration::from_secs(age);
+            let task = Task::new("t", rmcp::model::TaskStatus::Working, begun.to_string(), begun.to_string());
+            tasks.promised(task).ttl_ms.unwrap() / 1000
+        };
+        assert!((60..65).contains(&told(0)));
+        assert!((3660..3665).contains(&told(3600)));
+        // Never more than it is kept.
+        assert_eq!(told(24 * 60 * 60), 24 * 60 * 60);
+        // A clock that was set back makes nobody wait for ever.
+        assert_eq!(told(-1000), 60);
+    }
 
     #[test]
     fn tasks_are_bounded_and_time_makes_room() {

@@ -77,6 +77,26 @@ async fn a_client_that_has_shaken_hands_is_known_again() {
 }
 
 #[tokio::test]
+async fn a_cancel_for_a_finished_call_is_nothing() {
+    let agent = Agent::new().await;
+    let http = Http::new(&[&agent]).await;
+    let client = shake(&http).await;
+    let saved = shaken_call(&http, &client, 1, "save", json!({ "file": "a.txt", "text": "milk" })).await;
+    assert_eq!(saved.answer()["result"]["structuredContent"], json!({ "file": "a.txt", "bytes": 4 }));
+    for id in [json!(1), json!(1), json!(99), json!("1"), json!(null)] {
+        let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
+        let reply = http.post("/mcp/main", &headers(&http, Some(&client)), &cancel.to_string()).await;
+        assert_eq!((reply.status, reply.body.as_str()), (202, ""), "{id}");
+    }
+    assert_eq!(agent.file("a.txt").await.as_deref(), Some("milk"));
+    let sum = shaken_call(&http, &client, 2, "add", json!({ "a": 20, "b": 22 })).await;
+    assert_eq!(sum.answer()["result"]["structuredContent"], json!({ "result": 42 }));
+    let endings: Vec<Ending> = agent.events().iter().map(|event| event.ending).collect();
+    assert_eq!(endings, [Ending::Succeeded, Ending::Succeeded]);
+    http.close().await;
+}
+
+#[tokio::test]
 async fn nobody_gets_in_without_the_sessions_own_token() {
     let (one, other) =
         (Agent::named("one", |options| options).await, Agent::named("other", |options| options).await);
@@ -140,18 +160,38 @@ async fn pages_and_names_of_others_are_refused() {
         ("http://localhost.evil.example", 403),
         ("null", 403),
         ("nonsense", 403),
+        ("http://localhost:evil.com", 403),
+        ("http://evil@localhost", 403),
+        ("http://localhost/", 403),
     ] {
         let mut headers = http.headers("main", "tools/list", None);
         headers.push(("Origin".to_owned(), origin.to_owned()));
         assert_eq!(http.post("/mcp/main", &headers, &body).await.status, status, "{origin}");
     }
-    let headers = http.headers("main", "tools/list", None);
-    let text = http
-        .text("/mcp/main", &headers, &body)
-        .replace(&format!("Host: {}", http.address), "Host: evil.example");
-    let mut stream = http.connect().await;
-    stream.write_all(text.as_bytes()).await.unwrap();
-    assert_eq!(support::read_reply(&mut stream).await.status, 403);
+    let own = "http://localhost";
+    for (first, second) in [(own, "https://evil.example"), ("https://evil.example", own), (own, own)] {
+        let mut headers = http.headers("main", "tools/list", None);
+        headers.extend([first, second].map(|origin| ("Origin".to_owned(), origin.to_owned())));
+        assert_eq!(http.post("/mcp/main", &headers, &body).await.status, 403, "{first} {second}");
+    }
+    let text = http.text("/mcp/main", &http.headers("main", "tools/list", None), &body);
+    let (target, host) = ("POST /mcp/main", format!("Host: {}", http.address));
+    let absolute = |host: &str| format!("POST http://{host}/mcp/main");
+    for (what, instead, status) in [
+        (host.as_str(), "Host: evil.example", 403),
+        (&host, "Host: user@localhost", 400),
+        (&host, "Host: localhost:evil.com", 400),
+        (&host, "X-Host: localhost", 400),
+        (&host, &format!("{host}\r\n{host}"), 400),
+        (&host, &format!("{host}\r\nHost: evil.example"), 400),
+        (target, &absolute("evil.example"), 400),
+        (target, &absolute(&format!("user@{}", http.address)), 400),
+        (target, &absolute(&http.address.to_string()), 200),
+    ] {
+        let mut stream = http.connect().await;
+        stream.write_all(text.replace(what, instead).as_bytes()).await.unwrap();
+        assert_eq!(support::read_reply(&mut stream).await.status, status, "{instead}");
+    }
     http.close().await;
 }
 

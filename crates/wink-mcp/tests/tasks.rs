@@ -25,6 +25,11 @@ async fn task(agent: &Agent, client: &mut Client) -> Value {
     agent.clock.advance(Duration::from_secs(11));
     let task = client.answer(id).await["result"].clone();
     assert_eq!((&task["resultType"], &task["status"]), (&json!("task"), &json!("working")), "{task}");
+    // No day that a server in memory may not see: a minute from now, each time that somebody looks.
+    let state = look(client, &task).await;
+    for told in [&task, &state] {
+        assert!((60_000..120_000).contains(&told["ttlMs"].as_u64().unwrap()), "{told}");
+    }
     task
 }
 

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use tokio::net::TcpListener;
 use wink::BoxFuture;
@@ -14,7 +15,7 @@ use wink::session::SessionId;
 use wink::tool::AdapterInfo;
 use wink_agent::Agent;
 use wink_mcp::{
-    Access, HttpOptions, OpenError, ServedSession, Server, ServerOptions, Sessions, TokenKey, serve_http,
+    Access, FILES_FOR_CALLS, HttpOptions, OpenError, ServedSession, Server, ServerOptions, Sessions, TokenKey, serve_http,
     serve_stdio,
 };
 use wink_store::Workspace;
@@ -94,18 +95,34 @@ async fn over_http(common: &Common, served: &Arc<Served>, address: SocketAddr, s
     let mut options = HttpOptions::new(Access::Tokens(key));
     options.allowed_origins = serve.allow_origin;
     options.allowed_hosts = serve.allow_host;
+    allow_files(options.max_connections.saturating_add(FILES_FOR_CALLS));
     let cancel = CancelToken::new();
     let sessions: Arc<dyn Sessions> = Arc::clone(served) as _;
     let mut serving =
         std::pin::pin!(serve_http(listener, sessions, options, |server| server, cancel.clone()));
     tokio::select! {
-        ended = &mut serving => ended.map_err(CliError::internal)?,
+        ended = &mut serving => ended.map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidInput => CliError::new(Exit::Usage, error.to_string()),
+            _ => CliError::internal(error),
+        })?,
         () = ending.told() => {
             cancel.cancel();
             serving.await.map_err(CliError::internal)?;
         }
     }
     Ok(Exit::Success)
+}
+
+/// Has this process, and the commands that it starts, open so many files, if the system lets it. No more: there are programs
+/// that go through all that they may have open.
+fn allow_files(wanted: usize) {
+    let now = getrlimit(Resource::Nofile);
+    let wanted = u64::try_from(wanted).unwrap_or(u64::MAX);
+    let wanted = now.maximum.map_or(wanted, |most| wanted.min(most));
+    if now.current.is_some_and(|current| current < wanted) {
+        // What there is is enough to serve fewer.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: now.maximum });
+    }
 }
 
 /// The sessions of one agent in one workspace.

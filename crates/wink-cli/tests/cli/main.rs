@@ -12,6 +12,7 @@
 mod agents;
 mod errors;
 mod exits;
+mod hostile;
 mod inside;
 mod json;
 mod killed;

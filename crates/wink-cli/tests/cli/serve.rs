@@ -52,9 +52,21 @@ impl Pipes {
     }
 
     pub(crate) fn send(&mut self, message: &Value) {
+        self.send_line(message.to_string().as_bytes());
+    }
+
+    pub(crate) fn send_line(&mut self, line: &[u8]) {
         let input = self.input.as_mut().unwrap();
-        writeln!(input, "{message}").unwrap();
+        input.write_all(line).unwrap();
+        input.write_all(b"\n").unwrap();
         input.flush().unwrap();
+    }
+
+    /// The next message.
+    pub(crate) fn receive(&mut self) -> Value {
+        let mut line = String::new();
+        assert!(self.output.read_line(&mut line).unwrap() > 0, "the server ended");
+        serde_json::from_str(&line).unwrap()
     }
 
     /// Closes its end, and waits for the server to end.
@@ -69,9 +81,7 @@ impl Client for Pipes {
         self.last += 1;
         self.send(&json!({ "jsonrpc": "2.0", "id": self.last, "method": method, "params": params }));
         loop {
-            let mut line = String::new();
-            assert!(self.output.read_line(&mut line).unwrap() > 0, "the server ended");
-            let message: Value = serde_json::from_str(&line).unwrap();
+            let message = self.receive();
             if message["id"] == self.last {
                 return message;
             }
@@ -90,7 +100,11 @@ pub(crate) struct Http {
 
 impl Http {
     pub(crate) fn start(place: &Place) -> Self {
-        let mut command = place.command(&["serve", "--http", "0", "--json"]);
+        Self::over(place.command(&["serve", "--http", "0", "--json"]))
+    }
+
+    /// Of a server that is started so.
+    pub(crate) fn over(mut command: Command) -> Self {
         let mut child =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
         let mut line = String::new();
@@ -144,6 +158,14 @@ impl Http {
     pub(crate) fn end(mut self) -> Option<i32> {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Http {
+    fn drop(&mut self) {
+        // It goes on by itself otherwise, when a test fails.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

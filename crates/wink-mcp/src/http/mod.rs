@@ -1,6 +1,9 @@
 //! Streamable HTTP: one path for each session, `/mcp/{session}`, each with its own token.
 
+mod body;
+mod connections;
 mod guard;
+mod origin;
 mod route;
 mod token;
 
@@ -13,15 +16,19 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use rmcp::ServerHandler;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use wink::limits::{CancelToken, Clock};
 
 use crate::options::ServerOptions;
 use crate::server::Server;
 use crate::session::Sessions;
+use connections::{Connections, Place};
 use guard::{ClockTimer, Guarded};
 use route::Router;
 pub use token::TokenKey;
+
+/// How many of the files that a process may have open connections leave to calls, where there are enough of them; half
+/// of all, where there are not.
+pub const FILES_FOR_CALLS: usize = 512;
 
 /// Who gets in.
 #[derive(Debug, Clone)]
@@ -40,11 +47,13 @@ pub struct HttpOptions {
     pub server: ServerOptions,
     /// Who gets in.
     pub access: Access,
-    /// Origins of pages that may call, beside those of this machine: `https://example.com:443`.
+    /// Origins of pages that may call, beside those of this machine: `https://example.com:443`, `https://example.com:*`.
     pub allowed_origins: Vec<String>,
     /// Names under which the server may be called, beside those of this machine: `example.com`.
     pub allowed_hosts: Vec<String>,
-    /// How many connections there may be.
+    /// How many connections there may be; fewer, if the process may not have so many files open ([`FILES_FOR_CALLS`]). A
+    /// quarter of them, at most 512, is for those that have not shown a token yet: of these the oldest is let go when
+    /// another comes.
     pub max_connections: usize,
     /// How many sessions may be open.
     pub max_sessions: usize,
@@ -85,7 +94,7 @@ impl HttpOptions {
 /// Bind the listener to loopback unless there is something in front of it that encrypts: tokens are sent as they are.
 ///
 /// # Errors
-/// When the listener fails for good.
+/// When what is to be allowed is no origin or no host.
 pub async fn serve_http<H: ServerHandler>(
     listener: TcpListener,
     sessions: Arc<dyn Sessions>,
@@ -93,9 +102,10 @@ pub async fn serve_http<H: ServerHandler>(
     make: impl Fn(Server) -> H + Send + Sync + 'static,
     cancel: CancelToken,
 ) -> io::Result<()> {
-    let connections = Arc::new(Semaphore::new(options.max_connections));
+    let connections = Arc::new(Connections::new(connections::within_files(options.max_connections)));
     let clock = Arc::clone(&options.server.clock);
-    let router = Arc::new(Router::new(sessions, options, make));
+    let router = Router::new(sessions, options, make);
+    let router = Arc::new(router.map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?);
     loop {
         let accepted = tokio::select! {
             biased;
@@ -105,25 +115,27 @@ pub async fn serve_http<H: ServerHandler>(
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Out of descriptors, most likely. Connections end, and then there are some again.
+                // Out of files, most likely. Connections end, and then there are some again.
                 tracing::warn!(%error, "a connection could not be accepted");
+                connections.drop_oldest();
                 clock.sleep_until(clock.monotonic().saturating_add(Duration::from_millis(50))).await;
                 continue;
             }
         };
-        // Whoever is too many is gone at once, instead of keeping others waiting.
-        let Ok(permit) = Arc::clone(&connections).try_acquire_owned() else { continue };
+        let place = connections.begin();
         let (router, cancel) = (Arc::clone(&router), cancel.clone());
-        tokio::spawn(async move {
-            serve_connection(stream, router, cancel).await;
-            drop(permit);
-        });
+        tokio::spawn(serve_connection(stream, Arc::new(place), router, cancel));
     }
     router.close().await;
     Ok(())
 }
 
-async fn serve_connection<H: ServerHandler>(stream: TcpStream, router: Arc<Router<H>>, cancel: CancelToken) {
+async fn serve_connection<H: ServerHandler>(
+    stream: TcpStream,
+    place: Arc<Place>,
+    router: Arc<Router<H>>,
+    cancel: CancelToken,
+) {
     let options = router.options();
     let clock: Arc<dyn Clock> = Arc::clone(&options.server.clock);
     let _ = stream.set_nodelay(true);
@@ -134,13 +146,15 @@ async fn serve_connection<H: ServerHandler>(stream: TcpStream, router: Arc<Route
         .header_read_timeout(options.head_within)
         .max_buf_size(64 * 1024)
         .max_headers(100);
+    let its = Arc::clone(&place);
     let service = service_fn(move |request| {
-        let router = Arc::clone(&router);
-        async move { Ok::<_, std::convert::Infallible>(router.answer(request).await) }
+        let (router, place) = (Arc::clone(&router), Arc::clone(&its));
+        async move { Ok::<_, std::convert::Infallible>(router.answer(request, &place).await) }
     });
     let mut connection = std::pin::pin!(builder.serve_connection(io, service));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
+        () = place.let_go() => return,
         () = cancel.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await

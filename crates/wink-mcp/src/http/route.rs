@@ -1,4 +1,4 @@
-//! One request: whose session it is, whether it may come in, and who answers it.
+//! One request: whether it may come in, whose session it is, and who answers it.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -7,35 +7,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::{Body as _, Incoming};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use rmcp::ServerHandler;
-use rmcp::model::{ErrorCode, ErrorData, JsonRpcError, RequestId};
+use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ErrorData, JsonRpcError, RequestId};
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::OnceCell;
 use wink::session::SessionId;
 
-use super::{Access, HttpOptions};
+use super::connections::Place;
+use super::origin::{Callers, Stranger};
+use super::{Access, HttpOptions, body};
 use crate::ids::Ids;
-use crate::options::LARGE;
+use crate::room::Rooms;
 use crate::server::Server;
 use crate::session::{OpenError, ServedSession, Sessions};
 use crate::wire::{self, Frame, Unreadable};
 
 /// What a client that has shaken hands is known by.
 const CLIENT: &str = "mcp-session-id";
-/// Pages of this machine.
-const LOCAL_ORIGINS: [&str; 6] = [
-    "http://localhost:*",
-    "http://127.0.0.1:*",
-    "http://[::1]:*",
-    "https://localhost:*",
-    "https://127.0.0.1:*",
-    "https://[::1]:*",
-];
-const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
-
 pub(super) type Answer = Response<BoxBody<Bytes, Infallible>>;
 
 /// Knows the sessions that are served.
@@ -45,8 +36,8 @@ pub(super) struct Router<H: ServerHandler> {
     make: Arc<dyn Fn(Server) -> H + Send + Sync>,
     config: StreamableHttpServerConfig,
     open: Mutex<HashMap<SessionId, Arc<Slot<H>>>>,
-    /// Large bodies that may be on their way. Small ones are bounded by the connections there may be.
-    large: Semaphore,
+    callers: Callers,
+    rooms: Rooms,
 }
 
 /// A session, once it is open.
@@ -65,18 +56,16 @@ impl<H: ServerHandler> Router<H> {
         sessions: Arc<dyn Sessions>,
         options: HttpOptions,
         make: impl Fn(Server) -> H + Send + Sync + 'static,
-    ) -> Self {
-        let own = |all: &[&str], more: &[String]| -> Vec<String> {
-            all.iter().map(|one| (*one).to_owned()).chain(more.iter().cloned()).collect()
-        };
+    ) -> Result<Self, String> {
+        let callers = Callers::new(&options.allowed_hosts, &options.allowed_origins)?;
+        // Whoever calls, and from where, was looked at before.
         let config = StreamableHttpServerConfig::default()
             .with_json_response(true)
-            .with_allowed_hosts(own(&LOCAL_HOSTS, &options.allowed_hosts))
-            .with_allowed_origins(own(&LOCAL_ORIGINS, &options.allowed_origins))
-            .enforce_origin_validation()
+            .disable_allowed_hosts()
+            .disable_allowed_origins()
             .with_max_request_body_bytes(options.server.max_message_bytes);
-        let large = Semaphore::new(options.server.max_large_messages);
-        Self { sessions, options, make: Arc::new(make), config, open: Mutex::default(), large }
+        let rooms = Rooms::new(options.server.max_message_memory);
+        Ok(Self { sessions, options, make: Arc::new(make), config, open: Mutex::default(), callers, rooms })
     }
 
     pub(super) fn options(&self) -> &HttpOptions {
@@ -96,7 +85,14 @@ impl<H: ServerHandler> Router<H> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) async fn answer(&self, request: Request<Incoming>) -> Answer {
+    pub(super) async fn answer(&self, request: Request<Incoming>, place: &Place) -> Answer {
+        if let Err(stranger) = self.callers.check(request.uri(), request.headers()) {
+            let status = match stranger {
+                Stranger::NoHost | Stranger::TwoHosts => StatusCode::BAD_REQUEST,
+                Stranger::Host | Stranger::NoOrigin | Stranger::Origin => StatusCode::FORBIDDEN,
+            };
+            return plain(status, &stranger.to_string());
+        }
         let Some(session) = session_of(request.uri().path()) else {
             return plain(StatusCode::NOT_FOUND, "there is nothing here; sessions are at /mcp/{session}");
         };
@@ -107,6 +103,9 @@ impl<H: ServerHandler> Router<H> {
                 plain(StatusCode::UNAUTHORIZED, "this session wants its token: Authorization: Bearer TOKEN");
             refused.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             return refused;
+        }
+        if let Err(error) = place.is_known() {
+            return plain(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
         }
         let slot = match self.slot(&session) {
             Ok(slot) => slot,
@@ -170,21 +169,15 @@ impl<H: ServerHandler> Router<H> {
             return answer;
         }
         let (mut head, body) = request.into_parts();
-        // One that does not say how large it is may be.
-        let is_small = body.size_hint().upper().is_some_and(|size| size <= LARGE as u64);
-        let _room = match is_small {
-            true => None,
-            false => match self.large.try_acquire() {
-                Ok(room) => Some(room),
-                Err(_) => {
-                    let text = "too many large messages are on their way; try again when they are answered";
-                    return plain(StatusCode::SERVICE_UNAVAILABLE, text);
-                }
-            },
-        };
-        let body = match self.body(body).await {
+        let mut room = self.rooms.none();
+        let body = match body::read(body, &self.options, &mut room).await {
             Ok(body) => body,
-            Err(answer) => return answer,
+            Err(error) => {
+                let mut answer = refused(error.status(), None, ErrorData::invalid_request(error.to_string(), None));
+                // What is left of it is not waited for.
+                answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+                return answer;
+            }
         };
         let frame = match wire::look(&body) {
             Ok(frame) => frame,
@@ -196,31 +189,25 @@ impl<H: ServerHandler> Router<H> {
                 return refused(StatusCode::BAD_REQUEST, id, ErrorData::invalid_request(why, None));
             }
         };
+        if let Err(full) = room.for_values(frame.values) {
+            let error = ErrorData::invalid_request(full.to_string(), None);
+            return refused(StatusCode::SERVICE_UNAVAILABLE, frame.request, error);
+        }
         if let Some(answer) = self.admit(served, &head.headers, &frame).await {
             return answer;
         }
         if let Some(arguments) = frame.arguments {
             head.extensions.insert(arguments);
         }
+        head.extensions.insert(room.keep());
         let body = frame.rewritten.map_or(body, Bytes::from);
-        served.service.handle(Request::from_parts(head, Full::new(body))).await
-    }
-
-    async fn body(&self, body: Incoming) -> Result<Bytes, Answer> {
-        let clock = &self.options.server.clock;
-        let late = clock.sleep_until(clock.monotonic().saturating_add(self.options.body_within));
-        let most = self.options.server.max_message_bytes;
-        let read = tokio::select! {
-            biased;
-            read = Limited::new(body, most).collect() => read,
-            () = late => return Err(plain(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
-        };
-        read.map(http_body_util::Collected::to_bytes).map_err(|error| match error
-            .is::<http_body_util::LengthLimitError>(
-        ) {
-            true => plain(StatusCode::PAYLOAD_TOO_LARGE, &format!("a message has at most {most} bytes")),
-            false => plain(StatusCode::BAD_REQUEST, "the body could not be read"),
-        })
+        let sent = body.clone();
+        let answer = served.service.handle(Request::from_parts(head, Full::new(body))).await;
+        match answer.status() {
+            // It says so of what it cannot decode as well.
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => undecodable(&sent, frame.request).unwrap_or(answer),
+            _ => answer,
+        }
     }
 
     /// Refuses what the protocol's own service would take: one client more than there may be, an id that was used.
@@ -271,6 +258,13 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (Some(one), None) = (given.next(), given.next()) else { return None };
     let (scheme, token) = one.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// What is said of a message that the protocol's decoder does not take.
+fn undecodable(body: &[u8], request: Option<RequestId>) -> Option<Answer> {
+    let error = serde_json::from_slice::<ClientJsonRpcMessage>(body).err()?;
+    let error = ErrorData::invalid_request(format!("not a message: {error}"), None);
+    Some(refused(StatusCode::BAD_REQUEST, request, error))
 }
 
 fn plain(status: StatusCode, text: &str) -> Answer {

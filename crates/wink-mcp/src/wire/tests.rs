@@ -26,6 +26,88 @@ fn what_cannot_be_decoded_is_let_through_without_its_arguments() {
     }
 }
 
+/// Arguments of this many bytes, in as many values as fit.
+fn dense(piece: &str, bytes: usize) -> String {
+    format!("{{\"d\":[{}0]}}", piece.repeat(bytes / piece.len()))
+}
+
+#[test]
+fn large_and_dense_arguments_are_not_decoded() {
+    for arguments in
+        [format!("{{\"t\":\"{}\"}}", "x".repeat(LARGE)), dense("0,", 2 * MOST_VALUES), dense("{},", 3 * MOST_VALUES)]
+    {
+        let frame = look(call(&arguments).as_bytes()).unwrap();
+        assert_eq!(frame.arguments, Some(RawArguments(arguments.as_str().into())));
+        assert_eq!(frame.rewritten.as_deref(), Some(call("{}").as_bytes()));
+    }
+    // What is small is, for a handler that looks at it.
+    let arguments = dense("0,", MOST_VALUES);
+    assert_eq!(look(call(&arguments).as_bytes()).unwrap().rewritten, None);
+}
+
+#[test]
+fn what_is_beside_the_arguments_is_bounded() {
+    let with = |meta: &str, arguments: &str| {
+        format!(
+            r#"{{"id":7,"method":"tools/call","params":{{"_meta":{meta},"name":"t","arguments":{arguments}}}}}"#
+        )
+    };
+    let deep = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    let large = dense("0,", 3 * LARGE);
+    for arguments in ["{}", &large] {
+        for meta in [dense("0,", MOST_VALUES), deep(DEEPEST - 2)] {
+            look(with(&meta, arguments).as_bytes()).unwrap();
+        }
+        for meta in [dense("0,", 2 * MOST_VALUES), dense("\"\",", 3 * MOST_VALUES), deep(DEEPEST)] {
+            let refused = look(with(&meta, arguments).as_bytes()).unwrap_err();
+            let Unreadable::Shape(id, why) = refused else { panic!("{refused:?}") };
+            assert_eq!(id, Some(NumberOrString::Number(7)));
+            assert_eq!(
+                why,
+                "beside the arguments of a call, a message has at most 4096 values and is at most 100 levels deep"
+            );
+        }
+    }
+    // Long is not dense.
+    look(with(&format!("\"{}\"", "[,:{".repeat(LARGE)), "{}").as_bytes()).unwrap();
+    // Whatever is said, asked or answered.
+    for frame in [
+        format!(r#"{{"method":"x","params":{}}}"#, dense("0,", 2 * MOST_VALUES)),
+        format!(r#"{{"id":7,"result":{}}}"#, deep(DEEPEST)),
+        format!(r#"{{"id":7,"method":"tools/list","x":{}}}"#, deep(DEEPEST)),
+    ] {
+        assert!(matches!(look(frame.as_bytes()), Err(Unreadable::Shape(..))), "{frame:.40}");
+    }
+}
+
+#[test]
+fn an_id_is_short() {
+    let with = |id: &str| look(format!(r#"{{"id":{id},"method":"ping"}}"#).as_bytes());
+    let longest = "x".repeat(LONGEST_ID);
+    assert_eq!(
+        with(&format!("\"{longest}\"")).unwrap().request,
+        Some(NumberOrString::String(longest.as_str().into()))
+    );
+    for id in [&format!("\"{longest}x\""), "1.5", "1e3", "[]", "true", "9223372036854775808"] {
+        let why = "an id is an integer, or a string of at most 256 bytes".to_owned();
+        assert_eq!(with(id), Err(Unreadable::Shape(None, why)), "{id}");
+    }
+}
+
+#[test]
+fn values_are_counted_and_strings_are_not_looked_into() {
+    for (json, values, depth) in [
+        ("0", 1, 0),
+        ("[]", 2, 1),
+        ("[0,0]", 3, 1),
+        (r#"{"a":{"b":[1,2,3]}}"#, 8, 3),
+        (r#""[{,:\"[{,:\\""#, 1, 0),
+        (r#"["\\",["\""]]"#, 4, 2),
+    ] {
+        assert_eq!(Measure::of(json), Measure { values, depth }, "{json}");
+    }
+}
+
 #[test]
 fn a_call_without_arguments_has_none() {
     let frame = look(br#"{"id":"x","method":"tools/call","params":{"name":"t"}}"#).unwrap();
