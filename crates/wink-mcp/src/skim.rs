@@ -108,7 +108,10 @@ mod tests {
         for (text, id) in [
             (r#"{"jsonrpc":"2.0","id":5,"method":"LONG"}"#, Some(NumberOrString::Number(5))),
             (r#" { "method" : "LONG" , "id" : "a\"b" } "#, Some(NumberOrString::String("a\"b".into()))),
-            (r#"{"params":{"id":1,"a":[{"id":2}],"t":"LONG"},"method":"m","id":-3}"#, Some(NumberOrString::Number(-3))),
+            (
+                r#"{"params":{"id":1,"a":[{"id":2}],"t":"LONG"},"method":"m","id":-3}"#,
+                Some(NumberOrString::Number(-3)),
+            ),
             // An answer's id is one of ours.
             (r#"{"id":5,"result":{"method":"LONG"}}"#, None),
             (r#"{"method":"LONG","params":{"id":5}}"#, None),

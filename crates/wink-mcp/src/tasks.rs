@@ -64,7 +64,10 @@ impl Tasks {
 
     /// With no more promised than a server can keep that may be ended: some time from now on.
     fn promised(&self, mut task: Task) -> Task {
-        let age = task.created_at.parse::<jiff::Timestamp>().map(|begun| jiff::Timestamp::now().duration_since(begun));
+        let age = task
+            .created_at
+            .parse::<jiff::Timestamp>()
+            .map(|begun| jiff::Timestamp::now().duration_since(begun));
         let age = age.ok().and_then(|age| Duration::try_from(age).ok()).unwrap_or_default();
         let until = age.saturating_add(self.promise).min(self.ttl);
         task.ttl_ms = Some(u64::try_from(until.as_millis()).unwrap_or(u64::MAX));

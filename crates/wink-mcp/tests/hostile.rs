@@ -67,11 +67,19 @@ async fn noise_on_the_line_is_passed_over() {
     for round in 0..4000 {
         let id = format!("n{round}");
         let message = match round % 5 {
-            0 => json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": "add", "arguments": { "a": 1, "b": 2 } } }),
+            0 => {
+                json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": "add", "arguments": { "a": 1, "b": 2 } } })
+            }
             1 => json!({ "jsonrpc": "2.0", "id": id, "method": "tools/list" }),
-            2 => json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": "none" } }),
-            3 => json!({ "jsonrpc": "2.0", "id": 0, "result": { "action": "accept", "content": { "approve": true } } }),
-            _ => json!({ "jsonrpc": "2.0", "id": id, "method": "resources/read", "params": { "uri": "wink://log" } }),
+            2 => {
+                json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": "none" } })
+            }
+            3 => {
+                json!({ "jsonrpc": "2.0", "id": 0, "result": { "action": "accept", "content": { "approve": true } } })
+            }
+            _ => {
+                json!({ "jsonrpc": "2.0", "id": id, "method": "resources/read", "params": { "uri": "wink://log" } })
+            }
         };
         let mut spoiled = noise.spoiled(&message.to_string());
         spoiled.retain(|byte| *byte != b'\n');
@@ -118,7 +126,8 @@ async fn a_message_that_is_too_long_is_passed_over_and_said_so() {
     let long = format!("{{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"{}\"}}", "x".repeat(1_000_000));
     client.send_text(&long).await;
     let refused = client.receive().await;
-    let error = json!({ "code": -32600, "message": "a message has at most 100000 bytes; this one was passed over" });
+    let error =
+        json!({ "code": -32600, "message": "a message has at most 100000 bytes; this one was passed over" });
     // Whoever waits for its answer has it.
     assert_eq!(refused, json!({ "jsonrpc": "2.0", "id": 5, "error": error }));
     still_serves(&mut client).await;
@@ -183,7 +192,8 @@ async fn large_messages_are_bounded_in_memory() {
         }
     }
     // One that does not say how long it is takes room as it grows.
-    let chunked = http.text("/mcp/main", &headers, "").replace("Content-Length: 0", "Transfer-Encoding: chunked");
+    let chunked =
+        http.text("/mcp/main", &headers, "").replace("Content-Length: 0", "Transfer-Encoding: chunked");
     let mut growing = http.connect().await;
     growing.write_all(chunked.as_bytes()).await.unwrap();
     growing.write_all(format!("186a0\r\n{}\r\n", "x".repeat(100_000)).as_bytes()).await.unwrap();
@@ -271,11 +281,14 @@ async fn bodies_are_bounded_in_size_and_time() {
     assert_eq!(reply.answer()["error"], too_long);
     // What is not announced is read as far as it may be.
     let mut stream = http.connect().await;
-    let head = http.text("/mcp/main", &headers, "").replace("Content-Length: 0", "Transfer-Encoding: chunked");
+    let head =
+        http.text("/mcp/main", &headers, "").replace("Content-Length: 0", "Transfer-Encoding: chunked");
     stream.write_all(format!("{head}2711\r\n{}\r\n", "x".repeat(10_001)).as_bytes()).await.unwrap();
     assert_eq!(read_reply(&mut stream).await.status, 413);
     // Too deep and too many are told as what they are, and so is what is no message.
-    let meta = |meta: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{{"_meta":{{"x":{meta}}}}}}}"#);
+    let meta = |meta: &str| {
+        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{{"_meta":{{"x":{meta}}}}}}}"#)
+    };
     for (body, id) in [
         (meta(&format!("{}{}", "[".repeat(200), "]".repeat(200))), json!(1)),
         (meta(&format!("[{}0]", "0,".repeat(4500))), json!(1)),

@@ -84,7 +84,8 @@ async fn a_cancel_for_a_finished_call_is_nothing() {
     let saved = shaken_call(&http, &client, 1, "save", json!({ "file": "a.txt", "text": "milk" })).await;
     assert_eq!(saved.answer()["result"]["structuredContent"], json!({ "file": "a.txt", "bytes": 4 }));
     for id in [json!(1), json!(1), json!(99), json!("1"), json!(null)] {
-        let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
+        let cancel =
+            json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
         let reply = http.post("/mcp/main", &headers(&http, Some(&client)), &cancel.to_string()).await;
         assert_eq!((reply.status, reply.body.as_str()), (202, ""), "{id}");
     }

@@ -15,8 +15,8 @@ use wink::session::SessionId;
 use wink::tool::AdapterInfo;
 use wink_agent::Agent;
 use wink_mcp::{
-    Access, FILES_FOR_CALLS, HttpOptions, OpenError, ServedSession, Server, ServerOptions, Sessions, TokenKey, serve_http,
-    serve_stdio,
+    Access, FILES_FOR_CALLS, HttpOptions, OpenError, ServedSession, Server, ServerOptions, Sessions,
+    TokenKey, serve_http, serve_stdio,
 };
 use wink_store::Workspace;
 

@@ -89,7 +89,10 @@ fn on_stdio_memory_is_bounded() {
         let answer = client.receive();
         assert_eq!((&answer["id"], &answer["result"]["isError"]), (&json!(1000 + number), &json!(true)));
         let text = answer["result"]["content"][0]["text"].as_str().unwrap();
-        assert!(text.starts_with("Invalid arguments") || text.starts_with("The arguments are too large"), "{text:.200}");
+        assert!(
+            text.starts_with("Invalid arguments") || text.starts_with("The arguments are too large"),
+            "{text:.200}"
+        );
         logged += 1;
     }
     let most = peak(&client.child);
@@ -120,7 +123,8 @@ fn request(http: &Http, path: &str, more: &str, body: &[u8]) -> Vec<u8> {
 }
 
 /// The headers of a call of the stateless revision.
-const STATELESS: &str = "mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: write_file\r\n";
+const STATELESS: &str =
+    "mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: write_file\r\n";
 
 fn meta(capabilities: Value) -> Value {
     json!({
@@ -172,7 +176,8 @@ fn over_http_memory_is_bounded() {
     let meta = meta(json!({}));
     for arguments in dense(bytes) {
         let params = format!("{{\"name\":\"write_file\",\"arguments\":{arguments},\"_meta\":{meta}}}");
-        bodies.push(format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{params}}}"));
+        bodies
+            .push(format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{params}}}"));
     }
     thread::scope(|scope| {
         for body in &bodies {
@@ -298,7 +303,8 @@ fn noise_on_stdio_is_answered_or_passed_over() {
     let (mut asked, mut answered) = (Vec::new(), Vec::new());
     for round in 0..500 {
         let params = json!({ "name": "list_directory", "arguments": {} });
-        let message = json!({ "jsonrpc": "2.0", "id": format!("n{round}"), "method": "tools/call", "params": params });
+        let message =
+            json!({ "jsonrpc": "2.0", "id": format!("n{round}"), "method": "tools/call", "params": params });
         let mut spoiled = noise.spoiled(&message.to_string());
         spoiled.retain(|byte| *byte != b'\n');
         let parsed = serde_json::from_slice::<Value>(&spoiled).unwrap_or_default();
@@ -391,7 +397,8 @@ fn nothing_gets_in_over_http() {
     };
     assert_eq!(client.post("/mcp/main", &save(50, "once.txt")).0, 200);
     assert_eq!(client.post("/mcp/main", &save(50, "twice.txt")).0, 400);
-    let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 50 } });
+    let cancel =
+        json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 50 } });
     assert_eq!(client.post("/mcp/main", &cancel).0, 202);
     assert_eq!(
         client.call("write_file", &json!({ "path": "after.txt", "content": "x" })),
@@ -423,7 +430,10 @@ fn an_approval_is_good_for_one_call() {
     let answer = json!({ "requestState": asked["result"]["requestState"], "inputResponses": yes });
     // Not for another call, not made up, and not twice.
     assert_eq!(ask("b.txt", answer.clone())["error"]["code"], -32602);
-    assert_eq!(ask("a.txt", json!({ "requestState": "made.up", "inputResponses": yes }))["error"]["code"], -32602);
+    assert_eq!(
+        ask("a.txt", json!({ "requestState": "made.up", "inputResponses": yes }))["error"]["code"],
+        -32602
+    );
     let done = ask("a.txt", answer.clone());
     assert_eq!(done["result"]["content"][0]["text"], "Created a.txt (1 byte).", "{done}");
     assert_eq!(ask("a.txt", answer)["error"]["code"], -32602);

@@ -33,7 +33,11 @@ impl BodyError {
 }
 
 /// Reads a body. One that is announced as too long, or for which there is no room, is not waited for.
-pub(super) async fn read(body: Incoming, options: &HttpOptions, room: &mut Taken) -> Result<Bytes, BodyError> {
+pub(super) async fn read(
+    body: Incoming,
+    options: &HttpOptions,
+    room: &mut Taken,
+) -> Result<Bytes, BodyError> {
     let most = options.server.max_message_bytes;
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if announced > most {
@@ -49,7 +53,12 @@ pub(super) async fn read(body: Incoming, options: &HttpOptions, room: &mut Taken
     }
 }
 
-async fn collect(mut body: Incoming, most: usize, announced: usize, room: &mut Taken) -> Result<Bytes, BodyError> {
+async fn collect(
+    mut body: Incoming,
+    most: usize,
+    announced: usize,
+    room: &mut Taken,
+) -> Result<Bytes, BodyError> {
     let mut read = Vec::with_capacity(announced);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| BodyError::Broken)?;

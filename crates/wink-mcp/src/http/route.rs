@@ -173,7 +173,8 @@ impl<H: ServerHandler> Router<H> {
         let body = match body::read(body, &self.options, &mut room).await {
             Ok(body) => body,
             Err(error) => {
-                let mut answer = refused(error.status(), None, ErrorData::invalid_request(error.to_string(), None));
+                let mut answer =
+                    refused(error.status(), None, ErrorData::invalid_request(error.to_string(), None));
                 // What is left of it is not waited for.
                 answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
                 return answer;

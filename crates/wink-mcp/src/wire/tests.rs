@@ -33,9 +33,11 @@ fn dense(piece: &str, bytes: usize) -> String {
 
 #[test]
 fn large_and_dense_arguments_are_not_decoded() {
-    for arguments in
-        [format!("{{\"t\":\"{}\"}}", "x".repeat(LARGE)), dense("0,", 2 * MOST_VALUES), dense("{},", 3 * MOST_VALUES)]
-    {
+    for arguments in [
+        format!("{{\"t\":\"{}\"}}", "x".repeat(LARGE)),
+        dense("0,", 2 * MOST_VALUES),
+        dense("{},", 3 * MOST_VALUES),
+    ] {
         let frame = look(call(&arguments).as_bytes()).unwrap();
         assert_eq!(frame.arguments, Some(RawArguments(arguments.as_str().into())));
         assert_eq!(frame.rewritten.as_deref(), Some(call("{}").as_bytes()));

@@ -19,18 +19,48 @@ fn checked(target: &str, headers: &[(&'static str, &str)]) -> Result<(), Strange
 #[test]
 fn a_host_is_one_of_ours_and_nothing_but_a_host() {
     for host in [
-        "localhost", "LocalHost:1", "127.0.0.1:65535", "[::1]:80", "[0:0:0:0:0:0:0:1]", "wink.example:9", "other.example:8080",
+        "localhost",
+        "LocalHost:1",
+        "127.0.0.1:65535",
+        "[::1]:80",
+        "[0:0:0:0:0:0:0:1]",
+        "wink.example:9",
+        "other.example:8080",
         "[fd00::1]:4",
     ] {
         assert_eq!(checked("/mcp/main", &[("host", host)]), Ok(()), "{host}");
     }
-    for host in ["evil.example", "other.example", "other.example:8081", "localhost.", "localhost.evil.example", "127.0.0.2"] {
+    for host in [
+        "evil.example",
+        "other.example",
+        "other.example:8081",
+        "localhost.",
+        "localhost.evil.example",
+        "127.0.0.2",
+    ] {
         assert_eq!(checked("/mcp/main", &[("host", host)]), Err(Stranger::Host), "{host}");
     }
     for host in [
-        "", ":80", "user@localhost", "localhost:evil.example", "localhost:", "localhost:+1", "localhost:65536", "localhost:80:80",
-        "localhost/x", "localhost localhost", "localhost,localhost", "::1", "[::1", "[::1]x", "[localhost]", "[::1%25eth0]", "löcal",
-        "[]", "localhost#", "localhost?",
+        "",
+        ":80",
+        "user@localhost",
+        "localhost:evil.example",
+        "localhost:",
+        "localhost:+1",
+        "localhost:65536",
+        "localhost:80:80",
+        "localhost/x",
+        "localhost localhost",
+        "localhost,localhost",
+        "::1",
+        "[::1",
+        "[::1]x",
+        "[localhost]",
+        "[::1%25eth0]",
+        "löcal",
+        "[]",
+        "localhost#",
+        "localhost?",
     ] {
         assert_eq!(checked("/mcp/main", &[("host", host)]), Err(Stranger::NoHost), "{host}");
     }
@@ -62,23 +92,58 @@ fn an_origin_is_one_that_is_allowed_and_nothing_but_an_origin() {
     };
     assert_eq!(from(&[]), Ok(()));
     for origin in [
-        "http://localhost", "http://localhost:3000", "https://127.0.0.1:1", "HTTP://[::1]:8", "https://example.com",
-        "https://example.com:443", "https://any.example:7", "https://any.example", "http://plain.example", "http://plain.example:80",
+        "http://localhost",
+        "http://localhost:3000",
+        "https://127.0.0.1:1",
+        "HTTP://[::1]:8",
+        "https://example.com",
+        "https://example.com:443",
+        "https://any.example:7",
+        "https://any.example",
+        "http://plain.example",
+        "http://plain.example:80",
         "app+x://a:1",
     ] {
         assert_eq!(from(&[origin]), Ok(()), "{origin}");
     }
     for origin in [
-        "https://evil.example", "http://localhost.evil.example", "http://evil.localhost", "https://example.com:444",
-        "http://example.com", "http://any.example", "http://plain.example:81", "app+x://a:2", "app+x://a", "ws://localhost",
+        "https://evil.example",
+        "http://localhost.evil.example",
+        "http://evil.localhost",
+        "https://example.com:444",
+        "http://example.com",
+        "http://any.example",
+        "http://plain.example:81",
+        "app+x://a:2",
+        "app+x://a",
+        "ws://localhost",
     ] {
         assert_eq!(from(&[origin]), Err(Stranger::Origin), "{origin}");
     }
     for origin in [
-        "", "null", "nonsense", "localhost", "//localhost", "://localhost", "http:/localhost", "http://", "http://localhost:evil.com",
-        "http://evil@localhost", "http://localhost@evil", "http://localhost:", "http://localhost/", "http://localhost/x",
-        "http://localhost?x", "http://localhost#x", "http://localhost:80:80", "http://localhost http://localhost",
-        "http://localhost, http://localhost", "http://localhost\\evil", "http://[::1", "http://::1", "1http://localhost",
+        "",
+        "null",
+        "nonsense",
+        "localhost",
+        "//localhost",
+        "://localhost",
+        "http:/localhost",
+        "http://",
+        "http://localhost:evil.com",
+        "http://evil@localhost",
+        "http://localhost@evil",
+        "http://localhost:",
+        "http://localhost/",
+        "http://localhost/x",
+        "http://localhost?x",
+        "http://localhost#x",
+        "http://localhost:80:80",
+        "http://localhost http://localhost",
+        "http://localhost, http://localhost",
+        "http://localhost\\evil",
+        "http://[::1",
+        "http://::1",
+        "1http://localhost",
     ] {
         assert_eq!(from(&[origin]), Err(Stranger::NoOrigin), "{origin}");
     }
@@ -90,7 +155,17 @@ fn an_origin_is_one_that_is_allowed_and_nothing_but_an_origin() {
 #[test]
 fn what_is_to_be_allowed_has_to_be_one() {
     let one = |text: &str| [text.to_owned()];
-    for origin in ["", "*", "null", "example.com", "https://example.com/", "https://*", "https://a:*:*", "https://a:1:*", "app://a"] {
+    for origin in [
+        "",
+        "*",
+        "null",
+        "example.com",
+        "https://example.com/",
+        "https://*",
+        "https://a:*:*",
+        "https://a:1:*",
+        "app://a",
+    ] {
         assert!(Callers::new(&[], &one(origin)).is_err(), "{origin}");
     }
     for host in ["", "*", "https://example.com", "user@host", "a:b", "a/"] {
