@@ -152,6 +152,39 @@ impl Screen {
         Ok(())
     }
 
+    /// A table with these titles if its last column can have so much of the line; else each row on as many lines as it takes,
+    /// without titles.
+    pub(crate) fn rows(&mut self, titles: &[&str], rows: Vec<Vec<Span>>, last: usize) -> io::Result<()> {
+        let mut table = vec![titles.iter().map(|title| span(*title, BOLD)).collect::<Vec<_>>()];
+        table.extend(rows);
+        match self.has_room(&table, last) {
+            true => self.table(&table),
+            false => table.iter().skip(1).try_for_each(|row| self.flowed(row)),
+        }
+    }
+
+    /// Cells one after the other; what has no room is on the next line, indented.
+    fn flowed(&mut self, cells: &[Span]) -> io::Result<()> {
+        const INDENT: usize = 4;
+        let mut line: Vec<Span> = Vec::new();
+        let mut used = 0;
+        for cell in cells.iter().filter(|cell| !cell.text.is_empty()) {
+            let room = self.width.saturating_sub(INDENT);
+            let text = if cell.whole { cell.text.clone() } else { cut(&cell.text, room) };
+            let width = text.chars().count();
+            if used > 0 && used + GAP + width > self.width {
+                self.spans(&std::mem::replace(&mut line, vec![span(" ".repeat(INDENT), PLAIN)]))?;
+                used = INDENT;
+            } else if used > 0 {
+                line.push(span(" ".repeat(GAP), PLAIN));
+                used += GAP;
+            }
+            line.push(span(text, cell.style));
+            used += width;
+        }
+        self.spans(&line)
+    }
+
     /// A line as it is, however long.
     pub(crate) fn spans(&mut self, spans: &[Span]) -> io::Result<()> {
         for Span { text, style, .. } in spans {

@@ -70,7 +70,7 @@ pub(crate) struct IdempotencyTable {
     pub(crate) strategy: Option<At<StrategyName>>,
     /// For `params`: the parameters that count.
     pub(crate) fields: Option<At<Vec<At<String>>>>,
-    /// For `custom`: the key, with `${name}` for parameters.
+    /// For `custom`: the key, with `${name}` for parameters. A hash of these is added, so that others have another key.
     pub(crate) key: Option<At<String>>,
     /// How long a recorded effect counts: `24h` unless told; or `forever`.
     pub(crate) ttl: Option<At<TimeOrForever>>,

@@ -120,7 +120,7 @@ impl FileDiff {
         if self.kind == "directory" {
             return self.directory();
         }
-        let mut text = format!("diff --git {} {}\n", self.names.old("a/"), self.names.new("b/"));
+        let mut text = format!("diff --git {} {}\n", self.names.before("a/"), self.names.after("b/"));
         let mut line = |said: String| {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{said}");
@@ -135,8 +135,8 @@ impl FileDiff {
             _ => {}
         }
         if self.from.is_some() {
-            line(format!("rename from {}", self.names.old("")));
-            line(format!("rename to {}", self.names.new("")));
+            line(format!("rename from {}", self.names.before("")));
+            line(format!("rename to {}", self.names.after("")));
         }
         text.push_str(self.diff.as_deref().unwrap_or_default());
         text
@@ -168,8 +168,8 @@ impl FileDiff {
 /// What a file was and is called, as patches write it: as it is on disk, and in quotes where it could be taken for something
 /// else.
 struct Names {
-    old: PathBuf,
-    new: PathBuf,
+    before: PathBuf,
+    after: PathBuf,
 }
 
 impl Names {
@@ -178,16 +178,16 @@ impl Names {
         let on_disk =
             |path: &FsPath| HostFilesystem::name_on_disk(path).unwrap_or_else(|_| path.as_str().into());
         let old = change.moved_from.as_ref().unwrap_or(&change.path);
-        Self { old: on_disk(old), new: on_disk(&change.path) }
+        Self { before: on_disk(old), after: on_disk(&change.path) }
     }
 
     /// `a/name`, or `"a/na\nme"`.
-    fn old(&self, prefix: &str) -> String {
-        header(prefix, &self.old)
+    fn before(&self, prefix: &str) -> String {
+        header(prefix, &self.before)
     }
 
-    fn new(&self, prefix: &str) -> String {
-        header(prefix, &self.new)
+    fn after(&self, prefix: &str) -> String {
+        header(prefix, &self.after)
     }
 }
 
@@ -250,7 +250,7 @@ fn lines(names: &Names, before: &Side, after: &Side) -> (Option<String>, Option<
         _ => ended(name),
     };
     let diff = TextDiff::configure().timeout(PATIENCE).diff_lines(old.as_str(), new.as_str());
-    let names = (name(before, names.old("a/")), name(after, names.new("b/")));
+    let names = (name(before, names.before("a/")), name(after, names.after("b/")));
     (Some(diff.unified_diff().header(&names.0, &names.1).to_string()), None)
 }
 

@@ -12,8 +12,7 @@ pub(super) fn find<'a>(common: &Common, log: &'a [LogEntry], text: &str) -> Resu
     let session = &common.session;
     if text == "last" {
         let last = log.iter().rev().find(|entry| matches!(entry.event, LogEvent::Call(_)));
-        return last
-            .ok_or_else(|| CliError::new(Exit::Usage, format!("session '{session}' has no calls yet")));
+        return last.ok_or_else(|| unknown(session, text));
     }
     if let Some(id) = InvocationId::parse(text) {
         let found = log.iter().find(|entry| entry.event.id() == id);
@@ -35,10 +34,13 @@ pub(super) fn find<'a>(common: &Common, log: &'a [LogEntry], text: &str) -> Resu
     }
 }
 
-/// Nothing ever happened here.
+/// There is no such entry.
 pub(super) fn unknown(session: &str, text: &str) -> CliError {
-    CliError::new(Exit::Usage, format!("session '{session}' has no call '{text}'"))
-        .hint("`wink log` lists them; --session names another session")
+    let message = match text {
+        "last" => format!("session '{session}' has no calls yet"),
+        text => format!("session '{session}' has no call '{text}'"),
+    };
+    CliError::new(Exit::Usage, message).hint("`wink log` lists them; --session names another session")
 }
 
 /// The key of the effect in doubt that `text` names: a key, or the beginning of one, or of its last part. What may be one of

@@ -8,7 +8,7 @@ use wink::store::{LedgerRow, LedgerState, Rows, Store};
 use super::{find, open};
 use crate::args::{Common, Verdict};
 use crate::frame::{self, CliError, Done, Exit, note, visible};
-use crate::term::{BOLD, DIM, GOOD, NAME, ODD, PLAIN, Screen, Span, span};
+use crate::term::{DIM, GOOD, NAME, ODD, PLAIN, Screen, Span, span};
 
 /// What `ledger list --json` prints, one for each line.
 #[derive(Serialize)]
@@ -41,9 +41,8 @@ pub(super) async fn list(common: &Common, in_doubt: bool) -> Done {
         note(if in_doubt { "nothing is in doubt" } else { "the ledger is empty" });
         return Ok(Exit::Success);
     }
-    let mut table = vec![["STATE", "SINCE", "TOOL", "KEY", "NOTE"].map(|title| span(title, BOLD)).to_vec()];
-    table.extend(entries.iter().map(Entry::row));
-    Screen::fitted().table(&table)?;
+    let rows = entries.iter().map(Entry::row).collect();
+    Screen::fitted().rows(&["STATE", "SINCE", "TOOL", "KEY", "NOTE"], rows, NOTE)?;
     Ok(Exit::Success)
 }
 
@@ -77,6 +76,9 @@ pub(super) async fn resolve(
         false => "settled: it did not happen, and the next call with this key runs",
     })
 }
+
+/// How many columns a note is worth having beside the rest.
+const NOTE: usize = 20;
 
 const RECORDED: &str = "recorded";
 const CLAIMED: &str = "claimed";

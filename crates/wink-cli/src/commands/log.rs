@@ -7,7 +7,10 @@ use super::open;
 use super::row::{LogRow, ended};
 use crate::args::Common;
 use crate::frame::{self, Done, Exit, note, visible};
-use crate::term::{BAD, BOLD, DIM, GOOD, NAME, ODD, PLAIN, Screen, Span, span};
+use crate::term::{BAD, DIM, GOOD, NAME, ODD, PLAIN, Screen, Span, span};
+
+/// How many columns a message is worth having beside the rest.
+const MESSAGE: usize = 8;
 
 /// Which entries.
 pub(super) struct Filter {
@@ -50,9 +53,8 @@ pub(super) async fn run(common: &Common, filter: &Filter) -> Done {
         note(&format!("session '{}' has no calls yet{others}", common.session));
         return Ok(Exit::Success);
     }
-    let mut rows = vec![["SEQ", "TIME", "TOOL", "RESULT", "MESSAGE"].map(|title| span(title, BOLD)).to_vec()];
-    rows.extend(chosen.iter().map(|entry| row(entry)));
-    Screen::fitted().table(&rows)?;
+    let rows = chosen.iter().map(|entry| row(entry)).collect();
+    Screen::fitted().rows(&["SEQ", "TIME", "TOOL", "RESULT", "MESSAGE"], rows, MESSAGE)?;
     Ok(Exit::Success)
 }
 

@@ -27,6 +27,11 @@ fn the_log_has_colours_and_fits() {
     let long: Vec<String> =
         without_colours(&seen).lines().filter(|line| line.chars().count() > 60).map(str::to_owned).collect();
     assert_eq!(long, Vec::<String>::new());
+    // Where there is no room for a table, nothing is lost.
+    let (_, narrow) = on_terminal(place.command(&["log"]), 40, "");
+    let narrow = without_colours(&narrow);
+    insta::assert_snapshot!("log_on_a_narrow_terminal", steady(&narrow));
+    assert_eq!(narrow.lines().find(|line| line.chars().count() > 40), None);
     let (_, wide) = on_terminal(place.command(&["log"]), 200, "");
     assert_eq!(
         without_colours(&wide),
@@ -60,6 +65,19 @@ fn tools_are_described_however_narrow_the_terminal() {
 
 fn description(tool: &serde_json::Value) -> String {
     tool["description"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn help_fits_the_terminal() {
+    let place = Place::new();
+    for arguments in
+        [&["--help"][..], &["-h"], &["call", "--help"], &["ledger", "resolve", "--help"], &["serve", "-h"]]
+    {
+        let (_, seen) = on_terminal(place.command(arguments), 60, "");
+        let seen = without_colours(&seen);
+        let long = |line: &&str| line.trim_end().chars().count() > 60 && !line.starts_with("Usage: ");
+        assert_eq!(seen.lines().find(long), None, "{seen}");
+    }
 }
 
 #[test]

@@ -312,7 +312,7 @@ impl Found {
             if force == UndoForce::Refuse {
                 changed.extend(theirs.iter().copied().cloned());
             }
-            let names: Vec<String> = theirs.iter().map(|path| named(path)).collect();
+            let names: Vec<String> = theirs.iter().map(named).collect();
             let why = match names.is_empty() {
                 true => "what others put into it is kept".to_owned(),
                 false => format!("others put {} into it, which is kept", names.join(", ")),
