@@ -71,7 +71,7 @@ async fn a_link_is_where_it_leads_to_too() {
                 assert!(!success && text.contains("Cannot use "), "{tool} {path}: {text}");
             }
         }
-        assert_eq!(call(&executor, "read_file", json!({ "path": "fine" })).await.0, true);
+        assert!(call(&executor, "read_file", json!({ "path": "fine" })).await.0);
         let (success, text) = call(&executor, "read_file", json!({ "path": "round" })).await;
         assert!(!success && text.contains("too many symbolic links"), "{text}");
         assert_eq!(fs::read_to_string(dir.path().join("secrets/token")).unwrap(), "hunter2\n");
