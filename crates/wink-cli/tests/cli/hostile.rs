@@ -13,7 +13,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
 use crate::serve::{Client, Http, Pipes};
-use crate::support::Place;
+use crate::support::{Place, has_commands};
 
 const MIB: usize = 1024 * 1024;
 
@@ -62,12 +62,11 @@ fn refused(bytes: usize) -> Vec<String> {
     ]
 }
 
-/// What the server may take while all of that is sent to it: 384 MiB for what is on its way, as it reckons; the arguments of
-/// each call that got as far as the executor, since the log keeps them and is in memory; and 150 MiB for itself, the buffers of
-/// its connections, and what the allocator does not give back.
-fn bound(logged: usize) -> usize {
-    384 * MIB + logged * 8 * MIB + 150 * MIB
-}
+/// What the server may take while all of that is sent to it. None of it is decoded, so it is there a few times as it was
+/// written: 32 MiB for each message that is on its way, of which such a one leaves no room for another; 8 MiB for each of the
+/// ten that get as far as the executor at most, since the log keeps them and is in memory; 50 MiB for itself; and as much again for
+/// what the allocator does not give back. One such message alone took 1900 MiB when it was decoded.
+const BOUND: usize = 300 * MIB;
 
 #[test]
 fn on_stdio_memory_is_bounded() {
@@ -83,7 +82,6 @@ fn on_stdio_memory_is_bounded() {
         }
     }
     assert!(peak(&client.child) < 150 * MIB, "{} MiB", peak(&client.child) / MIB);
-    let mut logged = 0;
     for (number, arguments) in dense(bytes).iter().enumerate() {
         client.send_line(call(1000 + number, arguments).as_bytes());
         let answer = client.receive();
@@ -93,11 +91,13 @@ fn on_stdio_memory_is_bounded() {
             text.starts_with("Invalid arguments") || text.starts_with("The arguments are too large"),
             "{text:.200}"
         );
+<<<<<<< HEAD
         logged += 1;
+=======
+>>>>>>> ab3f130 (Documents and tests: what a hostile client can take of a server)
     }
     let most = peak(&client.child);
-    eprintln!("stdio: {} MiB", most / MIB);
-    assert!(most < bound(logged), "{} MiB", most / MIB);
+    assert!(most < BOUND, "{} MiB", most / MIB);
     // Whoever sends a little too much is told as anywhere else.
     let over = format!("{{\"path\":\"a\",\"content\":\"{}\"}}", "x".repeat(8 * MIB));
     client.send_line(call(2000, &over).as_bytes());
@@ -108,6 +108,42 @@ fn on_stdio_memory_is_bounded() {
     assert_eq!(told, "Created a.txt (1 byte).");
     assert_eq!(client.leave(), Some(0));
     assert_eq!(place.names(), ["a.txt"]);
+}
+
+#[test]
+fn what_a_tool_takes_is_decoded_one_at_a_time() {
+    if !has_commands() {
+        return;
+    }
+    let agent = "[agent]\nns = \"t\"\nkey = \"t\"\n\n[[section]]\nkey = \"s\"\ntitle = \"S\"\n\n[[section.tool]]\n\
+                 name = \"take\"\ndescription = \"Take.\"\ncommand = [\"./take\"]\n\
+                 params = { type = \"object\", properties = { items = { type = \"array\" } } }\n";
+    let place = Place::with_agent(agent);
+    place.put_script("take", "wc -c");
+    let mut client = Pipes::start(&place);
+    let items = full_of("0,", 8 * MIB - 100);
+    for id in 10..14 {
+        let params = format!("{{\"name\":\"take\",\"arguments\":{{\"items\":[{items}0]}}}}");
+        let message =
+            format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/call\",\"params\":{params}}}");
+        client.send_line(message.as_bytes());
+    }
+    let (mut called, mut refused) = (0, 0);
+    for _ in 10..14 {
+        let answer = client.receive();
+        match answer["error"]["message"].as_str() {
+            Some("too many large messages are on their way; try again when they are answered") => {
+                refused += 1
+            }
+            Some(other) => panic!("{other}"),
+            None => called += usize::from(answer["result"]["isError"] == true),
+        }
+    }
+    assert_eq!((called >= 1, called + refused), (true, 4));
+    // As much as is reckoned for one of them, in values of the tool's own, beside what all of them take.
+    let most = peak(&client.child);
+    assert!(most < BOUND + 384 * MIB, "{} MiB", most / MIB);
+    assert_eq!(client.leave(), Some(0));
 }
 
 /// One request as bytes.
@@ -196,9 +232,8 @@ fn over_http_memory_is_bounded() {
         }
     });
     let (most, reached) = (peak(&client.child), reached.into_inner());
-    eprintln!("http: {} MiB, {reached} reached", most / MIB);
     assert!((1..=10).contains(&reached), "{reached}");
-    assert!(most < bound(reached), "{} MiB after {reached}", most / MIB);
+    assert!(most < BOUND, "{} MiB after {reached}", most / MIB);
     assert_eq!(write(&client, "a.txt").0, 200);
     assert_eq!(client.end(), Some(0));
     assert_eq!(place.names(), ["a.txt"]);
