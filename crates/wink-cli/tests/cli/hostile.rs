@@ -240,7 +240,16 @@ fn over_http_memory_is_bounded() {
     assert_eq!(place.names(), ["a.txt"]);
 }
 
-/// Thousands of connections that say nothing or not enough, while somebody with a token works.
+/// Has others stop, also when a test fails.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Thousands of connections that say nothing or not enough, `held` of them at a time, while somebody with a token works.
 #[expect(clippy::disallowed_methods, reason = "how long somebody waits for the program is what is measured")]
 fn flooded(http: &Http, held: usize) {
     let limit = getrlimit(Resource::Nofile);
@@ -249,6 +258,7 @@ fn flooded(http: &Http, held: usize) {
     let stop = AtomicBool::new(false);
     let opened = AtomicUsize::new(0);
     thread::scope(|scope| {
+        let _stops = Stops(&stop);
         for starts in ["", "POST /mcp/main HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer wrong"] {
             let (stop, opened, http) = (&stop, &opened, &http);
             scope.spawn(move || {
@@ -258,13 +268,16 @@ fn flooded(http: &Http, held: usize) {
                     let _ = stream.write_all(starts.as_bytes());
                     open.push_back(stream);
                     opened.fetch_add(1, Ordering::SeqCst);
-                    if open.len() > held / 2 {
-                        open.pop_front();
+                    if open.len() > held / 2
+                        && let Some(mut oldest) = open.pop_front()
+                    {
+                        // Until the server lets it go.
+                        let _ = oldest.read_to_end(&mut Vec::new());
                     }
                 }
             });
         }
-        while opened.load(Ordering::SeqCst) < held {
+        while opened.load(Ordering::SeqCst) < 3000 {
             thread::yield_now();
         }
         let mut slowest = Duration::ZERO;
@@ -275,18 +288,16 @@ fn flooded(http: &Http, held: usize) {
             assert_eq!(status, 200, "{said}");
             assert!(said.contains("Created "), "{said}");
         }
-        stop.store(true, Ordering::SeqCst);
         // Not only after the silent ones have had their ten seconds.
         assert!(slowest < Duration::from_secs(8), "{slowest:?}");
     });
-    assert!(opened.into_inner() > held);
 }
 
 #[test]
 fn thousands_of_connections_keep_nobody_out() {
     let place = Place::new();
     let client = Http::start(&place);
-    flooded(&client, 3000);
+    flooded(&client, 700);
     assert!(peak(&client.child) < 250 * MIB);
     assert_eq!(client.end(), Some(0));
     assert_eq!(place.names().len(), 20);
@@ -299,7 +310,7 @@ fn connections_leave_calls_their_files() {
     let mut command = place.program("sh");
     command.args(["-c", "ulimit -n 128; exec \"$0\" serve --http 0 --json", env!("CARGO_BIN_EXE_wink")]);
     let client = Http::over(command);
-    flooded(&client, 600);
+    flooded(&client, 200);
     assert_eq!(client.end(), Some(0));
     assert_eq!(place.names().len(), 20);
     assert!(place.rows(&["log"]).iter().all(|row| row["success"] == true));
