@@ -106,7 +106,8 @@ async fn noise_on_the_line_is_passed_over() {
         }
     }
     let mut expected: Vec<String> = expected.iter().map(Value::to_string).collect();
-    (answered.sort(), expected.sort());
+    answered.sort();
+    expected.sort();
     assert!(expected.len() > 200, "{}", expected.len());
     assert_eq!(answered, expected);
     // What was called is what was asked for: nothing was written.
@@ -529,7 +530,7 @@ async fn noise_over_http_is_refused() {
     }
     // Nothing breaks the server itself.
     assert!(statuses.keys().all(|status| *status < 500 || *status == 501), "{statuses:?}");
-    assert!(statuses.get(&401).is_some() && statuses.get(&400).is_some(), "{statuses:?}");
+    assert!(statuses.contains_key(&401) && statuses.contains_key(&400), "{statuses:?}");
     let ended: Vec<_> = agent.events().iter().map(|event| event.tool.to_string()).collect();
     let answered = statuses.get(&200).copied().unwrap_or(0) + statuses.get(&0).copied().unwrap_or(0);
     assert!(ended.len() <= answered, "{} of {statuses:?}", ended.len());

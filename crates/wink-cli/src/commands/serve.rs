@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use wink::BoxFuture;
 use wink::filesystem::STATE;
 use wink::limits::CancelToken;
@@ -76,7 +76,7 @@ async fn over_stdio(common: &Common, served: &Served) -> Done {
 /// Serves whoever has a session's token, until somebody wants the program to end.
 async fn over_http(common: &Common, served: &Arc<Served>, address: SocketAddr, serve: ServeArgs) -> Done {
     let key = key(&served.workspace)?;
-    let listener = TcpListener::bind(address).await.map_err(|error| {
+    let listener = listen(address).map_err(|error| {
         CliError::new(Exit::Usage, format!("{address} cannot be listened at: {error}"))
             .hint("port 0 takes any that is free")
     })?;
@@ -111,6 +111,15 @@ async fn over_http(common: &Common, served: &Arc<Served>, address: SocketAddr, s
         }
     }
     Ok(Exit::Success)
+}
+
+/// Listens, with room for as many that have not been accepted yet as the system gives.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // One that has just ended does not keep the next from its port.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(4096)
 }
 
 /// Has this process, and the commands that it starts, open so many files, if the system lets it. No more: there are programs

@@ -13,7 +13,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
 use crate::serve::{Client, Http, Pipes};
-use crate::support::Place;
+use crate::support::{Place, has_commands};
 
 const MIB: usize = 1024 * 1024;
 
@@ -62,12 +62,11 @@ fn refused(bytes: usize) -> Vec<String> {
     ]
 }
 
-/// What the server may take while all of that is sent to it: 384 MiB for what is on its way, as it reckons; the arguments of
-/// each call that got as far as the executor, since the log keeps them and is in memory; and 150 MiB for itself, the buffers of
-/// its connections, and what the allocator does not give back.
-fn bound(logged: usize) -> usize {
-    384 * MIB + logged * 8 * MIB + 150 * MIB
-}
+/// What the server may take while all of that is sent to it. None of it is decoded, so it is there a few times as it was
+/// written: 32 MiB for each message that is on its way, of which such a one leaves no room for another; 8 MiB for each of the
+/// ten that get as far as the executor at most, since the log keeps them and is in memory; 50 MiB for itself; and as much again for
+/// what the allocator does not give back. One such message alone took 1900 MiB when it was decoded.
+const BOUND: usize = 300 * MIB;
 
 #[test]
 fn on_stdio_memory_is_bounded() {
@@ -83,7 +82,6 @@ fn on_stdio_memory_is_bounded() {
         }
     }
     assert!(peak(&client.child) < 150 * MIB, "{} MiB", peak(&client.child) / MIB);
-    let mut logged = 0;
     for (number, arguments) in dense(bytes).iter().enumerate() {
         client.send_line(call(1000 + number, arguments).as_bytes());
         let answer = client.receive();
@@ -93,11 +91,13 @@ fn on_stdio_memory_is_bounded() {
             text.starts_with("Invalid arguments") || text.starts_with("The arguments are too large"),
             "{text:.200}"
         );
+<<<<<<< HEAD
         logged += 1;
+=======
+>>>>>>> ab3f130 (Documents and tests: what a hostile client can take of a server)
     }
     let most = peak(&client.child);
-    eprintln!("stdio: {} MiB", most / MIB);
-    assert!(most < bound(logged), "{} MiB", most / MIB);
+    assert!(most < BOUND, "{} MiB", most / MIB);
     // Whoever sends a little too much is told as anywhere else.
     let over = format!("{{\"path\":\"a\",\"content\":\"{}\"}}", "x".repeat(8 * MIB));
     client.send_line(call(2000, &over).as_bytes());
@@ -108,6 +108,42 @@ fn on_stdio_memory_is_bounded() {
     assert_eq!(told, "Created a.txt (1 byte).");
     assert_eq!(client.leave(), Some(0));
     assert_eq!(place.names(), ["a.txt"]);
+}
+
+#[test]
+fn what_a_tool_takes_is_decoded_one_at_a_time() {
+    if !has_commands() {
+        return;
+    }
+    let agent = "[agent]\nns = \"t\"\nkey = \"t\"\n\n[[section]]\nkey = \"s\"\ntitle = \"S\"\n\n[[section.tool]]\n\
+                 name = \"take\"\ndescription = \"Take.\"\ncommand = [\"./take\"]\n\
+                 params = { type = \"object\", properties = { items = { type = \"array\" } } }\n";
+    let place = Place::with_agent(agent);
+    place.put_script("take", "wc -c");
+    let mut client = Pipes::start(&place);
+    let items = full_of("0,", 8 * MIB - 100);
+    for id in 10..14 {
+        let params = format!("{{\"name\":\"take\",\"arguments\":{{\"items\":[{items}0]}}}}");
+        let message =
+            format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/call\",\"params\":{params}}}");
+        client.send_line(message.as_bytes());
+    }
+    let (mut called, mut refused) = (0, 0);
+    for _ in 10..14 {
+        let answer = client.receive();
+        match answer["error"]["message"].as_str() {
+            Some("too many large messages are on their way; try again when they are answered") => {
+                refused += 1
+            }
+            Some(other) => panic!("{other}"),
+            None => called += usize::from(answer["result"]["isError"] == true),
+        }
+    }
+    assert_eq!((called >= 1, called + refused), (true, 4));
+    // As much as is reckoned for one of them, in values of the tool's own, beside what all of them take.
+    let most = peak(&client.child);
+    assert!(most < BOUND + 384 * MIB, "{} MiB", most / MIB);
+    assert_eq!(client.leave(), Some(0));
 }
 
 /// One request as bytes.
@@ -152,6 +188,7 @@ fn answer(mut stream: TcpStream) -> Option<(u16, String)> {
 }
 
 /// A call that writes a file, by a client that tries again when it was let go.
+#[expect(clippy::disallowed_methods, reason = "how long somebody waits for the program is what is measured")]
 fn write(http: &Http, path: &str) -> (u16, String) {
     let params = json!({ "name": "write_file", "arguments": { "path": path, "content": "x" }, "_meta": meta(json!({})) });
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
@@ -196,15 +233,24 @@ fn over_http_memory_is_bounded() {
         }
     });
     let (most, reached) = (peak(&client.child), reached.into_inner());
-    eprintln!("http: {} MiB, {reached} reached", most / MIB);
     assert!((1..=10).contains(&reached), "{reached}");
-    assert!(most < bound(reached), "{} MiB after {reached}", most / MIB);
+    assert!(most < BOUND, "{} MiB after {reached}", most / MIB);
     assert_eq!(write(&client, "a.txt").0, 200);
     assert_eq!(client.end(), Some(0));
     assert_eq!(place.names(), ["a.txt"]);
 }
 
-/// Thousands of connections that say nothing or not enough, while somebody with a token works.
+/// Has others stop, also when a test fails.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Thousands of connections that say nothing or not enough, `held` of them at a time, while somebody with a token works.
+#[expect(clippy::disallowed_methods, reason = "how long somebody waits for the program is what is measured")]
 fn flooded(http: &Http, held: usize) {
     let limit = getrlimit(Resource::Nofile);
     // Of this process: it has the other ends.
@@ -212,6 +258,7 @@ fn flooded(http: &Http, held: usize) {
     let stop = AtomicBool::new(false);
     let opened = AtomicUsize::new(0);
     thread::scope(|scope| {
+        let _stops = Stops(&stop);
         for starts in ["", "POST /mcp/main HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer wrong"] {
             let (stop, opened, http) = (&stop, &opened, &http);
             scope.spawn(move || {
@@ -221,13 +268,16 @@ fn flooded(http: &Http, held: usize) {
                     let _ = stream.write_all(starts.as_bytes());
                     open.push_back(stream);
                     opened.fetch_add(1, Ordering::SeqCst);
-                    if open.len() > held / 2 {
-                        open.pop_front();
+                    if open.len() > held / 2
+                        && let Some(mut oldest) = open.pop_front()
+                    {
+                        // Until the server lets it go.
+                        let _ = oldest.read_to_end(&mut Vec::new());
                     }
                 }
             });
         }
-        while opened.load(Ordering::SeqCst) < held {
+        while opened.load(Ordering::SeqCst) < 3000 {
             thread::yield_now();
         }
         let mut slowest = Duration::ZERO;
@@ -238,18 +288,16 @@ fn flooded(http: &Http, held: usize) {
             assert_eq!(status, 200, "{said}");
             assert!(said.contains("Created "), "{said}");
         }
-        stop.store(true, Ordering::SeqCst);
         // Not only after the silent ones have had their ten seconds.
         assert!(slowest < Duration::from_secs(8), "{slowest:?}");
     });
-    assert!(opened.into_inner() > held);
 }
 
 #[test]
 fn thousands_of_connections_keep_nobody_out() {
     let place = Place::new();
     let client = Http::start(&place);
-    flooded(&client, 3000);
+    flooded(&client, 700);
     assert!(peak(&client.child) < 250 * MIB);
     assert_eq!(client.end(), Some(0));
     assert_eq!(place.names().len(), 20);
@@ -262,7 +310,7 @@ fn connections_leave_calls_their_files() {
     let mut command = place.program("sh");
     command.args(["-c", "ulimit -n 128; exec \"$0\" serve --http 0 --json", env!("CARGO_BIN_EXE_wink")]);
     let client = Http::over(command);
-    flooded(&client, 600);
+    flooded(&client, 200);
     assert_eq!(client.end(), Some(0));
     assert_eq!(place.names().len(), 20);
     assert!(place.rows(&["log"]).iter().all(|row| row["success"] == true));
@@ -324,7 +372,8 @@ fn noise_on_stdio_is_answered_or_passed_over() {
             id => answered.push(id.to_string()),
         }
     }
-    (asked.sort(), answered.sort());
+    asked.sort();
+    answered.sort();
     assert_eq!(answered, asked);
     let told = client.call("write_file", &json!({ "path": "a.txt", "content": "x" }));
     assert_eq!(told, "Created a.txt (1 byte).");

@@ -22,7 +22,7 @@ struct Now {
     known: usize,
 }
 
-/// There is no room for one more that has a token, or this one was let go meanwhile.
+/// There is no room for one more that has a token.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there are too many connections")]
 pub(super) struct TooMany;
@@ -83,16 +83,17 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// It has shown a token, and stays.
+    /// It has shown a token, and stays, also if it was to be let go.
     pub(super) fn is_known(&self) -> Result<(), TooMany> {
         let mut is_known = self.is_known.lock().unwrap_or_else(PoisonError::into_inner);
         if *is_known {
             return Ok(());
         }
         let mut now = self.connections.now();
-        if now.known >= self.connections.most_known || now.strangers.remove(&self.number).is_none() {
+        if now.known >= self.connections.most_known {
             return Err(TooMany);
         }
+        now.strangers.remove(&self.number);
         now.known = now.known.saturating_add(1);
         *is_known = true;
         Ok(())
@@ -101,6 +102,10 @@ impl Place {
     /// Waits until another needs its place. Never, once it is known.
     pub(super) async fn let_go(&self) {
         self.let_go.notified().await;
+        let is_known = *self.is_known.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_known {
+            std::future::pending::<()>().await;
+        }
     }
 }
 
@@ -158,10 +163,14 @@ mod tests {
         let strangers: Vec<Place> = (0..5).map(|_| connections.begin()).collect();
         assert_eq!(strangers.iter().map(is_let_go).collect::<Vec<_>>(), [true, true, true, false, false]);
         assert!(!is_let_go(&known));
-        // Whoever was let go is not known any more.
-        assert_eq!(strangers[0].is_known(), Err(TooMany));
         assert_eq!(strangers[4].is_known(), Ok(()));
-        drop(strangers);
+        // Whoever shows a token before it has gone stays.
+        let late = connections.begin();
+        let others = [connections.begin(), connections.begin()];
+        assert_eq!(late.is_known(), Ok(()));
+        assert!(!is_let_go(&late));
+        assert_eq!(count(&connections), (3, 2));
+        drop((strangers, others, late));
         assert_eq!(count(&connections), (1, 0));
     }
 

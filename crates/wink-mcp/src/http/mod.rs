@@ -153,6 +153,8 @@ async fn serve_connection<H: ServerHandler>(
     });
     let mut connection = std::pin::pin!(builder.serve_connection(io, service));
     let ended = tokio::select! {
+        // Whoever has said who it is is heard before it is let go.
+        biased;
         ended = connection.as_mut() => ended,
         () = place.let_go() => return,
         () = cancel.cancelled() => {
