@@ -45,7 +45,7 @@ async fn every_tool_that_can_be_enabled_is_listed_always_the_same() {
                 "type": "object",
                 "properties": {
                     "file": { "type": "string" },
-                    "bytes": { "type": "integer", "minimum": 0 },
+                    "bytes": { "type": "integer", "minimum": 0, "maximum": u64::MAX },
                 },
                 "title": "Saved",
                 "$schema": "https://json-schema.org/draft/2020-12/schema",

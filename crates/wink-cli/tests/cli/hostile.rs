@@ -91,10 +91,6 @@ fn on_stdio_memory_is_bounded() {
             text.starts_with("Invalid arguments") || text.starts_with("The arguments are too large"),
             "{text:.200}"
         );
-<<<<<<< HEAD
-        logged += 1;
-=======
->>>>>>> ab3f130 (Documents and tests: what a hostile client can take of a server)
     }
     let most = peak(&client.child);
     assert!(most < BOUND, "{} MiB", most / MIB);
