@@ -13,7 +13,7 @@ use rmcp::service::{Peer, PeerRequestOptions, RequestContext};
 use rmcp::task_manager::{TaskContext, TaskExit};
 use serde_json::Value;
 use wink::executor::{Approval, ApprovalRequest, Escalation, Outcome, ToolCall};
-use wink::session::{Ending, LoggedValue};
+use wink::session::LoggedValue;
 
 use crate::approval::{APPROVAL, Answered, Bound, approval_of, elicitation, input_requests};
 use crate::room::Room;
@@ -318,7 +318,7 @@ impl Server {
         };
         let content = vec![ContentBlock::text(outcome.text())];
         // What is opened was asked for: the call did not fail, it did something else than a result.
-        let success = outcome.is_success() || outcome.event.ending == Ending::Expanded;
+        let success = outcome.is_success() || matches!(outcome.escalation, Some(Escalation::Visibility(_)));
         let mut result = match success {
             true => CallToolResult::success(content),
             false => CallToolResult::error(content),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use wink::BoxFuture;
-use wink::executor::{Approval, ApprovalRequest, Approver, CallOptions, Escalation, Outcome, ToolCall};
+use wink::executor::{Approval, ApprovalRequest, Approver, CallOptions, Outcome, ToolCall};
 use wink::limits::{CancelToken, Clock};
 use wink::session::InvocationId;
 use wink::tool::context::Progress;
@@ -82,12 +82,7 @@ impl Running {
         }
         let session = Arc::clone(session);
         tokio::spawn(async move {
-            let outcome = session.executor.call_with(call, options).await;
-            if let Some(Escalation::Visibility(expansion)) = &outcome.escalation
-                && let Err(error) = session.executor.expand(expansion)
-            {
-                tracing::error!(%error, "sections were opened, and the prompt cannot be rendered");
-            }
+            let outcome = session.executor.drive(call, options).await;
             drop(held);
             // Nobody follows it any more: the log has it.
             let _ = sender.send(Moment::Done(Box::new(outcome))).await;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use support::{Agent, Client, Http, stateless, text_of};
-use wink::executor::{Escalation, ToolCall};
+use wink::executor::{CallOptions, ToolCall};
 use wink::filesystem::{Filesystem, FsPath};
 use wink::session::ToolInvoked;
 
@@ -84,11 +84,8 @@ async fn by_library() -> Came {
     let executor = agent.session.executor();
     let mut texts = Vec::new();
     for (tool, arguments) in CALLS {
-        let call = executor.call(ToolCall::new("x", *tool, *arguments));
+        let call = executor.drive(ToolCall::new("x", *tool, *arguments), CallOptions::new());
         let (outcome, ()) = tokio::join!(call, pass_time(&agent, tool));
-        if let Some(Escalation::Visibility(expansion)) = &outcome.escalation {
-            executor.expand(expansion).unwrap();
-        }
         texts.push(outcome.text().to_owned());
     }
     Came::of(&agent, texts).await

@@ -11,13 +11,14 @@
 use std::sync::Arc;
 
 use wink::BoxFuture;
-use wink::executor::{Escalation, Executor, Outcome, ToolCall};
+use wink::executor::{CallOptions, Escalation, Executor, ExpansionError, Outcome, ToolCall};
 use wink::policy::{Decision, PolicyCall, PolicyContext, ToolPolicy};
 use wink::prelude::*;
 use wink::prompt::{Hidden, PromptValidationError, SectionVisibility, record_expansion};
 use wink::resource::BoxError;
 use wink::serde_json::{Value, json};
 use wink::session::{Ending, PromptRendered, ToolInvoked};
+use wink::testing::{ByteStore, FaultyStore, StoreOp};
 use wink::tool::VisibilityExpansionRequired;
 use wink::tool::secret::Secret;
 
@@ -155,6 +156,39 @@ async fn only_closed_sections_are_asked_for() {
     // What is closed above a section is in its way.
     assert_eq!(asked(&open_sections(&executor, &["ops.deploy"]).await).keys, ["ops", "ops.deploy"]);
     assert_eq!(asked(&open_sections(&executor, &["manual.more"]).await).keys, ["manual"]);
+}
+
+/// Whoever hands the answer on and dies at once has told no lie: what is said to be open is.
+#[tokio::test]
+async fn what_a_driven_call_opened_is_stored_before_it_is_answered() {
+    let store = Arc::new(ByteStore::new());
+    let prompt = template().unwrap().prompt();
+    let session = Session::builder().id("s").store(store.clone()).open().await.unwrap();
+    let executor = Executor::open(&prompt, &session).await.unwrap();
+    let arguments = json!({ "section_keys": ["ops"], "reason": "to see" }).to_string();
+    let outcome = executor.drive(ToolCall::new("1", "open_sections", arguments), CallOptions::new()).await;
+    assert_eq!(asked(&outcome).keys, ["ops"]);
+    let open = ["restart", "watch", "act", "open_sections", "read_section"];
+    assert_eq!(names(&executor), open);
+    let store = Arc::new(store.reopen().unwrap());
+    let session = Session::builder().id("s").store(store).open().await.unwrap();
+    let again = Executor::open(&prompt, &session).await.unwrap();
+    assert_eq!(names(&again), open);
+}
+
+#[tokio::test]
+async fn what_could_not_be_stored_is_not_said_to_be_open() {
+    let store = Arc::new(FaultyStore::new(Arc::new(ByteStore::new())));
+    let session = Session::builder().store(store.clone()).open().await.unwrap();
+    let executor = Executor::open(&template().unwrap().prompt(), &session).await.unwrap();
+    // The first is the call's own.
+    store.fail(StoreOp::Commit, 2);
+    let arguments = json!({ "section_keys": ["ops"], "reason": "to see" }).to_string();
+    let outcome = executor.drive(ToolCall::new("1", "open_sections", arguments), CallOptions::new()).await;
+    let Some(Escalation::NotOpened(error @ ExpansionError::Store(_))) = &outcome.escalation else {
+        panic!("{:?}", outcome.escalation);
+    };
+    assert_eq!(outcome.text(), format!("open_sections failed: {error}"));
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wink::executor::{Escalation, Executor, ExecutorBuilder, Outcome, ToolCall};
+use wink::executor::{CallOptions, Escalation, Executor, ExecutorBuilder, Outcome, ToolCall};
 use wink::limits::CancelToken;
 use wink::session::InvocationId;
 use wink::tool::AdapterInfo;
@@ -35,10 +35,6 @@ pub(super) async fn run(common: &Common, call: CallArgs) -> Done {
     let id = call.call_id.unwrap_or_else(|| fresh_id(InvocationId::fresh(clock.now())));
     let call = ToolCall::new(id, call.tool, text);
     let outcome = cancellable(opened.executor(), call, &waiting.reporter()).await?;
-    if let Some(Escalation::Visibility(expansion)) = &outcome.escalation {
-        opened.executor().expand(expansion).map_err(CliError::internal)?;
-        opened.session().flush().await?;
-    }
     drop(waiting);
     for left in workspace.report().aside {
         note(&format!("{} was left as somebody else has changed it", open::shown(&left.path)));
@@ -57,7 +53,7 @@ pub(super) async fn run(common: &Common, call: CallArgs) -> Done {
 async fn cancellable(executor: &Executor, call: ToolCall, reporter: &Reporter) -> Result<Outcome, CliError> {
     let cancel = CancelToken::new();
     let name = Arc::clone(&call.tool);
-    let mut calling = std::pin::pin!(executor.call_cancellable(call, cancel.clone()));
+    let mut calling = std::pin::pin!(executor.drive(call, CallOptions::new().cancel(cancel.clone())));
     let mut ending = Ending::listen()?;
     tokio::select! {
         outcome = &mut calling => return Ok(outcome),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use wink::executor::{Escalation, ToolCall};
+use wink::executor::{CallOptions, ToolCall};
 use wink_agent::Agent;
 use wink_store::Workspace;
 
@@ -140,12 +140,8 @@ fn by_library() -> Came {
         let mut answers = Vec::new();
         for (number, (tool, arguments)) in calls().into_iter().enumerate() {
             let call = ToolCall::new(number.to_string(), tool, arguments.to_string());
-            let outcome = opened.executor().call(call).await;
+            let outcome = opened.executor().drive(call, CallOptions::new()).await;
             answers.push(outcome.text().to_owned());
-            if let Some(Escalation::Visibility(expansion)) = &outcome.escalation {
-                opened.executor().expand(expansion).unwrap();
-                opened.session().flush().await.unwrap();
-            }
         }
         answers
     });

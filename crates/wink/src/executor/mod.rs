@@ -31,7 +31,7 @@ pub use approve::{Approval, ApprovalRequest, Approver, approver_fn};
 pub use build::{ExecutorBuilder, OpenError};
 pub use dry_run::{DryRun, PolicyOpinion};
 pub use options::CallOptions;
-pub use outcome::{Answer, Escalation, Outcome, ToolCall};
+pub use outcome::{Answer, Escalation, ExpansionError, Outcome, ToolCall};
 pub use step::{Moment, Step, StepHook};
 
 use crate::feedback::Board;
@@ -164,7 +164,8 @@ impl Executor {
         Ok(rendered)
     }
 
-    /// Records an expansion right after the call that asked for it, and renders the prompt again.
+    /// Records an expansion right after the call that asked for it, and renders the prompt again. It is stored with the next
+    /// call, or by [`Session::flush`]; [`Executor::drive`] does all of it.
     pub fn expand(
         &self,
         expansion: &VisibilityExpansionRequired,

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::approve::Approver;
 use super::call::Call;
-use super::outcome::{Outcome, ToolCall};
+use super::outcome::{Escalation, ExpansionError, Outcome, ToolCall};
 use super::{Executor, Shared};
 use crate::limits::CancelToken;
+use crate::tool::VisibilityExpansionRequired;
 use crate::tool::context::{Progress, Surroundings};
 
 /// What one call has of its own: an executor serves many callers, and each of them wants to be asked and told itself.
@@ -67,5 +68,25 @@ impl Executor {
     /// Like [`Executor::call`], for a caller of whom there are several.
     pub async fn call_with(&self, call: ToolCall, options: CallOptions) -> Outcome {
         options.call(&self.shared, call).run().await
+    }
+
+    /// Like [`Executor::call_with`], for whoever hands the answer on and nothing else: sections that the call asks to have opened are
+    /// opened, and that is stored, before there is an answer that says so. The escalation is still there, to be told from a
+    /// result. If they cannot be opened, the answer says that instead, and it is [`Escalation::NotOpened`].
+    pub async fn drive(&self, call: ToolCall, options: CallOptions) -> Outcome {
+        let mut outcome = self.call_with(call, options).await;
+        if let Some(Escalation::Visibility(expansion)) = &outcome.escalation
+            && let Err(error) = self.open_for_good(expansion).await
+        {
+            tracing::error!(%error, "sections that a call asked for were not opened");
+            outcome.answer.text = format!("{} failed: {error}", outcome.answer.tool).into();
+            outcome.escalation = Some(Escalation::NotOpened(error));
+        }
+        outcome
+    }
+
+    async fn open_for_good(&self, expansion: &VisibilityExpansionRequired) -> Result<(), ExpansionError> {
+        self.expand(expansion)?;
+        Ok(self.shared.session.flush().await?)
     }
 }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::prompt::PromptRenderError;
 use crate::session::{CommitError, Ending, LoggedValue, ToolInvoked};
+use crate::store::StoreError;
 use crate::tool::{PromptEvaluationError, VisibilityExpansionRequired};
 use crate::transaction::RestoreFailedError;
 
@@ -121,6 +123,21 @@ pub enum Escalation {
     /// The store failed, so the call's end is in the log of this process only.
     #[error("the call's end could not be stored: {0}")]
     Store(CommitError),
+    /// Sections were to be opened, and are not ([`Executor::drive`](super::Executor::drive)).
+    #[error(transparent)]
+    NotOpened(ExpansionError),
+}
+
+/// Why sections that a call asked for are not open for good.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExpansionError {
+    /// The prompt cannot be rendered with them.
+    #[error("the prompt cannot be rendered with these sections open: {0}")]
+    Render(#[from] PromptRenderError),
+    /// They are open as long as this process runs, and nobody else knows.
+    #[error("that these sections are open could not be stored: {0}")]
+    Store(#[from] StoreError),
 }
 
 /// Why a call did not succeed.

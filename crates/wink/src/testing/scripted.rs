@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use crate::executor::{Escalation, Executor, Outcome, ToolCall};
+use crate::executor::{CallOptions, Escalation, Executor, Outcome, ToolCall};
 
 /// Calls to make in order, each with what is expected of it.
 ///
@@ -116,18 +116,16 @@ impl Script {
     ///
     /// # Panics
     ///
-    /// When a call does not come to what is expected, or the prompt cannot be rendered again.
+    /// When a call does not come to what is expected, or sections that it asks for cannot be opened.
     pub async fn run(self, executor: &Executor) -> Vec<Outcome> {
         let mut outcomes = Vec::with_capacity(self.lines.len());
         for line in self.lines {
             let what = format!("call {} ({})", line.call.id, line.call.tool);
-            let outcome = executor.call(line.call).await;
-            line.expected.iter().for_each(|expected| expected.check(&what, &outcome));
-            if let Some(Escalation::Visibility(expansion)) = &outcome.escalation
-                && let Err(error) = executor.expand(expansion)
-            {
-                panic!("{what} opened sections, and then the prompt could not be rendered: {error}");
+            let outcome = executor.drive(line.call, CallOptions::new()).await;
+            if let Some(Escalation::NotOpened(error)) = &outcome.escalation {
+                panic!("{what} was to open sections, but: {error}");
             }
+            line.expected.iter().for_each(|expected| expected.check(&what, &outcome));
             outcomes.push(outcome);
         }
         outcomes
