@@ -52,13 +52,13 @@ mod stdio;
 mod tasks;
 mod wire;
 
-pub use http::{Access, FILES_FOR_CALLS, HttpOptions, TokenKey, serve_http};
+pub use http::{Access, FILES_FOR_CALLS, HttpOptions, NoPath, TokenKey, path_of, serve_http};
 pub use listing::tools_of;
 pub use options::ServerOptions;
 pub use rmcp;
 pub use server::Server;
 pub use session::{LogForm, OpenError, ServedSession, Sessions};
-pub use stdio::{serve_lines, serve_stdio};
+pub use stdio::{ServeError, serve_lines, serve_stdio};
 
 /// The field of `_meta` in which a client says which request a call is, so that sending it again does not do it again.
 pub const REQUEST_KEY: &str = "wink/idempotencyKey";

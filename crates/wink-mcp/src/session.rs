@@ -11,14 +11,22 @@ use wink::prompt::Prompt;
 use wink::session::{SessionId, ToolInvoked};
 
 use crate::approval::Questions;
+use crate::http::Stay;
 use crate::listing::Listed;
 use crate::options::ServerOptions;
 use crate::tasks::Tasks;
 
-/// Opens sessions by name. Asked once for each that is served: what is opened is kept.
+/// Opens sessions by name. What is opened is kept as long as somebody uses it, and may be asked for again after that.
 pub trait Sessions: Send + Sync + 'static {
     /// Opens the session of this name.
     fn open<'a>(&'a self, name: &'a SessionId) -> BoxFuture<'a, Result<Arc<ServedSession>, OpenError>>;
+
+    /// Nobody has used this session for a while ([`HttpOptions::session_idle`](crate::HttpOptions::session_idle)), and the server
+    /// keeps it no longer. One whose state is nowhere else, such as in a store, has to be kept here, and opened as it is.
+    fn let_go(&self, session: Arc<ServedSession>) -> BoxFuture<'_, ()> {
+        drop(session);
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// A session could not be opened.
@@ -36,6 +44,25 @@ pub enum OpenError {
         /// Why.
         cause: Box<dyn std::error::Error + Send + Sync>,
     },
+}
+
+impl OpenError {
+    /// All of it, with what is behind the cause, for whoever runs the server.
+    pub(crate) fn chain(&self) -> String {
+        let mut text = self.to_string();
+        let Self::Failed { cause, .. } = self else { return text };
+        let mut next = cause.source();
+        while let Some(error) = next {
+            let said = error.to_string();
+            // Many say what is behind them themselves.
+            if !text.contains(&said) {
+                text.push_str(": ");
+                text.push_str(&said);
+            }
+            next = error.source();
+        }
+        text
+    }
 }
 
 /// How an event of the log is shown: its number, from 1, and the event.
@@ -110,6 +137,17 @@ impl ServedSession {
         let all = u32::try_from(self.options.max_calls).unwrap_or(u32::MAX);
         // Never closed, so that this ends when every call has.
         let _ = self.calls.acquire_many(all).await;
+    }
+
+    /// Whether somebody waits for something of it, now or soon.
+    pub(crate) fn stay(&self) -> Stay {
+        // Calls that wait for an answer are on their way, too.
+        let is_busy = self.calls.available_permits() < self.options.max_calls;
+        match is_busy || self.tasks.running_task_count() > 0 {
+            true => Stay::Needed,
+            false if self.tasks.any_kept() => Stay::For(self.options.task_promise),
+            false => Stay::Free,
+        }
     }
 
     pub(crate) fn listed(&self, name: &str) -> Option<&Listed> {

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::model::{ClientJsonRpcMessage, ErrorData, RequestId, ServerJsonRpcMessage};
+use rmcp::service::{QuitReason, ServerInitializeError};
 use rmcp::transport::{Transport, TransportAdapterIdentity};
 use rmcp::{RoleServer, ServerHandler, serve_server};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
@@ -18,8 +19,8 @@ use crate::wire::{self, Unreadable};
 /// Serves the client that started this process, until it closes its end.
 ///
 /// # Errors
-/// When the client begins with something else than the protocol.
-pub async fn serve_stdio<H: ServerHandler>(server: H, options: &ServerOptions) -> io::Result<()> {
+/// See [`ServeError`].
+pub async fn serve_stdio<H: ServerHandler>(server: H, options: &ServerOptions) -> Result<(), ServeError> {
     let (input, output) = rmcp::transport::io::stdio_pipes();
     serve_lines(server, input, output, options).await
 }
@@ -27,8 +28,13 @@ pub async fn serve_stdio<H: ServerHandler>(server: H, options: &ServerOptions) -
 /// Serves a client at the other end of any two streams, until it closes its end.
 ///
 /// # Errors
-/// When the client begins with something else than the protocol.
-pub async fn serve_lines<H, R, W>(server: H, input: R, output: W, options: &ServerOptions) -> io::Result<()>
+/// See [`ServeError`].
+pub async fn serve_lines<H, R, W>(
+    server: H,
+    input: R,
+    output: W,
+    options: &ServerOptions,
+) -> Result<(), ServeError>
 where
     H: ServerHandler,
     R: AsyncRead + Send + Unpin + 'static,
@@ -38,10 +44,31 @@ where
     let running = match serve_server::<_, _, _, TransportAdapterIdentity>(server, lines).await {
         Ok(running) => running,
         // Whoever goes before the first request has had nothing to say.
-        Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
-        Err(error) => return Err(io::Error::other(error)),
+        Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
+        Err(ServerInitializeError::TransportError { error, .. }) => {
+            return Err(ServeError::Connection(error.error.to_string()));
+        }
+        Err(error) => return Err(ServeError::Handshake(error.to_string())),
     };
-    running.waiting().await.map(drop).map_err(io::Error::other)
+    match running.waiting().await {
+        Ok(QuitReason::JoinError(error)) | Err(error) => Err(ServeError::Server(error.to_string())),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Why a client is not served any more, though it did not close its end.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// It began with something else than the protocol.
+    #[error("the client is no MCP client: {0}")]
+    Handshake(String),
+    /// It could not be answered.
+    #[error("the client cannot be reached: {0}")]
+    Connection(String),
+    /// The server itself broke.
+    #[error("the server broke: {0}")]
+    Server(String),
 }
 
 /// The transport.

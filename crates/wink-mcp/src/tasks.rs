@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rmcp::model::{ErrorData, GetTaskResult, Task};
@@ -37,17 +37,27 @@ impl Tasks {
     /// Whether there is room for one more. Whoever is told so has it.
     pub(crate) fn reserve(&self) -> bool {
         let now = self.clock.monotonic();
+        let mut begun = self.kept(now);
+        let room = begun.len() < self.most;
+        if room {
+            begun.push_back(now);
+        }
+        room
+    }
+
+    /// Whether there is one that somebody may ask about.
+    pub(crate) fn any_kept(&self) -> bool {
+        !self.kept(self.clock.monotonic()).is_empty()
+    }
+
+    fn kept(&self, now: Duration) -> MutexGuard<'_, VecDeque<Duration>> {
         // One that ends when its time is up is kept for as long again, for whoever has not asked yet.
         let kept = self.ttl.saturating_mul(2);
         let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
         while begun.front().is_some_and(|begun| begun.saturating_add(kept) <= now) {
             begun.pop_front();
         }
-        let room = begun.len() < self.most;
-        if room {
-            begun.push_back(now);
-        }
-        room
+        begun
     }
 
     pub(crate) fn spawn(&self, make: impl FnOnce(TaskContext) -> TaskFuture) -> Task {

@@ -4,9 +4,13 @@
 
 mod support;
 
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
 use serde_json::{Value, json};
 use support::{Agent, Client, call_params, stateless, text_of};
 use wink::session::Ending;
+use wink_mcp::{ServeError, serve_lines};
 
 #[tokio::test]
 async fn every_tool_that_can_be_enabled_is_listed_always_the_same() {
@@ -368,4 +372,36 @@ async fn too_many_calls_at_once_are_refused() {
     agent.shared.go.notify_one();
     assert_eq!(text_of(&client.answer(id).await["result"]), "waited");
     client.close().await;
+}
+
+/// Takes nothing.
+struct Deaf;
+
+impl tokio::io::AsyncWrite for Deaf {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<std::io::Result<usize>> {
+        Poll::Ready(Err(std::io::ErrorKind::BrokenPipe.into()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_is_none_is_told_from_one_that_cannot_be_reached() {
+    let agent = Agent::new().await;
+    let options = agent.options();
+    let no_request: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n";
+    let error = serve_lines(agent.server(), no_request, tokio::io::sink(), &options).await.unwrap_err();
+    assert!(matches!(error, ServeError::Handshake(_)), "{error:?}");
+    let params =
+        r#"{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}"#;
+    let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{params}}}"#) + "\n";
+    let line = std::io::Cursor::new(line);
+    let error = serve_lines(agent.server(), line, Deaf, &options).await.unwrap_err();
+    assert!(matches!(error, ServeError::Connection(_)), "{error:?}");
 }

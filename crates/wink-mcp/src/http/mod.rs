@@ -3,6 +3,8 @@
 mod body;
 mod connections;
 mod guard;
+mod name;
+mod open;
 mod origin;
 mod route;
 mod token;
@@ -16,6 +18,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use rmcp::ServerHandler;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use wink::limits::{CancelToken, Clock};
 
 use crate::options::ServerOptions;
@@ -23,12 +26,17 @@ use crate::server::Server;
 use crate::session::Sessions;
 use connections::{Connections, Place};
 use guard::{ClockTimer, Guarded};
+pub use name::{NoPath, path_of};
+pub(crate) use open::Stay;
 use route::Router;
 pub use token::TokenKey;
 
 /// How many of the files that a process may have open connections leave to calls, where there are enough of them; half
 /// of all, where there are not.
 pub const FILES_FOR_CALLS: usize = 512;
+
+/// How long it is not told again that connections cannot be accepted, of which there may be many.
+const TELL_AGAIN: Duration = Duration::from_secs(60);
 
 /// Who gets in.
 #[derive(Debug, Clone)]
@@ -55,8 +63,11 @@ pub struct HttpOptions {
     /// quarter of them, at most 512, is for those that have not shown a token yet: of these the oldest is let go when
     /// another comes.
     pub max_connections: usize,
-    /// How many sessions may be open.
+    /// How many sessions may be open. For one more, the one is let go that nobody has used for longest.
     pub max_sessions: usize,
+    /// How long a session is kept open that has no clients and no calls, questions or tasks on their way. It is opened again when
+    /// somebody comes.
+    pub session_idle: Duration,
     /// How many clients of one session may have shaken hands (revisions before 2026-07-28).
     pub max_clients: usize,
     /// How long a client that has shaken hands may say nothing before it is forgotten.
@@ -79,6 +90,7 @@ impl HttpOptions {
             allowed_hosts: Vec::new(),
             max_connections: 4096,
             max_sessions: 1024,
+            session_idle: Duration::from_secs(60 * 60),
             max_clients: 4096,
             client_idle: Duration::from_secs(60 * 60),
             head_within: Duration::from_secs(10),
@@ -102,21 +114,44 @@ pub async fn serve_http<H: ServerHandler>(
     make: impl Fn(Server) -> H + Send + Sync + 'static,
     cancel: CancelToken,
 ) -> io::Result<()> {
-    let connections = Arc::new(Connections::new(connections::within_files(options.max_connections)));
+    let most = connections::within_files(options.max_connections);
+    let connections = Arc::new(Connections::new(most));
+    // One that was let go has its file until its task has seen it; so long, no more than one other comes.
+    let files = Arc::new(Semaphore::new(most.saturating_add(1).min(Semaphore::MAX_PERMITS)));
     let clock = Arc::clone(&options.server.clock);
     let router = Router::new(sessions, options, make);
     let router = Arc::new(router.map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?);
+    let sweep_later = || {
+        let idle = router.options().session_idle;
+        clock.sleep_until(clock.monotonic().saturating_add((idle / 4).max(Duration::from_secs(1))))
+    };
+    let mut sweep = sweep_later();
+    let mut told = None;
     loop {
+        let accepting = async {
+            let file = Arc::clone(&files).acquire_owned().await;
+            listener.accept().await.map(|(stream, _)| (stream, file))
+        };
         let accepted = tokio::select! {
             biased;
             () = cancel.cancelled() => break,
-            accepted = listener.accept() => accepted,
+            () = &mut sweep => {
+                let router = Arc::clone(&router);
+                tokio::spawn(async move { router.sweep().await });
+                sweep = sweep_later();
+                continue;
+            }
+            accepted = accepting => accepted,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, file) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 // Out of files, most likely. Connections end, and then there are some again.
-                tracing::warn!(%error, "a connection could not be accepted");
+                let now = clock.monotonic();
+                if told.is_none_or(|told: Duration| now.saturating_sub(told) >= TELL_AGAIN) {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    told = Some(now);
+                }
                 connections.drop_oldest();
                 clock.sleep_until(clock.monotonic().saturating_add(Duration::from_millis(50))).await;
                 continue;
@@ -124,7 +159,10 @@ pub async fn serve_http<H: ServerHandler>(
         };
         let place = connections.begin();
         let (router, cancel) = (Arc::clone(&router), cancel.clone());
-        tokio::spawn(serve_connection(stream, Arc::new(place), router, cancel));
+        tokio::spawn(async move {
+            serve_connection(stream, Arc::new(place), router, cancel).await;
+            drop(file);
+        });
     }
     router.close().await;
     Ok(())

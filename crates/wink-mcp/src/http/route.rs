@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
@@ -13,12 +13,12 @@ use rmcp::ServerHandler;
 use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ErrorData, JsonRpcError, RequestId};
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
-use tokio::sync::OnceCell;
 use wink::session::SessionId;
 
 use super::connections::Place;
+use super::open::{Kept, Marked, OpenSessions, Stay};
 use super::origin::{Callers, Stranger};
-use super::{Access, HttpOptions, body};
+use super::{Access, HttpOptions, body, name};
 use crate::ids::Ids;
 use crate::room::Rooms;
 use crate::server::Server;
@@ -35,13 +35,10 @@ pub(super) struct Router<H: ServerHandler> {
     options: HttpOptions,
     make: Arc<dyn Fn(Server) -> H + Send + Sync>,
     config: StreamableHttpServerConfig,
-    open: Mutex<HashMap<SessionId, Arc<Slot<H>>>>,
+    open: OpenSessions<Served<H>>,
     callers: Callers,
     rooms: Rooms,
 }
-
-/// A session, once it is open.
-struct Slot<H: ServerHandler>(OnceCell<Served<H>>);
 
 /// A session that is served here.
 struct Served<H: ServerHandler> {
@@ -49,6 +46,17 @@ struct Served<H: ServerHandler> {
     service: StreamableHttpService<H, LocalSessionManager>,
     clients: Arc<LocalSessionManager>,
     ids: Mutex<HashMap<String, Ids>>,
+}
+
+impl<H: ServerHandler> Kept for Served<H> {
+    fn stay(&self) -> Stay {
+        // Whoever changes who the clients are is one.
+        let has_clients = !self.clients.sessions.try_read().is_ok_and(|clients| clients.is_empty());
+        match has_clients {
+            true => Stay::Needed,
+            false => self.session.stay(),
+        }
+    }
 }
 
 impl<H: ServerHandler> Router<H> {
@@ -65,7 +73,9 @@ impl<H: ServerHandler> Router<H> {
             .disable_allowed_origins()
             .with_max_request_body_bytes(options.server.max_message_bytes);
         let rooms = Rooms::new(options.server.max_message_memory);
-        Ok(Self { sessions, options, make: Arc::new(make), config, open: Mutex::default(), callers, rooms })
+        let clock = Arc::clone(&options.server.clock);
+        let open = OpenSessions::new(options.max_sessions, options.session_idle, clock);
+        Ok(Self { sessions, options, make: Arc::new(make), config, open, callers, rooms })
     }
 
     pub(super) fn options(&self) -> &HttpOptions {
@@ -75,14 +85,25 @@ impl<H: ServerHandler> Router<H> {
     /// Lets go of everybody, and waits until every call is over.
     pub(super) async fn close(&self) {
         self.config.cancellation_token.cancel();
-        let all = std::mem::take(&mut *self.slots());
-        for served in all.values().filter_map(|slot| slot.0.get()) {
+        let all = self.open.take_all();
+        for served in all.iter().filter_map(|entered| entered.cell().get()) {
             served.session.close().await;
         }
     }
 
-    fn slots(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Slot<H>>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Lets go of the sessions that nobody has used for a while.
+    pub(super) async fn sweep(&self) {
+        for served in self.open.sweep() {
+            self.let_go(served).await;
+        }
+    }
+
+    async fn let_go(&self, served: Served<H>) {
+        tracing::debug!(session = %served.session.name(), "a session that nobody uses was let go");
+        let session = Arc::clone(&served.session);
+        // What makes handlers has it, too.
+        drop(served);
+        self.sessions.let_go(session).await;
     }
 
     pub(super) async fn answer(&self, request: Request<Incoming>, place: &Place) -> Answer {
@@ -107,15 +128,25 @@ impl<H: ServerHandler> Router<H> {
         if let Err(error) = place.is_known() {
             return plain(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
         }
-        let slot = match self.slot(&session) {
-            Ok(slot) => slot,
-            Err(answer) => return answer,
+        let entered = match self.open.enter(&session) {
+            Ok((entered, gone)) => {
+                if let Some(gone) = gone {
+                    self.let_go(gone).await;
+                }
+                entered
+            }
+            Err(error) => return plain(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
         };
-        match slot.0.get_or_try_init(|| self.open(&session)).await {
-            Ok(served) => self.serve(served, request).await,
+        match entered.cell().get_or_try_init(|| self.open(&session)).await {
+            Ok(served) => {
+                let answer = self.serve(served, request).await;
+                // As long as there is something to come, it is not over.
+                let mark = entered.mark();
+                answer.map(|body| Marked { body, _mark: mark }.boxed())
+            }
             Err(error) => {
-                self.slots().remove(&session);
-                tracing::warn!(%error, "a session was not opened");
+                self.open.forget(&session, entered);
+                tracing::warn!(error = error.chain(), "a session was not opened");
                 match error {
                     OpenError::Unknown(_) => plain(StatusCode::NOT_FOUND, &error.to_string()),
                     // What is wrong with it is for whoever runs the server.
@@ -125,19 +156,6 @@ impl<H: ServerHandler> Router<H> {
                 }
             }
         }
-    }
-
-    fn slot(&self, session: &SessionId) -> Result<Arc<Slot<H>>, Answer> {
-        let mut slots = self.slots();
-        if let Some(slot) = slots.get(session) {
-            return Ok(Arc::clone(slot));
-        }
-        if slots.len() >= self.options.max_sessions {
-            return Err(plain(StatusCode::SERVICE_UNAVAILABLE, "there are too many open sessions"));
-        }
-        let slot = Arc::new(Slot(OnceCell::new()));
-        slots.insert(session.clone(), Arc::clone(&slot));
-        Ok(slot)
     }
 
     async fn open(&self, name: &SessionId) -> Result<Served<H>, OpenError> {
@@ -247,11 +265,8 @@ impl<H: ServerHandler> Router<H> {
 
 /// The session that a path names.
 fn session_of(path: &str) -> Option<SessionId> {
-    let name = path.strip_prefix("/mcp/")?;
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    let starts = name.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric());
-    let named = starts && name.len() <= 128 && name.bytes().all(fits);
-    named.then(|| name.into())
+    let name = SessionId::from(path.strip_prefix(name::PLACE)?);
+    name::path_of(&name).is_ok().then_some(name)
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {

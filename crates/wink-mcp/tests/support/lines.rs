@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
 use tokio::task::JoinHandle;
-use wink_mcp::serve_lines;
+use wink_mcp::{ServeError, serve_lines};
 
 use super::Agent;
 
 pub struct Client {
     output: WriteHalf<DuplexStream>,
     input: Lines<BufReader<ReadHalf<DuplexStream>>>,
-    pub server: JoinHandle<std::io::Result<()>>,
+    pub server: JoinHandle<Result<(), ServeError>>,
     next: i64,
     /// What came while something else was waited for.
     pub aside: Vec<Value>,
