@@ -1,8 +1,10 @@
-//! rmcp's own server with one tool, and nothing of ours: what the suite does not pass on this either is not ours to mend.
+//! rmcp's own server as it is, with one tool and nothing of ours: what the suite does not pass on this either is not ours to
+//! mend. It answers by streams, and its tool takes its time, so that there is a stream that could end in the middle of a call.
 
 use std::convert::Infallible;
 use std::io::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -17,9 +19,13 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{RoleServer, ServerHandler};
 use serde_json::json;
 use tokio::net::TcpListener;
+use wink::limits::{Clock, SystemClock};
 use wink_mcp::rmcp;
 
 use crate::asks;
+
+/// How long a call takes: longer than a client needs to see its stream begin.
+const LONG: Duration = Duration::from_secs(1);
 
 struct Bare;
 
@@ -42,6 +48,7 @@ impl ServerHandler for Bare {
         _: CallToolRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        SystemClock.sleep_until(SystemClock.monotonic().saturating_add(LONG)).await;
         Ok(CallToolResult::success(vec![ContentBlock::text("done")]).into())
     }
 }
@@ -51,8 +58,7 @@ pub(crate) async fn serve(address: &str) -> Result<(), Box<dyn std::error::Error
     // For whoever started it, to know where it is.
     writeln!(std::io::stdout(), "http://{}/mcp", listener.local_addr()?)?;
     let manager = Arc::new(LocalSessionManager::default());
-    let config = StreamableHttpServerConfig::default().with_json_response(true);
-    let service = StreamableHttpService::new(|| Ok(Bare), manager, config);
+    let service = StreamableHttpService::new(|| Ok(Bare), manager, StreamableHttpServerConfig::default());
     loop {
         let (stream, _) = listener.accept().await?;
         let service = service.clone();
