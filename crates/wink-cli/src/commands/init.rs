@@ -1,7 +1,8 @@
-//! `wink init`: writes a commented agent file to start from.
+//! `wink init`: writes a commented agent file to start from, and beside it the schema that its first line tells editors of.
 
 use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
+use std::path::Path;
 
 use serde_json::json;
 use wink_agent::{Agent, FILE_NAME};
@@ -12,25 +13,31 @@ use crate::frame::{self, CliError, Done, Exit, note};
 
 /// What is written. It is a valid agent as it is; so is each of its examples without the comment signs.
 const TEMPLATE: &str = include_str!("init.toml");
+/// Where the template says that its schema is.
+const SCHEMA: &str = "wink.schema.json";
 
 pub(super) fn run(common: &Common, force: bool) -> Done {
     if let Some(above) = above::surrounding(common) {
         note(&format!("this directory becomes a workspace of its own, inside that of {}", above.display()));
     }
     let path = common.root().join(FILE_NAME);
-    let mut options = OpenOptions::new();
-    match force {
-        true => options.write(true).create(true).truncate(true),
-        false => options.write(true).create_new(true),
+    let failed = |path: &Path, error: io::Error| {
+        CliError::new(Exit::Usage, format!("{} cannot be written: {error}", path.display()))
     };
-    let written = options.open(&path).and_then(|mut file| file.write_all(TEMPLATE.as_bytes()));
-    written.map_err(|error| match error.kind() {
+    write(&path, TEMPLATE, force).map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => {
             CliError::new(Exit::Usage, format!("{} is there already", path.display()))
                 .hint("--force replaces it")
         }
-        _ => CliError::new(Exit::Usage, format!("{} cannot be written: {error}", path.display())),
+        _ => failed(&path, error),
     })?;
+    let schema = common.root().join(SCHEMA);
+    match write(&schema, &(schema_text()? + "\n"), force) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            note(&format!("{} is there already, and is left as it is", schema.display()));
+        }
+        written => written.map_err(|error| failed(&schema, error))?,
+    }
     match common.json {
         true => frame::print_json(&json!({ "written": path.display().to_string() })),
         false => frame::print(&format!(
@@ -42,5 +49,18 @@ pub(super) fn run(common: &Common, force: bool) -> Done {
 
 /// What editors are told of agent files.
 pub(super) fn schema() -> Done {
-    frame::print(&serde_json::to_string_pretty(&Agent::schema()).map_err(CliError::internal)?)
+    frame::print(&schema_text()?)
+}
+
+fn schema_text() -> Result<String, CliError> {
+    serde_json::to_string_pretty(&Agent::schema()).map_err(CliError::internal)
+}
+
+fn write(path: &Path, text: &str, force: bool) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    match force {
+        true => options.write(true).create(true).truncate(true),
+        false => options.write(true).create_new(true),
+    };
+    options.open(path)?.write_all(text.as_bytes())
 }

@@ -13,6 +13,26 @@ fn what_init_writes_is_a_valid_agent() {
     insta::assert_snapshot!("tools_after_init", place.wink(&["tools"]).ok());
 }
 
+/// Editors find the schema by themselves.
+#[test]
+fn the_first_line_of_it_names_a_schema_that_is_there() {
+    let place = Place::new();
+    place.wink(&["init"]).ok();
+    assert_eq!(place.names(), ["wink.schema.json", "wink.toml"]);
+    assert_eq!(place.text("wink.toml").unwrap().lines().next(), Some("#:schema ./wink.schema.json"));
+    let schema = place.wink(&["init", "--schema"]).ok();
+    assert_eq!(place.text("wink.schema.json").unwrap(), schema);
+    // One that is somebody's own is not written over unasked.
+    std::fs::remove_file(place.root().join("wink.toml")).unwrap();
+    place.put("wink.schema.json", "theirs");
+    let again = place.wink(&["init"]);
+    let left = "note: ./wink.schema.json is there already, and is left as it is\n";
+    assert_eq!((again.code, again.err.as_str()), (Some(0), left));
+    assert_eq!(place.text("wink.schema.json").unwrap(), "theirs");
+    place.wink(&["init", "--force"]).ok();
+    assert_eq!(place.text("wink.schema.json").unwrap(), schema);
+}
+
 /// Every line of an example, a comment sign before it, makes part of an agent when the sign is gone.
 #[test]
 fn the_examples_in_it_are_valid_too() {
