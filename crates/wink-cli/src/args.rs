@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
+use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
 
 use crate::frame::{self, CliError, Done, Exit, Form};
 
@@ -49,6 +49,9 @@ pub(crate) struct Common {
     /// Print JSON, for programs
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// Tell more on standard error; twice for still more [default: WINK_LOG]
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub(crate) verbose: u8,
 }
 
 impl Common {
@@ -86,6 +89,9 @@ pub(crate) enum Command {
     /// with --http over streamable HTTP, where each session has its own path
     /// (/mcp/NAME) and its own token. Serves until the client ends, or until it
     /// is told to (Ctrl-C): calls that are on their way are cancelled and undone.
+    ///
+    /// What goes wrong is told on standard error, more of it with -v or with
+    /// WINK_LOG=off, error, warn (as it is), info, debug or trace.
     #[command(verbatim_doc_comment, after_help = EXIT_CODES)]
     Serve(ServeArgs),
     /// List the tools that the model would be given

@@ -160,6 +160,29 @@ pub(crate) fn note(text: &str) {
     tell("note", AnsiColor::Yellow.on_default(), text);
 }
 
+/// What a part of the program says of how it goes, beside the results.
+pub(crate) fn diagnostic(level: &'static str, message: &str, time: &str, fields: &[(String, String)]) {
+    if form() == Form::Json {
+        let fields: serde_json::Map<String, Value> =
+            fields.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
+        let log = json!({ "level": level, "time": time, "message": message, "fields": fields });
+        return tell_json(&json!({ "log": log }));
+    }
+    let (label, style) = match level {
+        "error" => (level, AnsiColor::Red.on_default().bold()),
+        "warn" => ("warning", AnsiColor::Yellow.on_default()),
+        _ => (level, AnsiColor::Cyan.on_default()),
+    };
+    let fields: String =
+        fields.iter().map(|(name, value)| format!("\n  {name}: {}", indented(value))).collect();
+    tell(label, style, &format!("{message} ({time}){fields}"));
+}
+
+/// Further lines of a text below its first: none of them can be taken for a line of the program's own.
+fn indented(text: &str) -> String {
+    text.trim_end().replace('\n', "\n    ")
+}
+
 fn tell(label: &str, style: Style, text: &str) {
     // Nobody can be told that nobody can be told.
     let _ = writeln!(anstream::stderr(), "{style}{label}:{style:#} {}", visible(text));

@@ -6,6 +6,7 @@ mod args;
 mod commands;
 #[cfg(unix)]
 mod demo;
+mod diagnostics;
 mod frame;
 #[cfg(unix)]
 mod term;
@@ -23,6 +24,9 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(exit) => return exit,
     };
+    if let Err(error) = diagnostics::begin(common.verbose, matches!(command, Command::Serve(_))) {
+        return frame::ended(Err(error));
+    }
     match command {
         #[cfg(unix)]
         Command::Demo => demo::main(common.json),

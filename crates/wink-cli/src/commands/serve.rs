@@ -15,8 +15,8 @@ use wink::session::SessionId;
 use wink::tool::AdapterInfo;
 use wink_agent::Agent;
 use wink_mcp::{
-    Access, FILES_FOR_CALLS, HttpOptions, OpenError, ServedSession, Server, ServerOptions, Sessions,
-    TokenKey, serve_http, serve_stdio,
+    Access, FILES_FOR_CALLS, HttpOptions, NoPath, OpenError, ServeError, ServedSession, Server,
+    ServerOptions, Sessions, TokenKey, path_of, serve_http, serve_stdio,
 };
 use wink_store::Workspace;
 
@@ -30,9 +30,16 @@ use crate::frame::{self, CliError, Done, Exit, note};
 const KEY: &str = "mcp-key";
 
 pub(super) async fn run(common: &Common, serve: ServeArgs) -> Done {
+    let name: SessionId = common.session.as_str().into();
+    // Over HTTP not every session can be served, and none is told of that cannot.
+    let path = match serve.http.is_some() || serve.print_token {
+        true => path_of(&name)
+            .map_err(|error| CliError::new(Exit::Usage, error.to_string()).hint(NoPath::RULE))?,
+        false => String::new(),
+    };
     if serve.print_token {
         let workspace = open::workspace(common)?;
-        let token = key(&workspace)?.token(&common.session.as_str().into());
+        let token = key(&workspace)?.token(&name);
         return match common.json {
             true => frame::print_json(&json!({ "session": common.session, "token": token })),
             false => frame::print(&token),
@@ -43,8 +50,8 @@ pub(super) async fn run(common: &Common, serve: ServeArgs) -> Done {
     let workspace = open::workspace(common)?;
     let served = Arc::new(Served { agent, workspace, open: Mutex::default() });
     let ended = match address {
-        None => over_stdio(common, &served).await,
-        Some(address) => over_http(common, &served, address, serve).await,
+        None => over_stdio(&name, &served).await,
+        Some(address) => over_http(common, &served, (address, &path), serve).await,
     };
     // Every call has its event before the program ends.
     let open = std::mem::take(&mut *served.open.lock().unwrap_or_else(PoisonError::into_inner));
@@ -56,9 +63,8 @@ pub(super) async fn run(common: &Common, serve: ServeArgs) -> Done {
 }
 
 /// Serves whoever started this process, until they close their end.
-async fn over_stdio(common: &Common, served: &Served) -> Done {
-    let session = served.session(&common.session.as_str().into()).await;
-    let session = session.map_err(|error| CliError::new(Exit::Usage, error.to_string()))?;
+async fn over_stdio(name: &SessionId, served: &Served) -> Done {
+    let session = served.session(name).await.map_err(|error| open::not_open(&error))?;
     let options = session.options().clone();
     if io::stdin().is_terminal() {
         note("this speaks MCP over standard input and output, for a client that starts it; Ctrl-C ends it");
@@ -66,7 +72,10 @@ async fn over_stdio(common: &Common, served: &Served) -> Done {
     let mut ending = Ending::listen()?;
     tokio::select! {
         ended = serve_stdio(Server::new(session), &options) => {
-            ended.map_err(|error| CliError::new(Exit::Usage, format!("the client is no MCP client: {error}")))?;
+            ended.map_err(|error| match error {
+                ServeError::Handshake(_) => CliError::new(Exit::Usage, error.to_string()),
+                error => CliError::internal(error),
+            })?;
         }
         () = ending.told() => {}
     }
@@ -74,14 +83,19 @@ async fn over_stdio(common: &Common, served: &Served) -> Done {
 }
 
 /// Serves whoever has a session's token, until somebody wants the program to end.
-async fn over_http(common: &Common, served: &Arc<Served>, address: SocketAddr, serve: ServeArgs) -> Done {
+async fn over_http(
+    common: &Common,
+    served: &Arc<Served>,
+    (address, path): (SocketAddr, &str),
+    serve: ServeArgs,
+) -> Done {
     let key = key(&served.workspace)?;
     let listener = listen(address).map_err(|error| {
         CliError::new(Exit::Usage, format!("{address} cannot be listened at: {error}"))
             .hint("port 0 takes any that is free")
     })?;
     let address = listener.local_addr().map_err(CliError::internal)?;
-    let url = format!("http://{address}/mcp/{}", common.session);
+    let url = format!("http://{address}{path}");
     let token = key.token(&common.session.as_str().into());
     // Whoever knows that it serves may have it end.
     let mut ending = Ending::listen()?;
@@ -142,11 +156,9 @@ struct Served {
 }
 
 impl Served {
-    async fn session(&self, name: &SessionId) -> Result<Arc<ServedSession>, OpenError> {
+    async fn session(&self, name: &SessionId) -> Result<Arc<ServedSession>, wink_agent::OpenError> {
         let surface = |builder: wink::executor::ExecutorBuilder| builder.adapter(AdapterInfo::new("mcp"));
-        let opened = self.agent.open_with(&self.workspace, name.as_str(), surface).await;
-        let opened =
-            opened.map_err(|error| OpenError::Failed { name: name.clone(), cause: Box::new(error) })?;
+        let opened = self.agent.open_with(&self.workspace, name.as_str(), surface).await?;
         let (prompt, executor) = (opened.prompt().clone(), opened.executor().clone());
         let session = ServedSession::new(prompt, executor, ServerOptions::default()).log_form(|_, event| {
             // As `wink log` has it; undos have numbers there, and none here.
@@ -165,7 +177,25 @@ impl Served {
 
 impl Sessions for Served {
     fn open<'a>(&'a self, name: &'a SessionId) -> BoxFuture<'a, Result<Arc<ServedSession>, OpenError>> {
-        Box::pin(self.session(name))
+        Box::pin(async move {
+            let opened = self.session(name).await;
+            opened.map_err(|error| OpenError::Failed { name: name.clone(), cause: Box::new(error) })
+        })
+    }
+
+    fn let_go(&self, session: Arc<ServedSession>) -> BoxFuture<'_, ()> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|other| !Arc::ptr_eq(other, &session));
+        drop(open);
+        Box::pin(async move {
+            // Calls are stored already; that the prompt was rendered since may not be.
+            if let Err(error) = session.executor().session().flush().await {
+                tracing::error!(%error, session = %session.name(), "the end of a session could not be stored");
+            }
+            if let Err(error) = session.executor().clone().close().await {
+                tracing::warn!(%error, session = %session.name(), "what a session had open could not be closed");
+            }
+        })
     }
 }
 

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::support::{Place, has_commands, one_command};
+use crate::support::{Place, has_commands, one_command, said};
 
 /// A client of a server.
 pub(crate) trait Client {
@@ -282,4 +282,143 @@ fn an_address_that_others_can_reach_is_refused() {
     insta::assert_snapshot!("not_loopback", place.wink(&["serve", "--http", "0.0.0.0:8377"]).whole());
     insta::assert_snapshot!("no_address", place.wink(&["serve", "--http", "here"]).whole());
     assert_eq!(place.names(), Vec::<String>::new());
+}
+
+const CLOSED: &str = r#"
+[agent]
+ns = "tests"
+key = "closed"
+
+[[section]]
+key = "plan"
+title = "Plan"
+body = "Plan."
+summary = "How to plan."
+visibility = "summary"
+suites = ["planning"]
+"#;
+
+#[test]
+fn what_was_said_to_be_open_is_open_whoever_dies() {
+    let open = json!({ "section_keys": ["plan"], "reason": "to plan" });
+    let is_open = |place: &Place| place.wink(&["tools"]).ok().contains("planning_setup_plan");
+    let place = Place::with_agent(CLOSED);
+    assert!(!is_open(&place));
+    let mut client = Pipes::start(&place);
+    assert!(client.call("open_sections", &open).to_lowercase().contains("opened"));
+    client.child.kill().unwrap();
+    client.child.wait().unwrap();
+    assert!(is_open(&place));
+    let place = Place::with_agent(CLOSED);
+    let mut client = Http::start(&place);
+    client.shake_hands();
+    assert!(client.call("open_sections", &open).to_lowercase().contains("opened"));
+    client.child.kill().unwrap();
+    client.child.wait().unwrap();
+    assert!(is_open(&place));
+}
+
+#[test]
+fn a_session_whose_name_no_path_can_have_is_refused_at_once() {
+    let place = Place::new();
+    let long = "x".repeat(129);
+    for name in ["my work", "-x", ".wink", "a/b", "ä", &long] {
+        for how in [&["--http", "0"][..], &["--print-token"]] {
+            let session = format!("--session={name}");
+            let said = place.wink(&[&["serve", &session], how].concat());
+            assert_eq!((said.code, said.out.as_str()), (Some(2), ""), "{name}: {said:?}");
+            assert!(said.err.contains("\nhint: over HTTP a name has ASCII letters"), "{said:?}");
+        }
+    }
+    insta::assert_snapshot!("no_path", place.wink(&["serve", "--http", "0", "--session", "my work"]).whole());
+    assert_eq!(place.names(), Vec::<String>::new());
+    // Over pipes any will do.
+    let client = Pipes::over(place.command(&["serve", "--session", "my work"]));
+    assert_eq!(client.leave(), Some(0));
+}
+
+/// Has the store of a workspace lose what sessions are made of, or gives it back.
+fn records(place: &Place, from: &str, to: &str) {
+    let store = rusqlite::Connection::open(place.root().join(".wink/wink.db")).unwrap();
+    store.execute_batch(&format!("ALTER TABLE {from} RENAME TO {to}")).unwrap();
+}
+
+#[test]
+fn a_session_that_the_store_cannot_open_is_exit_code_4_whoever_opens_it() {
+    let place = Place::new();
+    place.write("a.txt", "one\n");
+    records(&place, "records", "lost");
+    let called = place.wink(&["call", "list_directory"]);
+    let served = place.wink(&["serve"]);
+    assert_eq!((called.code, called.err.as_str()), (Some(4), served.err.as_str()), "{called:?}");
+    assert_eq!(served.code, Some(4));
+}
+
+#[test]
+fn whoever_runs_a_server_is_told_what_its_clients_are_not() {
+    let place = Place::new();
+    place.write("a.txt", "one\n");
+    for json in [true, false] {
+        let mut command = place.command(&["serve", "--http", "0", "--json"]);
+        if !json {
+            // Where it is, is told by the other.
+            command = place.command(&["serve", "--http", "0"]);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        let address = line.split("http://").nth(1).unwrap().split('/').next().unwrap().to_owned();
+        let token = place.wink(&["serve", "--print-token"]).ok().trim().to_owned();
+        records(&place, "records", "lost");
+        let mut client = Http { child, address, token, client: None, last: 0 };
+        let ping = json!({ "jsonrpc": "2.0", "id": 0, "method": "ping" });
+        assert_eq!(client.post("/mcp/main", &ping), (503, None));
+        records(&place, "lost", "records");
+        client.shake_hands();
+        let mut err = client.child.stderr.take().unwrap();
+        assert_eq!(client.end(), Some(0));
+        let mut told = String::new();
+        err.read_to_string(&mut told).unwrap();
+        if json {
+            let [line] = told.lines().collect::<Vec<_>>()[..] else { panic!("{told}") };
+            let line: Value = serde_json::from_str(line).unwrap();
+            crate::json::check("diagnostic", &line);
+            assert_eq!(line["log"]["level"], "warn");
+            assert_eq!(line["log"]["message"], "a session was not opened");
+            let error = line["log"]["fields"]["error"].as_str().unwrap();
+            assert!(
+                error.starts_with("session main cannot be opened: ") && error.contains("records"),
+                "{error}"
+            );
+        } else {
+            assert!(told.starts_with("warning: a session was not opened ("), "{told}");
+            assert!(told.contains("\n  error: session main cannot be opened: "), "{told}");
+        }
+    }
+}
+
+#[test]
+fn how_much_is_told_is_for_whoever_asks() {
+    let place = Place::new();
+    let told = |arguments: &[&str], level: Option<&str>| {
+        let mut command = place.command(arguments);
+        if let Some(level) = level {
+            command.env("WINK_LOG", level);
+        }
+        said(command.stdin(Stdio::null()).output().unwrap())
+    };
+    let call = &["call", "list_directory", "{}"][..];
+    assert_eq!(told(call, None).err, "");
+    assert_eq!(told(call, Some("warn")).err, "");
+    let traced = told(call, Some("trace")).err;
+    assert!(traced.contains("trace: "), "{traced}");
+    assert_eq!(told(&[call, &["-vvv"]].concat(), Some("off")).out, told(call, None).out);
+    let wrong = told(call, Some("loud"));
+    assert_eq!((wrong.code, wrong.out.as_str()), (Some(2), ""));
+    assert_eq!(
+        wrong.err,
+        "error: WINK_LOG is \"loud\", which is no level\nhint: off, error, warn, info, debug or trace\n"
+    );
 }

@@ -107,7 +107,7 @@ impl Place {
     pub(crate) fn program(&self, name: &str) -> Command {
         let mut command = Command::new(name);
         command.current_dir(self.root()).env("TERM", "xterm-256color").env("USER", "somebody");
-        for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI", "COLUMNS"] {
+        for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI", "COLUMNS", "WINK_LOG"] {
             command.env_remove(name);
         }
         command
