@@ -36,6 +36,8 @@ pub(crate) struct Inner {
     pub(crate) digest: Digest,
     /// Where its file is.
     pub(crate) own: OwnFiles,
+    /// What was in it; nothing for one that is in no file.
+    read: Option<Arc<[u8]>>,
     /// For an agent whose prompt has to be built again for each workspace.
     per_workspace: Option<File>,
 }
@@ -103,6 +105,25 @@ impl Agent {
         Self::load_own(&own, OwnFiles::new(workspace, &own))
     }
 
+    /// This agent as its file says it in a workspace at rest; `explicit` as for [`Agent::find`]. Where commands work in the
+    /// workspace itself, one may have changed the file that was read, and be undone yet.
+    ///
+    /// # Errors
+    /// As [`Agent::load`]; and when the workspace does not come to rest.
+    pub fn settled_in(&self, workspace: &Workspace, explicit: Option<&Path>) -> Result<Self, LoadError> {
+        let root = workspace.files().root();
+        let file = explicit.map_or_else(|| root.join(FILE_NAME), Path::to_owned);
+        let again = || match (&self.inner.read, read_bounded(&file)) {
+            (Some(read), Ok(now)) if **read == *now => Ok(self.clone()),
+            (None, _) if explicit.is_none() && file.symlink_metadata().is_err() => Ok(self.clone()),
+            _ => Self::find(root, explicit),
+        };
+        workspace.files().at_rest(again).unwrap_or_else(|error| {
+            let file = file.display().to_string();
+            Err(LoadError::Unreadable { file, source: io::Error::other(error) })
+        })
+    }
+
     /// The built-in agent for any workspace: planning and files; running programs, where the machine has a sandbox for
     /// them; Python, where it was built with the feature `eval`.
     pub fn builtin() -> Self {
@@ -159,7 +180,8 @@ impl Agent {
             Some(template) if problems.count() == 0 => {
                 let prompt = template.prompt();
                 let (held, digest) = (built.held, built.digest);
-                let inner = Inner { origin, prompt, held, digest, own, per_workspace };
+                let read = matches!(origin, Origin::File(_)).then(|| Arc::from(text.as_bytes()));
+                let inner = Inner { origin, prompt, held, digest, own, read, per_workspace };
                 Ok(Self { inner: Arc::new(inner) })
             }
             // Nothing is left out silently.

@@ -8,7 +8,8 @@ use std::os::unix::fs::symlink;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use wink::filesystem::host::{Capture, HostOptions};
+use wink::filesystem::Filesystem;
+use wink::filesystem::host::{Capture, HostFilesystem, HostOptions};
 use wink::prelude::*;
 use wink_agent::{Agent, OpenSession};
 use wink_store::{Workspace, WorkspaceOptions};
@@ -139,4 +140,93 @@ async fn under_the_built_in_agent_none_is_made() {
         assert!(!success && text.contains("is the user's to change"), "{text}");
     }
     assert!(!dir.path().join("wink.toml").exists());
+}
+
+#[tokio::test]
+async fn nor_what_is_on_the_way_to_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    fs::create_dir(root.join("real")).unwrap();
+    fs::create_dir(root.join("cfg")).unwrap();
+    fs::write(root.join("real/agent.toml"), AGENT).unwrap();
+    fs::write(root.join("cfg/usual"), AGENT).unwrap();
+    symlink("real", root.join("conf")).unwrap();
+    // Not in use now, and what is used next time if nobody says otherwise.
+    symlink("cfg/usual", root.join("wink.toml")).unwrap();
+    let workspace = Arc::new(Workspace::open(root).unwrap());
+    let agent = Agent::find(root, Some(&root.join("conf/agent.toml"))).unwrap();
+    let opened = agent.open(&workspace, "main").await.unwrap();
+    for script in [
+        "rm conf; mkdir conf; cp real/agent.toml conf/agent.toml",
+        "rm conf; ln -s cfg conf",
+        "echo >> real/agent.toml",
+        "mv real other",
+        "echo >> cfg/usual",
+        "ln -sf real/agent.toml wink.toml",
+    ] {
+        let (success, text) = call(&opened, "run", json!({ "script": script })).await;
+        assert!(!success && text.contains("is the user's to change"), "{script}: {text}");
+    }
+    for path in ["wink.toml", "cfg/usual", "conf/agent.toml", "real/agent.toml"] {
+        assert!(call(&opened, "read_file", json!({ "path": path })).await.0, "{path}");
+        let (success, text) = call(&opened, "write_file", json!({ "path": path, "content": "" })).await;
+        assert!(!success && text.contains("is the user's to change"), "{path}: {text}");
+    }
+    // The user turns it into another link while the agent is at work.
+    fs::remove_file(root.join("wink.toml")).unwrap();
+    fs::write(root.join("third"), AGENT).unwrap();
+    symlink("third", root.join("wink.toml")).unwrap();
+    assert!(call(&opened, "read_file", json!({ "path": "third" })).await.0);
+    let (success, text) = call(&opened, "write_file", json!({ "path": "third", "content": "" })).await;
+    assert!(!success && text.contains("is the user's to change"), "{text}");
+}
+
+#[tokio::test]
+async fn however_it_is_called() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let deep = ["d"; 20].join("/");
+    let long = format!("{}.toml", "n".repeat(120));
+    let names = [b"a\xff.toml".as_slice(), b"a\\xFF.toml", b"a\nb.toml", deep.as_bytes(), long.as_bytes()];
+    for name in names.map(OsStr::from_bytes) {
+        let dir = tempfile::tempdir().unwrap();
+        let file = match name.as_bytes() == deep.as_bytes() {
+            true => dir.path().join(name).join("agent.toml"),
+            false => dir.path().join(name),
+        };
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, AGENT).unwrap();
+        let workspace = Arc::new(Workspace::open(dir.path()).unwrap());
+        let agent = Agent::find(dir.path(), Some(&file)).unwrap();
+        let opened = agent.open(&workspace, "main").await.unwrap();
+        let script = "find . -name '*.toml' | while read -r f; do echo >> \"$f\"; done; for f in *.toml; do echo >> \"$f\"; done";
+        let (success, text) = call(&opened, "run", json!({ "script": script })).await;
+        assert!(!success && text.contains("is the user's to change"), "{name:?}: {text}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), AGENT, "{name:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_command_has_made_of_it_is_not_believed() {
+    const OTHER: &str = "[agent]\nns = \"t\"\nkey = \"other\"\n";
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("wink.toml");
+    fs::write(&file, AGENT).unwrap();
+    let files = HostOptions { capture: Some(Capture::Scan), ..HostOptions::default() };
+    let options = WorkspaceOptions { files, ..WorkspaceOptions::default() };
+    let workspace = Workspace::open_with(dir.path(), options).unwrap();
+    let fork = workspace.files().fork().unwrap();
+    let layer = HostFilesystem::of(&*fork).unwrap().command_layer_by(Capture::Scan).unwrap();
+    // A command is at work, and somebody reads what it made of the file.
+    fs::write(&file, OTHER).unwrap();
+    let read = Agent::find(dir.path(), None).unwrap();
+    fs::remove_file(&file).unwrap();
+    let missed = Agent::find(dir.path(), None).unwrap();
+    assert_eq!((read.prompt().key(), missed.name()), ("other", Agent::builtin().name()));
+    drop(layer);
+    for agent in [read, missed] {
+        assert_eq!(agent.settled_in(&workspace, None).unwrap().prompt().key(), "t");
+    }
+    let agent = Agent::find(dir.path(), None).unwrap();
+    assert_eq!(agent.settled_in(&workspace, None).unwrap().prompt().key(), "t");
 }

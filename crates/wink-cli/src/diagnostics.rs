@@ -76,9 +76,11 @@ struct Fields(Vec<(String, String)>);
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Told {
     fn enabled(&self, about: &Metadata<'_>, _: Context<'_, S>) -> bool {
-        // What others say of what clients send is for whoever looks for a mistake.
-        let ours = about.target().starts_with("wink") || self.level >= LevelFilter::DEBUG;
-        ours && *about.level() <= self.level
+        // What others say is for whoever looks for a mistake; and at their lower levels they tell all that clients send, also what
+        // is masked everywhere else.
+        let is_ours = about.target().starts_with("wink");
+        let is_told = is_ours || (self.level >= LevelFilter::DEBUG && *about.level() <= Level::INFO);
+        is_told && *about.level() <= self.level
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {

@@ -19,6 +19,7 @@ pub(super) async fn run(common: &Common, call: CallArgs) -> Done {
     let agent = open::agent(common)?;
     let text = arguments(call.arguments)?;
     let workspace = open::workspace(common)?;
+    let agent = open::settled(&agent, &workspace, common)?;
     let waiting = Waiting::begin(format!("calling {}", call.tool));
     let approver = approve::approver(call.yes, waiting.reporter());
     let can_ask = approver.is_some();

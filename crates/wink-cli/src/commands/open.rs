@@ -60,6 +60,12 @@ pub(super) fn agent(common: &Common) -> Result<Agent, CliError> {
     Agent::find(common.root(), common.agent.as_deref()).map_err(|error| bad_agent(&error))
 }
 
+/// An agent that was read before its workspace was opened, as it is now that this is at rest.
+pub(super) fn settled(agent: &Agent, workspace: &Workspace, common: &Common) -> Result<Agent, CliError> {
+    let _waiting = Waiting::begin("waiting for the workspace");
+    agent.settled_in(workspace, common.agent.as_deref()).map_err(|error| bad_agent(&error))
+}
+
 /// An agent that cannot be used, with every place and hint.
 pub(super) fn bad_agent(error: &LoadError) -> CliError {
     let said = CliError::new(Exit::Usage, error.to_string());

@@ -33,6 +33,7 @@ pub(super) async fn check(common: &Common, tool: String, given: Option<String>) 
     let agent = open::agent(common)?;
     let text = arguments(given)?;
     let workspace = open::workspace(common)?;
+    let agent = open::settled(&agent, &workspace, common)?;
     let opened = agent.open(&workspace, &common.session).await.map_err(|error| open::not_open(&error))?;
     let dry = opened.executor().dry_run(ToolCall::new("dry-run", tool.as_str(), text)).await;
     let exit = if dry.would_run() { Exit::Success } else { Exit::Failure };

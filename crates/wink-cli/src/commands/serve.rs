@@ -48,6 +48,7 @@ pub(super) async fn run(common: &Common, serve: ServeArgs) -> Done {
     let agent = open::agent(common)?;
     let address = serve.http.as_deref().map(address).transpose()?;
     let workspace = open::workspace(common)?;
+    let agent = open::settled(&agent, &workspace, common)?;
     let served = Arc::new(Served { agent, workspace, open: Mutex::default() });
     let ended = match address {
         None => over_stdio(&name, &served).await,

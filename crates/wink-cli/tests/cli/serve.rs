@@ -422,3 +422,31 @@ fn how_much_is_told_is_for_whoever_asks() {
         "error: WINK_LOG is \"loud\", which is no level\nhint: off, error, warn, info, debug or trace\n"
     );
 }
+
+#[test]
+fn what_is_masked_is_told_at_no_level() {
+    let place = Place::new();
+    let agent = "[agent]\nns = \"t\"\nkey = \"t\"\n\n[[section]]\nkey = \"a\"\ntitle = \"A\"\n\n[[section.tool]]\n\
+                 name = \"use\"\ndescription = \"Use a token.\"\ncommand = [\"true\"]\nsensitive = [\"token\"]\n\
+                 params = { type = \"object\", properties = { token = { type = \"string\" } } }\n";
+    std::fs::write(place.root().join("wink.toml"), agent).unwrap();
+    let mut command = place.command(&["serve", "-vvv"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let about = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    let mut to = child.stdin.take().unwrap();
+    for message in [
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about }),
+        json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
+        json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": { "name": "use", "arguments": { "token": "S3CRET" } } }),
+    ] {
+        writeln!(to, "{message}").unwrap();
+    }
+    let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
+    let answer = out.find(|line| line.as_ref().unwrap().contains("\"id\":2")).unwrap().unwrap();
+    assert!(answer.contains("\"isError\":false") || !answer.contains("isError"), "{answer}");
+    drop(to);
+    let ended = child.wait_with_output().unwrap();
+    let told = String::from_utf8(ended.stderr).unwrap();
+    assert!(told.contains("trace: ") && !told.contains("S3CRET"), "{told}");
+}

@@ -139,7 +139,7 @@ pub enum FsError {
     #[error("the root of the workspace cannot be deleted or moved")]
     RootProtected,
     /// What is there is not for tools to change.
-    #[error("'{path}' is the user's to change, not a tool's; tell the user what should be in it")]
+    #[error("{} is the user's to change, not a tool's; tell the user what should be in it", named(.path))]
     Guarded {
         /// The path itself, wherever the change came from.
         path: FsPath,

@@ -4,11 +4,12 @@
 //! moving a directory on the way, or by a command.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use super::layer::{Layer, Node};
-use super::name::{to_disk, to_shown};
+use super::name::to_shown;
+use super::resolve::depends_on;
 use super::view::{Spot, View};
 use super::{Base, HostFilesystem, Shared, io_error};
 use crate::filesystem::{EntryKind, FsError, FsPath, FsResult};
@@ -18,9 +19,9 @@ use crate::filesystem::{EntryKind, FsError, FsPath, FsResult};
 pub(super) struct Guarded(Arc<[PathBuf]>);
 
 impl HostFilesystem {
-    /// The same workspace, of which no fork changes what is at `paths`, nor makes something there: such a change is
-    /// [`FsError::Guarded`], also when it came through a symbolic link or from a command. What leaves a file with the same
-    /// contents and mode is no change.
+    /// The same workspace, of which no fork changes what is at `paths` on disk, nor makes something there: such a change is
+    /// [`FsError::Guarded`], also when it came through a symbolic link or from a command. Where a path leads over links,
+    /// those are guarded as well, and what they lead to. What leaves a file with the same contents and mode is no change.
     ///
     /// ```
     /// use wink::filesystem::host::{HostFilesystem, HostOptions};
@@ -29,7 +30,7 @@ impl HostFilesystem {
     /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     /// # let dir = tempfile::tempdir()?;
     /// let files = HostFilesystem::open(dir.path(), HostOptions::default())?;
-    /// let guarded = files.guarding([files.path("rules.toml")?])?;
+    /// let guarded = files.guarding(["rules.toml"])?;
     /// # runtime.block_on(async {
     /// let refused = guarded.fork()?.write_text("rules.toml", "").await;
     /// assert_eq!(refused.map_err(|error| error.kind()), Err(FsErrorKind::Guarded));
@@ -39,14 +40,22 @@ impl HostFilesystem {
     /// ```
     ///
     /// # Errors
-    /// When this is a fork: what it has changed already would not be known to be allowed.
-    pub fn guarding(&self, paths: impl IntoIterator<Item = FsPath>) -> FsResult<Self> {
+    /// When a path is not one in the workspace, or this is a fork: what it has changed already would not be known to be
+    /// allowed.
+    pub fn guarding(&self, paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> FsResult<Self> {
         let Shared { base, instance, fork, guarded } = &*self.shared;
         if fork.is_some() {
             return Err(FsError::Unsupported { operation: "guarding places of a fork" });
         }
-        let more = paths.into_iter().map(|path| to_disk(&path)).collect::<FsResult<Vec<_>>>()?;
-        let guarded = Guarded(guarded.0.iter().cloned().chain(more).collect());
+        let mut places = guarded.0.to_vec();
+        for path in paths {
+            let path = path.into();
+            if !path.components().all(|component| matches!(component, Component::Normal(_))) {
+                return Err(FsError::Outside { path: path.display().to_string() });
+            }
+            places.push(path);
+        }
+        let guarded = Guarded(places.into());
         let shared = Shared { base: Arc::clone(base), instance: *instance, fork: None, guarded };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -55,12 +64,18 @@ impl HostFilesystem {
 impl Guarded {
     /// Refuses a layer that changes what is at one of the places.
     pub(super) fn check(&self, base: &Base, layer: &Layer) -> FsResult<()> {
-        let changed = |place: &&PathBuf| !shows_through(layer, place);
-        for place in self.0.iter().filter(changed) {
+        if layer.is_empty() {
+            return Ok(());
+        }
+        let nothing = Layer::default();
+        let depends = |place: &PathBuf| depends_on(base.view(&nothing), &to_shown(place), place);
+        let places = self.0.iter().flat_map(|place| [place.clone()].into_iter().chain(depends(place)));
+        for place in places.filter(|place| !shows_through(layer, place)) {
+            let place = &*place;
             let path = to_shown(place);
             let found =
                 |layer| there(base.view(layer), place).map_err(|error| io_error(&path, "looked at", &error));
-            if !base.is_same(layer, &path, found(&Layer::default())?, found(layer)?)? {
+            if !base.is_same(layer, &path, found(&nothing)?, found(layer)?)? {
                 return Err(FsError::Guarded { path });
             }
         }

@@ -250,6 +250,17 @@ impl HostFilesystem {
         self.shared.base.writing.as_ref().map_or_else(Recovered::default, |writing| writing.report.take())
     }
 
+    /// Does something while nothing is half-done in the workspace: what a dead process left is settled, and no command works
+    /// in it and nobody commits meanwhile.
+    ///
+    /// # Errors
+    /// When the workspace cannot be changed, or others did not let go of it in time ([`HostOptions::lock_timeout`]).
+    pub fn at_rest<T>(&self, act: impl FnOnce() -> T) -> FsResult<T> {
+        let base = &self.shared.base;
+        let _lock = base.writing()?.settled(&base.disk)?;
+        Ok(act())
+    }
+
     /// The directory that is the workspace.
     pub fn root(&self) -> &Path {
         &self.shared.base.root

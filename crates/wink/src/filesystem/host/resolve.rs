@@ -5,7 +5,7 @@
 //! a way out.
 
 use std::collections::VecDeque;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
@@ -51,7 +51,15 @@ pub(super) fn resolve(view: View<'_>, path: &FsPath, raw: &Path, last: Last) -> 
         let spot = Spot::Base(raw.to_owned(), entry);
         return Ok(Resolved { path: raw.to_owned(), found: Found::There(spot) });
     }
-    Walk { view, path, stack: Vec::new(), todo: raw.iter().map(OsString::from).collect(), links: 0 }.run(last)
+    Walk::new(view, path, raw).run(last)
+}
+
+/// The places on which it depends what is found at a path: every link on the way, and where they lead in the end, as far as
+/// they lead anywhere.
+pub(super) fn depends_on(view: View<'_>, path: &FsPath, raw: &Path) -> Vec<PathBuf> {
+    let mut walk = Walk::new(view, path, raw);
+    let end = walk.run(Last::Followed);
+    walk.links.into_iter().chain(end.map(|resolved| resolved.path)).collect()
 }
 
 struct Walk<'a> {
@@ -61,11 +69,17 @@ struct Walk<'a> {
     /// The directories on the way, without the root.
     stack: Vec<(OsString, Spot)>,
     todo: VecDeque<OsString>,
-    links: usize,
+    /// Where links were followed.
+    links: Vec<PathBuf>,
 }
 
-impl Walk<'_> {
-    fn run(mut self, last: Last) -> FsResult<Resolved> {
+impl<'a> Walk<'a> {
+    fn new(view: View<'a>, path: &'a FsPath, raw: &Path) -> Self {
+        let todo = raw.iter().map(OsString::from).collect();
+        Self { view, path, stack: Vec::new(), todo, links: Vec::new() }
+    }
+
+    fn run(&mut self, last: Last) -> FsResult<Resolved> {
         let root = self.view.root();
         while let Some(name) = self.todo.pop_front() {
             if name == ".." {
@@ -83,7 +97,7 @@ impl Walk<'_> {
                     if link.kind() == EntryKind::Symlink
                         && (last == Last::Followed || !self.todo.is_empty()) =>
                 {
-                    self.follow(&link)?;
+                    self.follow(&link, &name)?;
                 }
                 Some(spot) => self.stack.push((name, spot)),
             }
@@ -93,9 +107,9 @@ impl Walk<'_> {
         Ok(Resolved { path, found: Found::There(spot) })
     }
 
-    fn follow(&mut self, link: &Spot) -> FsResult<()> {
-        self.links += 1;
-        if self.links > MAX_LINKS {
+    fn follow(&mut self, link: &Spot, name: &OsStr) -> FsResult<()> {
+        self.links.push(self.so_far().join(name));
+        if self.links.len() > MAX_LINKS {
             return Err(FsError::Io {
                 path: self.path.clone(),
                 kind: io::ErrorKind::Other,
@@ -114,7 +128,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn missing(self, name: OsString) -> FsResult<Resolved> {
+    fn missing(&self, name: OsString) -> FsResult<Resolved> {
         let present = self.stack.len();
         let mut path = self.so_far();
         path.push(name);
