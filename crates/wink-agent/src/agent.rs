@@ -14,7 +14,6 @@ use wink_store::Workspace;
 use crate::build::{Binding, Digest, Held, build};
 use crate::builtin;
 use crate::file::File;
-use crate::own_file::OwnFiles;
 use crate::problem::{LoadError, Problems};
 
 /// The name of the agent file that is looked for in a workspace.
@@ -34,8 +33,6 @@ pub(crate) struct Inner {
     prompt: Prompt,
     pub(crate) held: Held,
     pub(crate) digest: Digest,
-    /// Where its file is.
-    pub(crate) own: OwnFiles,
     /// What was in it; nothing for one that is in no file.
     read: Option<Arc<[u8]>>,
     /// For an agent whose prompt has to be built again for each workspace.
@@ -59,17 +56,13 @@ impl Agent {
     /// # Errors
     /// When the file cannot be read; else everything that is wrong with it.
     pub fn load(path: &Path) -> Result<Self, LoadError> {
-        Self::load_own(path, OwnFiles::default())
-    }
-
-    fn load_own(path: &Path, own: OwnFiles) -> Result<Self, LoadError> {
         let file = path.display().to_string();
         let bytes = match read_bounded(path) {
             Ok(bytes) => bytes,
             Err(source) => return Err(LoadError::Unreadable { file, source }),
         };
         match String::from_utf8(bytes) {
-            Ok(text) => Self::read(&text, &file, Origin::File(path.to_owned()), own),
+            Ok(text) => Self::read(&text, &file, Origin::File(path.to_owned())),
             Err(error) => {
                 let at = error.utf8_error().valid_up_to();
                 let text = String::from_utf8_lossy(error.as_bytes());
@@ -85,7 +78,7 @@ impl Agent {
     /// # Errors
     /// Everything that is wrong with the text.
     pub fn parse(text: &str, name: &str) -> Result<Self, LoadError> {
-        Self::read(text, name, Origin::Text(name.to_owned()), OwnFiles::default())
+        Self::read(text, name, Origin::Text(name.to_owned()))
     }
 
     /// The agent of a workspace: the file that was asked for, else [`FILE_NAME`] in the workspace, else the
@@ -96,21 +89,25 @@ impl Agent {
     pub fn find(workspace: &Path, explicit: Option<&Path>) -> Result<Self, LoadError> {
         let own = workspace.join(FILE_NAME);
         if let Some(path) = explicit {
-            return Self::load_own(path, OwnFiles::new(workspace, path));
+            return Self::load(path);
         }
         // Whatever is there is meant: one that cannot be read is an error and not nobody.
         if own.symlink_metadata().is_err() {
             return Ok(Self::builtin());
         }
-        Self::load_own(&own, OwnFiles::new(workspace, &own))
+        Self::load(&own)
     }
 
-    /// This agent as its file says it in a workspace at rest; `explicit` as for [`Agent::find`]. Where commands work in the
+    /// This agent as its file says it in a workspace at rest; `explicit` as for [`Agent::find`]. One that is in no file, but
+    /// for the built-in one, stays what it is. Where commands work in the
     /// workspace itself, one may have changed the file that was read, and be undone yet.
     ///
     /// # Errors
     /// As [`Agent::load`]; and when the workspace does not come to rest.
     pub fn settled_in(&self, workspace: &Workspace, explicit: Option<&Path>) -> Result<Self, LoadError> {
+        if matches!(self.origin(), Origin::Text(_)) {
+            return Ok(self.clone());
+        }
         let root = workspace.files().root();
         let file = explicit.map_or_else(|| root.join(FILE_NAME), Path::to_owned);
         let again = || match (&self.inner.read, read_bounded(&file)) {
@@ -127,8 +124,7 @@ impl Agent {
     /// The built-in agent for any workspace: planning and files; running programs, where the machine has a sandbox for
     /// them; Python, where it was built with the feature `eval`.
     pub fn builtin() -> Self {
-        let own = OwnFiles::default();
-        Self::read(&builtin::text(), "the built-in agent", Origin::Builtin, own).unwrap_or_else(|error| {
+        Self::read(&builtin::text(), "the built-in agent", Origin::Builtin).unwrap_or_else(|error| {
             #[expect(
                 clippy::panic,
                 reason = "the text is part of the program, and every form of it is tested"
@@ -171,7 +167,7 @@ impl Agent {
         again.map_or_else(|| self.inner.prompt.clone(), |template| template.prompt())
     }
 
-    fn read(text: &str, name: &str, origin: Origin, own: OwnFiles) -> Result<Self, LoadError> {
+    fn read(text: &str, name: &str, origin: Origin) -> Result<Self, LoadError> {
         let mut problems = Problems::default();
         let file = crate::read::read(text, &mut problems);
         let built = build(&file, None, &mut problems);
@@ -181,7 +177,7 @@ impl Agent {
                 let prompt = template.prompt();
                 let (held, digest) = (built.held, built.digest);
                 let read = matches!(origin, Origin::File(_)).then(|| Arc::from(text.as_bytes()));
-                let inner = Inner { origin, prompt, held, digest, own, read, per_workspace };
+                let inner = Inner { origin, prompt, held, digest, read, per_workspace };
                 Ok(Self { inner: Arc::new(inner) })
             }
             // Nothing is left out silently.

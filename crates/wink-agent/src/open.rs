@@ -14,6 +14,7 @@ use wink_store::Workspace;
 
 use crate::agent::Agent;
 use crate::build::Digest;
+use crate::own_file;
 
 /// A session of an agent in a workspace, with the one executor that its calls go through. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -87,7 +88,7 @@ impl Agent {
             tracing::warn!(%error, "the digest of the workspace could not be brought up to date");
         }
         let prompt = self.prompt_in(workspace);
-        let files = self.inner.own.guarded_in(workspace.files())?;
+        let files = own_file::guarded(workspace.files(), self.origin())?;
         let resources = ResourceRegistry::of([Binding::filesystem(Arc::new(files))]).unwrap_or_default();
         let builder = Executor::builder(&prompt, &session).resources(resources);
         let builder = self.inner.held.apply(builder, &**session.clock())?;

@@ -167,6 +167,11 @@ async fn nor_what_is_on_the_way_to_it() {
         let (success, text) = call(&opened, "run", json!({ "script": script })).await;
         assert!(!success && text.contains("is the user's to change"), "{script}: {text}");
     }
+    // However it was loaded.
+    let loaded = Agent::load(&root.join("conf/agent.toml")).unwrap();
+    let loaded = loaded.open(&workspace, "loaded").await.unwrap();
+    let (success, text) = call(&loaded, "run", json!({ "script": "echo >> real/agent.toml" })).await;
+    assert!(!success && text.contains("is the user's to change"), "{text}");
     for path in ["wink.toml", "cfg/usual", "conf/agent.toml", "real/agent.toml"] {
         assert!(call(&opened, "read_file", json!({ "path": path })).await.0, "{path}");
         let (success, text) = call(&opened, "write_file", json!({ "path": path, "content": "" })).await;
@@ -227,6 +232,24 @@ async fn what_a_command_has_made_of_it_is_not_believed() {
     for agent in [read, missed] {
         assert_eq!(agent.settled_in(&workspace, None).unwrap().prompt().key(), "t");
     }
+    let text = Agent::parse(OTHER, "a text").unwrap();
+    assert_eq!(text.settled_in(&workspace, None).unwrap().prompt().key(), "other");
     let agent = Agent::find(dir.path(), None).unwrap();
     assert_eq!(agent.settled_in(&workspace, None).unwrap().prompt().key(), "t");
+}
+
+#[tokio::test]
+async fn nor_what_an_absolute_link_in_its_place_leads_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    fs::write(root.join("usual"), AGENT).unwrap();
+    fs::write(root.join("used.toml"), AGENT).unwrap();
+    symlink(root.join("usual"), root.join("wink.toml")).unwrap();
+    let workspace = Arc::new(Workspace::open(root).unwrap());
+    let agent = Agent::find(root, Some(&root.join("used.toml"))).unwrap();
+    let opened = agent.open(&workspace, "main").await.unwrap();
+    for script in ["echo >> usual", "echo >> used.toml", "rm wink.toml"] {
+        let (success, text) = call(&opened, "run", json!({ "script": script })).await;
+        assert!(!success && text.contains("is the user's to change"), "{script}: {text}");
+    }
 }
