@@ -229,8 +229,14 @@ fn over_http_memory_is_bounded() {
         }
     });
     let (most, reached) = (peak(&client.child), reached.into_inner());
-    assert!((1..=10).contains(&reached), "{reached}");
+    // How many get through depends on who comes first: those that are read at the same time may leave no room for any.
+    assert!(reached <= 10, "{reached}");
     assert!(most < BOUND, "{} MiB after {reached}", most / MIB);
+    // The room that they had is there again: one alone is answered.
+    let last = bodies.last().map(|body| request(&client, "/mcp/main", STATELESS, body.as_bytes())).unwrap();
+    let (status, said) = exchange(&client.address, &last).unwrap();
+    assert!(status == 200 && said.contains("\"isError\":true"), "{status}: {said:.200}");
+    assert!(peak(&client.child) < BOUND, "{} MiB", peak(&client.child) / MIB);
     assert_eq!(write(&client, "a.txt").0, 200);
     assert_eq!(client.end(), Some(0));
     assert_eq!(place.names(), ["a.txt"]);
