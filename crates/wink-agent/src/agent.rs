@@ -8,16 +8,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::OFlags;
-use wink::prompt::Prompt;
+use wink::prompt::{LocalOverrides, OverrideError, Overrides, Prompt};
 use wink_store::Workspace;
 
 use crate::build::{Binding, Digest, Held, build};
 use crate::builtin;
 use crate::file::File;
+use crate::own_file;
 use crate::problem::{LoadError, Problems};
 
 /// The name of the agent file that is looked for in a workspace.
 pub const FILE_NAME: &str = "wink.toml";
+
+/// The name of the directory beside an agent file that replaces texts of its prompt, and of the suites in it.
+pub const OVERRIDES_NAME: &str = "wink-overrides";
+
+/// The overrides that count, unless somebody asks for others.
+pub const OVERRIDES_TAG: &str = "latest";
 
 /// No agent file is larger.
 const LARGEST: u64 = 1024 * 1024;
@@ -33,10 +40,21 @@ pub(crate) struct Inner {
     prompt: Prompt,
     pub(crate) held: Held,
     pub(crate) digest: Digest,
-    /// What was in it; nothing for one that is in no file.
+    /// Where its overrides are kept; nowhere for one that was not looked for in a workspace.
+    place: Option<PathBuf>,
+    /// What was in its file; nothing for one that is in no file.
     read: Option<Arc<[u8]>>,
+    /// What replaces texts of its prompt.
+    overrides: Option<Overrides>,
     /// For an agent whose prompt has to be built again for each workspace.
     per_workspace: Option<File>,
+}
+
+/// Whether overrides are put in place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Texts {
+    Overridden,
+    AsWritten,
 }
 
 /// Where an agent comes from.
@@ -56,13 +74,17 @@ impl Agent {
     /// # Errors
     /// When the file cannot be read; else everything that is wrong with it.
     pub fn load(path: &Path) -> Result<Self, LoadError> {
+        Self::load_from(path, None, Texts::AsWritten)
+    }
+
+    fn load_from(path: &Path, place: Option<PathBuf>, texts: Texts) -> Result<Self, LoadError> {
         let file = path.display().to_string();
         let bytes = match read_bounded(path) {
             Ok(bytes) => bytes,
             Err(source) => return Err(LoadError::Unreadable { file, source }),
         };
         match String::from_utf8(bytes) {
-            Ok(text) => Self::read(&text, &file, Origin::File(path.to_owned())),
+            Ok(text) => Self::read(&text, &file, Origin::File(path.to_owned()), place, texts),
             Err(error) => {
                 let at = error.utf8_error().valid_up_to();
                 let text = String::from_utf8_lossy(error.as_bytes());
@@ -78,24 +100,39 @@ impl Agent {
     /// # Errors
     /// Everything that is wrong with the text.
     pub fn parse(text: &str, name: &str) -> Result<Self, LoadError> {
-        Self::read(text, name, Origin::Text(name.to_owned()))
+        Self::read(text, name, Origin::Text(name.to_owned()), None, Texts::AsWritten)
     }
 
     /// The agent of a workspace: the file that was asked for, else [`FILE_NAME`] in the workspace, else the
     /// [built-in](Agent::builtin) one. Its tools do not change that file, nor make one: it is the user's.
     ///
+    /// Texts of its prompt are replaced by what is under [`OVERRIDES_TAG`] in [`OVERRIDES_NAME`] beside the file, or in the
+    /// workspace for the built-in agent. Its tools do not change that either.
+    ///
+    /// # Errors
+    /// As [`Agent::load`]; and when the overrides cannot be used.
+    pub fn find(workspace: &Path, explicit: Option<&Path>) -> Result<Self, LoadError> {
+        Self::find_with(workspace, explicit, Texts::Overridden)
+    }
+
+    /// The same without overrides in place: for whoever looks after them.
+    ///
     /// # Errors
     /// As [`Agent::load`].
-    pub fn find(workspace: &Path, explicit: Option<&Path>) -> Result<Self, LoadError> {
+    pub fn find_as_written(workspace: &Path, explicit: Option<&Path>) -> Result<Self, LoadError> {
+        Self::find_with(workspace, explicit, Texts::AsWritten)
+    }
+
+    fn find_with(workspace: &Path, explicit: Option<&Path>, texts: Texts) -> Result<Self, LoadError> {
         let own = workspace.join(FILE_NAME);
         if let Some(path) = explicit {
-            return Self::load(path);
+            return Self::load_from(path, Some(own_file::overrides_beside(path)), texts);
         }
         // Whatever is there is meant: one that cannot be read is an error and not nobody.
         if own.symlink_metadata().is_err() {
-            return Ok(Self::builtin());
+            return Self::builtin_from(Some(own_file::overrides_beside(&own)), texts);
         }
-        Self::load(&own)
+        Self::load_from(&own, Some(own_file::overrides_beside(&own)), texts)
     }
 
     /// This agent as its file says it in a workspace at rest; `explicit` as for [`Agent::find`]. One that is in no file, but
@@ -111,8 +148,12 @@ impl Agent {
         let root = workspace.files().root();
         let file = explicit.map_or_else(|| root.join(FILE_NAME), Path::to_owned);
         let again = || match (&self.inner.read, read_bounded(&file)) {
-            (Some(read), Ok(now)) if **read == *now => Ok(self.clone()),
-            (None, _) if explicit.is_none() && file.symlink_metadata().is_err() => Ok(self.clone()),
+            (Some(read), Ok(now)) if **read == *now && self.has_overrides_of_now() => Ok(self.clone()),
+            (None, _)
+                if explicit.is_none() && file.symlink_metadata().is_err() && self.has_overrides_of_now() =>
+            {
+                Ok(self.clone())
+            }
             _ => Self::find(root, explicit),
         };
         workspace.files().at_rest(again).unwrap_or_else(|error| {
@@ -124,7 +165,7 @@ impl Agent {
     /// The built-in agent for any workspace: planning and files; running programs, where the machine has a sandbox for
     /// them; Python, where it was built with the feature `eval`.
     pub fn builtin() -> Self {
-        Self::read(&builtin::text(), "the built-in agent", Origin::Builtin).unwrap_or_else(|error| {
+        Self::builtin_from(None, Texts::AsWritten).unwrap_or_else(|error| {
             #[expect(
                 clippy::panic,
                 reason = "the text is part of the program, and every form of it is tested"
@@ -133,6 +174,10 @@ impl Agent {
                 panic!("{error}")
             }
         })
+    }
+
+    fn builtin_from(place: Option<PathBuf>, texts: Texts) -> Result<Self, LoadError> {
+        Self::read(&builtin::text(), "the built-in agent", Origin::Builtin, place, texts)
     }
 
     /// The JSON Schema of agent files, for editors.
@@ -156,28 +201,55 @@ impl Agent {
         &self.inner.prompt
     }
 
-    /// The prompt as it is in a workspace.
-    pub(crate) fn prompt_in(&self, workspace: &Arc<Workspace>) -> Prompt {
-        let again = self
-            .inner
-            .per_workspace
-            .as_ref()
-            .and_then(|file| build(file, Some(workspace), &mut Problems::default()).template);
-        // The same file was built before, so that it can be built.
-        again.map_or_else(|| self.inner.prompt.clone(), |template| template.prompt())
+    /// Where its overrides are kept; none for an agent that was not looked for in a workspace.
+    pub fn overrides(&self) -> Option<LocalOverrides> {
+        self.inner.place.clone().map(LocalOverrides::new)
     }
 
-    fn read(text: &str, name: &str, origin: Origin) -> Result<Self, LoadError> {
+    /// Whether its overrides are what is on the disk now.
+    fn has_overrides_of_now(&self) -> bool {
+        let Some(local) = self.overrides() else { return true };
+        local.read(&self.inner.prompt, OVERRIDES_TAG).is_ok_and(|now| now == self.inner.overrides)
+    }
+
+    /// The prompt as it is in a workspace.
+    pub(crate) fn prompt_in(&self, workspace: &Arc<Workspace>) -> Prompt {
+        let again = self.inner.per_workspace.as_ref().and_then(|file| {
+            let prompt = build(file, Some(workspace), &mut Problems::default()).prompt?;
+            match &self.inner.overrides {
+                None => Some(prompt),
+                Some(overrides) => prompt.with_overrides(overrides.clone()).ok(),
+            }
+        });
+        // The same file was built before, so that it can be built.
+        again.unwrap_or_else(|| self.inner.prompt.clone())
+    }
+
+    fn read(
+        text: &str,
+        name: &str,
+        origin: Origin,
+        place: Option<PathBuf>,
+        texts: Texts,
+    ) -> Result<Self, LoadError> {
         let mut problems = Problems::default();
         let file = crate::read::read(text, &mut problems);
         let built = build(&file, None, &mut problems);
         let per_workspace = (built.binding == Binding::PerWorkspace).then_some(file);
-        match built.template {
-            Some(template) if problems.count() == 0 => {
-                let prompt = template.prompt();
+        match built.prompt {
+            Some(mut prompt) if problems.count() == 0 => {
+                let overrides = match &place {
+                    Some(place) if texts == Texts::Overridden => {
+                        LocalOverrides::new(place).read(&prompt, OVERRIDES_TAG)?
+                    }
+                    Some(_) | None => None,
+                };
+                if let Some(overrides) = &overrides {
+                    prompt = prompt.with_overrides(overrides.clone()).map_err(OverrideError::from)?;
+                }
                 let (held, digest) = (built.held, built.digest);
                 let read = matches!(origin, Origin::File(_)).then(|| Arc::from(text.as_bytes()));
-                let inner = Inner { origin, prompt, held, digest, read, per_workspace };
+                let inner = Inner { origin, prompt, held, digest, place, read, overrides, per_workspace };
                 Ok(Self { inner: Arc::new(inner) })
             }
             // Nothing is left out silently.

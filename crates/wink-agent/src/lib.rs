@@ -52,6 +52,9 @@
 //! time. A file in the workspace that a command *runs* is another matter: whoever may write a script may do what it does, so give
 //! a policy of `paths` to agents whose commands are in the workspace.
 //!
+//! Texts of the prompt, also those of suites, are replaced by files in [`OVERRIDES_NAME`] beside the agent file, which
+//! `wink override seed` writes to start from; tools do not change these either.
+//!
 //! [`Agent::schema`] is a JSON Schema of it, for editors. `[[section.mcp]]`, other MCP servers' tools, is not built yet.
 
 #![cfg(unix)]
@@ -65,7 +68,8 @@ mod open;
 mod own_file;
 mod problem;
 mod read;
+mod untouched;
 
-pub use agent::{Agent, FILE_NAME, Origin};
+pub use agent::{Agent, FILE_NAME, OVERRIDES_NAME, OVERRIDES_TAG, Origin};
 pub use open::{OpenError, OpenSession};
 pub use problem::{LoadError, Problem};

@@ -19,9 +19,9 @@ use crate::own_file;
 /// A session of an agent in a workspace, with the one executor that its calls go through. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct OpenSession {
-    session: Session,
-    executor: Executor,
-    prompt: Prompt,
+    pub(crate) session: Session,
+    pub(crate) executor: Executor,
+    pub(crate) prompt: Prompt,
 }
 
 /// A session could not be opened.
@@ -34,6 +34,9 @@ pub enum OpenError {
     /// The agent's deadline cannot be kept.
     #[error(transparent)]
     Deadline(#[from] InvalidDeadline),
+    /// The directory cannot be read.
+    #[error("the workspace cannot be read: {0}")]
+    Files(#[source] FsError),
     /// The agent's own file cannot be guarded.
     #[error("the agent's own file cannot be kept from being changed: {0}")]
     Guard(#[from] FsError),

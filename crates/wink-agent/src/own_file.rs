@@ -1,6 +1,7 @@
-//! The agent's own file is nobody's to change but the user's: whoever writes it says what may be run next time, and as whom.
+//! The agent's own file is nobody's to change but the user's: whoever writes it says what may be run next time, and as whom. So
+//! are the overrides of its texts, which say what it is told.
 //!
-//! This says where that file is, or would be looked for. The workspace that an agent is opened in guards those places
+//! This says where those are, or would be looked for. The workspace that an agent is opened in guards those places
 //! ([`HostFilesystem::guarding`]), so that a call which leaves something else there fails and is undone, however it did that.
 
 use std::path::{Component, Path, PathBuf};
@@ -8,17 +9,25 @@ use std::path::{Component, Path, PathBuf};
 use wink::filesystem::FsResult;
 use wink::filesystem::host::HostFilesystem;
 
-use crate::agent::{FILE_NAME, Origin};
+use crate::agent::{FILE_NAME, OVERRIDES_NAME, Origin};
 
-/// The workspace, in which the places are guarded where an agent's file is, or would be looked for.
+/// The workspace, in which the places are guarded where an agent's file is, or would be looked for, and what is beside it.
 pub(crate) fn guarded(files: &HostFilesystem, origin: &Origin) -> FsResult<HostFilesystem> {
     let usual = files.root().join(FILE_NAME);
     let used = match origin {
         Origin::File(file) => Some(file.as_path()),
         Origin::Builtin | Origin::Text(_) => None,
     };
-    let named = [usual.as_path()].into_iter().chain(used);
-    files.guarding(named.flat_map(|file| paths_to(file, files.root())))
+    let named: Vec<&Path> = [usual.as_path()].into_iter().chain(used).collect();
+    let own = named.iter().flat_map(|file| paths_to(file, files.root()));
+    let overrides = named.iter().flat_map(|file| paths_to(&overrides_beside(file), files.root()));
+    files.guarding(own)?.guarding_below(overrides)
+}
+
+/// Where the overrides are of an agent that is in this file, or would be.
+pub(crate) fn overrides_beside(file: &Path) -> PathBuf {
+    let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty());
+    dir.unwrap_or(Path::new(".")).join(OVERRIDES_NAME)
 }
 
 /// The paths in the workspace by which a file can be reached: the one that was given, and those of links that lead there

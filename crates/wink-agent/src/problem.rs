@@ -14,7 +14,7 @@ pub struct Problem {
     /// What is wrong.
     pub message: String,
     /// What to do about it.
-    pub hint: Option<String>,
+    pub hint: String,
 }
 
 /// An agent could not be loaded.
@@ -29,6 +29,9 @@ pub enum LoadError {
         /// Why.
         source: io::Error,
     },
+    /// The overrides of its texts cannot be used.
+    #[error("the overrides of the agent's texts cannot be used: {0}")]
+    Overrides(#[from] wink::prompt::OverrideError),
     /// Something is wrong with it.
     #[error("{}", Listed(file, problems))]
     Invalid {
@@ -43,7 +46,7 @@ impl LoadError {
     /// Everything that is wrong with the text, in its order; nothing if it could not be read.
     pub fn problems(&self) -> &[Problem] {
         match self {
-            Self::Unreadable { .. } => &[],
+            Self::Unreadable { .. } | Self::Overrides(_) => &[],
             Self::Invalid { problems, .. } => problems,
         }
     }
@@ -59,10 +62,7 @@ impl fmt::Display for Listed<'_> {
             if at > 0 {
                 writeln!(f)?;
             }
-            write!(f, "{file}:{line}:{column}: {message}")?;
-            if let Some(hint) = hint {
-                write!(f, "\n  hint: {hint}")?;
-            }
+            write!(f, "{file}:{line}:{column}: {message}\n  hint: {hint}")?;
         }
         Ok(())
     }
@@ -81,7 +81,7 @@ pub(crate) struct Problems {
 struct Found {
     at: usize,
     message: String,
-    hint: Option<String>,
+    hint: String,
     cause: Cause,
 }
 
@@ -94,20 +94,18 @@ enum Cause {
 }
 
 impl Problems {
-    /// Adds a problem.
-    pub(crate) fn add(&mut self, at: &Span, message: impl Into<String>) {
-        self.found.push(Found { at: at.start, message: message.into(), hint: None, cause: Cause::Wrong });
-    }
-
     /// Adds a problem and what to do about it.
     pub(crate) fn hint(&mut self, at: &Span, message: impl Into<String>, hint: impl Into<String>) {
-        let (message, hint) = (message.into(), Some(hint.into()));
-        self.found.push(Found { at: at.start, message, hint, cause: Cause::Wrong });
+        self.push(at, message.into(), hint.into(), Cause::Wrong);
     }
 
-    /// Adds a place where the text could not be read.
-    pub(crate) fn broken(&mut self, at: &Span, message: impl Into<String>) {
-        self.found.push(Found { at: at.start, message: message.into(), hint: None, cause: Cause::Broken });
+    /// Adds a place where the text could not be read, and what to do about it.
+    pub(crate) fn broken(&mut self, at: &Span, message: impl Into<String>, hint: impl Into<String>) {
+        self.push(at, message.into(), hint.into(), Cause::Broken);
+    }
+
+    fn push(&mut self, at: &Span, message: String, hint: String, cause: Cause) {
+        self.found.push(Found { at: at.start, message, hint, cause });
     }
 
     /// Adds those that were found elsewhere.

@@ -171,6 +171,60 @@ fn ten_mistakes_are_told_at_once() {
     assert_eq!(problems(BROKEN).len(), 10);
 }
 
+/// What people get wrong first: names, texts that are empty, lists of nothing.
+const FIRST_TRY: &str = r#"[agent]
+ns = "Ops!"
+key = ""
+foo = 1
+
+[[section]]
+key = "deployment"
+title = ""
+body = "Hello ${x}"
+suites = ["planing", "files"]
+
+[[section.tool]]
+name = "Run Tests"
+description = ""
+command = []
+timeout = "5 minutes"
+
+[[section.tool]]
+name = "deploy"
+description = "Deploy one environment."
+command = ["./scripts/deploy.sh"]
+params = { type = "objekt", requird = ["environment"] }
+idempotency = { strategy = "params", fields = ["nope"], ttl = "1x" }
+
+[[section.policy]]
+sequential = { deploy = ["nothing"] }
+
+[[section.policy]]
+quota = { deploy = -1 }
+
+[[section.server]]
+name = "github"
+command = ["x"]
+"#;
+
+#[test]
+fn every_mistake_has_a_hint() {
+    insta::assert_snapshot!(told(FIRST_TRY));
+    for text in [
+        FIRST_TRY,
+        BROKEN,
+        "",
+        "[agent]\n",
+        "a",
+        "[agent]\nns = [1]\nkey = { a = 1 }\n",
+        "[agent]\nns = \"a//b\"\nkey = \"-\"\n[limits]\nbudget = {}\narguments = \"9 MiB\"\ncalls_at_once = 1.5\n",
+    ] {
+        let found = problems(text);
+        assert!(!found.is_empty(), "{text}");
+        assert_eq!(found.iter().find(|problem| problem.hint.trim().is_empty()), None, "{text}");
+    }
+}
+
 #[test]
 fn a_file_that_is_not_toml_says_where() {
     let found = problems("[agent]\nns = \"ops\nkey = \"deploy\"\n");
@@ -188,8 +242,13 @@ fn what_is_beside_broken_toml_is_told_too() {
 
 #[test]
 fn a_file_without_anything_says_what_is_missing() {
-    assert_eq!(told(""), "wink.toml:1:1: `agent` is missing");
-    assert_eq!(told("[agent]\n"), "wink.toml:1:1: `ns` is missing\nwink.toml:1:1: `key` is missing");
+    assert_eq!(told(""), "wink.toml:1:1: `agent` is missing\n  hint: add `[agent]`: Who the agent is.");
+    assert_eq!(
+        told("[agent]\n"),
+        "wink.toml:1:1: `ns` is missing\n  hint: add `ns = \"…\"`: The namespace; may have several parts, with slashes \
+         between them.\nwink.toml:1:1: `key` is missing\n  hint: add `key = \"…\"`: The key in the namespace: small \
+         letters, digits, `.`, `_` and `-`."
+    );
 }
 
 #[test]
@@ -204,44 +263,16 @@ fn columns_count_characters() {
 #[test]
 fn one_wrong_thing_does_not_hide_another() {
     let cases = [
-        // The same key twice, in different places.
-        (
-            "[[section]]\nkey = \"a\"\ntitle = \"A\"\n[[section]]\nkey = \"a\"\ntitle = \"\"\n",
-            "wink.toml:8:7: there is a section with the path `a` already\n  hint: give siblings different keys\nwink.toml:9:9: its \
-             title \"\" must be one line of text",
-        ),
-        (
-            "[section]\nkey = \"a\"\n",
-            "wink.toml:4:1: expected a list, found a table\n  hint: there can be several: write its name in double brackets, [[…]]",
-        ),
-        (
-            "[[section]]\nkey = \"a\"\ntitle = \"A\"\nvisibility = \"summary\"\nsuites = [\"files\", \"files\"]\n",
-            "wink.toml:7:14: the section is shown as a summary and has none\n  hint: say what is shown while it is closed: `summary = \
-             \"…\"`\nwink.toml:8:20: the suite `files` is there already, in section `a`\n  hint: name it once",
-        ),
-        (
-            "[[section]]\nkey = \"a\"\ntitle = \"A\"\nplanning = { strategy = \"react\" }\n",
-            "wink.toml:7:12: these are settings of the suite `planning`, which the section does not have\n  hint: add \"planning\" \
-             to its `suites`",
-        ),
-        (
-            "[[policy]]\nquota = { session = 1 }\nsequential = {}\n",
-            "wink.toml:6:1: only one of these keys can be set here, and this is the second\n  hint: give each a table of its own",
-        ),
-        (
-            "[limits]\ndeadline = \"1s\"\nanswer = \"64k\"\nbudget = {}\narguments_depth = 500\n[sandbox]\nmemory = \"1 \
+        "[[section]]\nkey = \"a\"\ntitle = \"A\"\n[[section]]\nkey = \"a\"\ntitle = \"\"\n",
+        "[section]\nkey = \"a\"\n",
+        "[[section]]\nkey = \"a\"\ntitle = \"A\"\nvisibility = \"summary\"\nsuites = [\"files\", \"files\"]\n",
+        "[[section]]\nkey = \"a\"\ntitle = \"A\"\nplanning = { strategy = \"react\" }\n",
+        "[[policy]]\nquota = { session = 1 }\nsequential = {}\n",
+        "[limits]\ndeadline = \"1s\"\nanswer = \"64k\"\nbudget = {}\narguments_depth = 500\n[sandbox]\nmemory = \"1 \
              KiB\"\nengine = \"podman\"\n",
-            "wink.toml:5:12: a deadline is more than a second ahead\n  hint: write a \
-             number and a unit (ms, s, m, h, d), such as \"90s\" or \"1h 30m\"\nwink.toml:6:10: \"64k\" is no amount of bytes\n  hint: write a \
-             number and a unit (B, KiB, MiB, GiB), such as \"512 MiB\"\nwink.toml:7:10: a budget needs at least one limit: total, \
-             input or output tokens\nwink.toml:8:19: expected a number from 1 to 128\nwink.toml:9:1: the limit on memory is 1024 \
-             bytes; nothing runs in less than 4 MiB\nwink.toml:9:1: podman needs something to run\n  hint: say `image = \"…\"` or \
-             `root = \"…\"`",
-        ),
     ];
-    for (text, expected) in cases {
-        assert_eq!(told(&format!("{BEGINNING}{text}")), expected);
-    }
+    let told = cases.map(|text| format!("{text}\n=>\n{}\n", told(&format!("{BEGINNING}{text}"))));
+    insta::assert_snapshot!(told.join("\n"));
 }
 
 #[test]
@@ -252,68 +283,23 @@ fn tools_are_checked_in_every_part() {
         ))
     };
     let cases = [
-        ("command = []", "wink.toml:10:11: the list is empty"),
-        (
-            "command = [\"make test\"]",
-            "wink.toml:10:12: there is no shell to take \"make test\" apart\n  hint: write each word by itself, as in [\"make\", \
-             \"test\"], or run a shell: [\"sh\", \"-c\", \"…\"]",
-        ),
-        (
-            "command = [\"a\\u0000\"]",
-            "wink.toml:10:12: there is a zero byte in it, which no program can be given",
-        ),
-        (
-            "command = [\"a\"]\ncwd = \"../x\"",
-            "wink.toml:11:7: \"../x\" is not below the workspace\n  hint: give a path from the workspace's root, without `..`",
-        ),
-        (
-            "command = [\"a\"]\ncwd = \"./.wink/journals\"",
-            "wink.toml:11:7: \"./.wink/journals\" is where Wink keeps its own state, which commands never see\n  hint: give \
-             another directory of the workspace",
-        ),
-        (
-            "command = [\"a\"]\nenv = { WINK_ARG_X = \"1\", \"A=B\" = \"2\" }",
-            "wink.toml:11:9: `WINK_ARG_X` is set for each call\n  hint: choose another name\nwink.toml:11:27: \"A=B\" is no name \
-             of a variable",
-        ),
-        (
-            "command = [\"a\"]\nparams = { type = \"object\", properties = { a-b = {}, a_b = {} } }",
-            "wink.toml:11:10: parameters `a-b` and `a_b` would both be WINK_ARG_A_B\n  hint: rename one of them, or say `arguments \
-             = \"stdin\"`",
-        ),
-        (
-            "command = [\"a\"]\nsensitive = [\"token\"]",
-            "wink.toml:11:14: the parameters have no field `token`",
-        ),
-        (
-            // What nobody can have meant is not suggested.
-            "command = [\"a\"]\nsensitive = [\"token\", \"nmae\"]\nparams = { type = \"object\", properties = { name = {} } }",
-            "wink.toml:11:14: the parameters have no field `token`\nwink.toml:11:23: the parameters have no field `nmae`; did \
-             you mean `name`?",
-        ),
-        (
-            "command = [\"a\"]\nidempotency = { strategy = \"custom\", key = \"x-${b}\", scope = \"named\" }\nparams = { type = \
+        "command = []",
+        "command = [\"make test\"]",
+        "command = [\"a\\u0000\"]",
+        "command = [\"a\"]\ncwd = \"../x\"",
+        "command = [\"a\"]\ncwd = \"./.wink/journals\"",
+        "command = [\"a\"]\nenv = { WINK_ARG_X = \"1\", \"A=B\" = \"2\" }",
+        "command = [\"a\"]\nparams = { type = \"object\", properties = { a-b = {}, a_b = {} } }",
+        "command = [\"a\"]\nsensitive = [\"token\"]",
+        "command = [\"a\"]\nsensitive = [\"token\", \"nmae\"]\nparams = { type = \"object\", properties = { name = {} } }",
+        "command = [\"a\"]\nidempotency = { strategy = \"custom\", key = \"x-${b}\", scope = \"named\" }\nparams = { type = \
              \"object\", properties = { a = { type = \"string\" } } }",
-            "wink.toml:11:44: the tool has no parameter `b`\nwink.toml:11:62: the scope has no name\n  hint: say which: \
-             `scope_name = \"…\"`",
-        ),
-        (
-            "command = [\"a\"]\nidempotency = { strategy = \"auto\", fields = [\"x\"], when_in_doubt = \"probe\" }",
-            "wink.toml:11:45: `fields` is for the strategy `params`\nwink.toml:11:68: there is no command to probe with\n  hint: say \
-             which command finds out: `probe = [\"…\"]`",
-        ),
-        (
-            "command = [\"a\"]\nexample = [{ description = \"x\", input = { y = 1 }, output = \"\" }]",
-            "wink.toml:11:12: example \"x\": its input: Invalid arguments: `y`: unexpected field; expected no fields",
-        ),
-        (
-            "command = [\"a\"]\nparams = { type = \"object\", properties = { when = { const = 1979-05-27 } } }",
-            "wink.toml:11:61: a date cannot be used here\n  hint: write it as a text, in quotes",
-        ),
+        "command = [\"a\"]\nidempotency = { strategy = \"auto\", fields = [\"x\"], when_in_doubt = \"probe\" }",
+        "command = [\"a\"]\nexample = [{ description = \"x\", input = { y = 1 }, output = \"\" }]",
+        "command = [\"a\"]\nparams = { type = \"object\", properties = { when = { const = 1979-05-27 } } }",
     ];
-    for (text, expected) in cases {
-        assert_eq!(tool(text), expected);
-    }
+    let told = cases.map(|text| format!("{text}\n=>\n{}\n", tool(text)));
+    insta::assert_snapshot!(told.join("\n"));
 }
 
 #[test]
@@ -330,7 +316,8 @@ fn names_are_unique_wherever_they_are() {
     let alone = text.replace("name = \"grep\"", "name = \"search\"");
     assert_eq!(
         told(&alone),
-        "wink.toml:16:8: section a.b, tool open_sections: the name belongs to a built-in tool; choose another"
+        "wink.toml:16:8: section a.b, tool open_sections: the name belongs to a built-in tool; choose another\n  hint: \
+         each part is right by itself: change this one, or what it does not go with"
     );
 }
 
@@ -342,10 +329,11 @@ fn a_name_is_taken_also_by_a_tool_that_something_is_wrong_with() {
     );
     let taken =
         "there is a tool `a` already, in section `s`\n  hint: names are unique in an agent: choose another";
+    let empty = "the list is empty\n  hint: put something into it: [ … ]";
     assert_eq!(
         told(&text),
         format!(
-            "wink.toml:10:11: the list is empty\nwink.toml:12:8: {taken}\nwink.toml:16:8: {taken}\nwink.toml:18:11: the list is empty"
+            "wink.toml:10:11: {empty}\nwink.toml:12:8: {taken}\nwink.toml:16:8: {taken}\nwink.toml:18:11: {empty}"
         )
     );
 }

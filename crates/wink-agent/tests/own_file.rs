@@ -253,3 +253,43 @@ async fn nor_what_an_absolute_link_in_its_place_leads_to() {
         assert!(!success && text.contains("is the user's to change"), "{script}: {text}");
     }
 }
+
+#[tokio::test]
+async fn no_tool_changes_what_the_agent_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("wink.toml"), AGENT).unwrap();
+    let workspace = Arc::new(Workspace::open(dir.path()).unwrap());
+    let agent = Agent::find(dir.path(), None).unwrap();
+    let opened = agent.open(&workspace, "main").await.unwrap();
+    let path = "wink-overrides/t/t/latest.json";
+    let (success, text) = call(&opened, "write_file", json!({ "path": path, "content": "{}" })).await;
+    assert!(!success && text.contains("is the user's to change"), "{text}");
+    for script in [
+        "mkdir -p wink-overrides/t/t && echo '{}' > wink-overrides/t/t/latest.json",
+        "mkdir -p other/t/t && echo '{}' > other/t/t/latest.json && mv other wink-overrides",
+    ] {
+        let (success, text) = call(&opened, "run", json!({ "script": script })).await;
+        assert!(!success, "{script}: {text}");
+    }
+    assert!(!dir.path().join("wink-overrides").exists());
+    // Nor overrides of another agent, which may be used next time.
+    for path in ["wink-overrides/t/other/latest.json", "wink-overrides/readme"] {
+        let (success, text) = call(&opened, "write_file", json!({ "path": path, "content": "{}" })).await;
+        assert!(!success && text.contains("is the user's to change"), "{path}: {text}");
+    }
+    // What is there stays as it is.
+    fs::create_dir_all(dir.path().join("wink-overrides/t/t")).unwrap();
+    fs::write(dir.path().join("wink-overrides/t/t/latest.json"), "{}").unwrap();
+    for script in [
+        "rm -r wink-overrides",
+        "mv wink-overrides a",
+        "rm wink-overrides/t/t/latest.json",
+        "echo > wink-overrides/t/x",
+    ] {
+        let (success, text) = call(&opened, "run", json!({ "script": script })).await;
+        assert!(!success && text.contains("is the user's to change"), "{script}: {text}");
+    }
+    let (success, text) =
+        call(&opened, "run", json!({ "script": "cat wink-overrides/t/t/latest.json > copy" })).await;
+    assert!(success, "{text}");
+}

@@ -51,7 +51,15 @@ fn deep_nesting_is_told_and_harms_nobody() {
 const AGENT: &str = "[agent]\nns = \"a\"\nkey = \"b\"\n[[section]]\nkey = \"a\"\ntitle = \"A\"\n";
 
 /// The keys of agent files, and some that are none.
-const KEYS: [&str; 40] = [
+const KEYS: [&str; 48] = [
+    "output",
+    "schema",
+    "extra_keys",
+    "completion",
+    "plan",
+    "task",
+    "step",
+    "objective",
     "agent",
     "ns",
     "key",

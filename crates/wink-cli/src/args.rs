@@ -159,6 +159,9 @@ pub(crate) enum Command {
     /// Effects outside that are recorded, claimed or in doubt
     #[command(subcommand, after_help = EXIT_CODES)]
     Ledger(LedgerCommand),
+    /// Replace texts of the prompt and of tools, without touching the agent or the program
+    #[command(subcommand, after_help = EXIT_CODES)]
+    Override(OverrideCommand),
     /// Write a commented wink.toml to start from
     #[command(after_help = EXIT_CODES)]
     Init {
@@ -237,7 +240,7 @@ pub(crate) struct ServeArgs {
 /// Which entry of the log.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Which {
-    /// An invocation id, a call id (the latest), a seq of `wink log`, or `last` (the latest call)
+    /// A seq of `wink log`, an invocation id, a call id (the latest; `id:5` if it is a number), or `last` (the latest call)
     #[arg(value_name = "CALL")]
     pub(crate) call: String,
 }
@@ -292,6 +295,44 @@ pub(crate) enum LedgerCommand {
         #[arg(long, value_name = "JSON", requires = "happened")]
         value: Option<String>,
     },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum OverrideCommand {
+    /// Write the texts that can be replaced into a file, to be edited
+    ///
+    /// The file is in wink-overrides, beside the agent file, and is meant for
+    /// version control. In one that is there, what was edited stays, what is
+    /// missing is added, and what nobody edited is brought up to date.
+    #[command(verbatim_doc_comment, after_help = EXIT_CODES)]
+    Seed {
+        #[command(flatten)]
+        tag: Tag,
+    },
+    /// List the texts that can be replaced, and which are
+    ///
+    /// `fresh` ones count. A `stale` one was written for another text than is
+    /// there now, an `unknown` one for a part that is not there: both are left
+    /// out.
+    #[command(verbatim_doc_comment, after_help = EXIT_CODES)]
+    List {
+        #[command(flatten)]
+        tag: Tag,
+    },
+    /// Show how the texts in the file differ from those that they replace
+    #[command(after_help = EXIT_CODES)]
+    Diff {
+        #[command(flatten)]
+        tag: Tag,
+    },
+}
+
+/// Which overrides.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Tag {
+    /// The name of a set of overrides; only `latest` is in place by itself
+    #[arg(long, value_name = "NAME", default_value = "latest")]
+    pub(crate) tag: String,
 }
 
 /// Whether an effect happened.

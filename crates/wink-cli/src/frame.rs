@@ -53,7 +53,7 @@ pub(crate) struct Located {
     pub(crate) line: usize,
     pub(crate) column: usize,
     pub(crate) message: String,
-    pub(crate) hint: Option<String>,
+    pub(crate) hint: String,
 }
 
 /// For whom errors and notes are.

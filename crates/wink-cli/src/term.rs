@@ -20,6 +20,10 @@ const MARGIN: usize = 3;
 /// The space between the columns of a table.
 const GAP: usize = 2;
 
+/// How much of a cell a row has that is not to be copied from there, also where there is no terminal to fit: whoever wrote it may
+/// not have known when to stop.
+const CELL: usize = 200;
+
 pub(crate) const PLAIN: Style = Style::new();
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
@@ -46,6 +50,11 @@ impl Span {
     /// The same, which a table never cuts.
     pub(crate) fn whole(self) -> Self {
         Self { whole: true, ..self }
+    }
+
+    /// The same, with no more than a row has of it.
+    fn bounded(self) -> Self {
+        if self.whole { self } else { Self { text: cut(&self.text, CELL), ..self } }
     }
 
     fn width(&self) -> usize {
@@ -156,7 +165,7 @@ impl Screen {
     /// without titles.
     pub(crate) fn rows(&mut self, titles: &[&str], rows: Vec<Vec<Span>>, last: usize) -> io::Result<()> {
         let mut table = vec![titles.iter().map(|title| span(*title, BOLD)).collect::<Vec<_>>()];
-        table.extend(rows);
+        table.extend(rows.into_iter().map(|row| row.into_iter().map(Span::bounded).collect()));
         match self.has_room(&table, last) {
             true => self.table(&table),
             false => table.iter().skip(1).try_for_each(|row| self.flowed(row)),

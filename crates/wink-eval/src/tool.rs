@@ -168,7 +168,8 @@ impl Handler<ToolContext, EvaluatePython, Evaluated> for Evaluator {
         let inputs = self.read(&params.reads, cx).await?;
         let outputs = params.writes.iter().map(|write| write.name.clone()).collect();
         let program = Program { code: params.code, inputs, outputs };
-        let Finished { stdout, outcome } = self.interpreter.run(program, &self.limits, cx.clock()).await;
+        let run = self.interpreter.run(program, &self.limits, cx.clock());
+        let Finished { stdout, outcome } = cx.telling(run).await;
         let stdout = shown(stdout);
         match outcome {
             Ok(Success { value, outputs }) => {

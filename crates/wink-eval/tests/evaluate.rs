@@ -4,13 +4,18 @@
 
 mod support;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::json;
 use support::{Desk, WORKER, brief};
 use wink::BoxFuture;
+use wink::executor::{CallOptions, ToolCall};
 use wink::filesystem::FilesystemExt;
 use wink::limits::Clock;
+use wink::session::{InvocationId, Session};
+use wink::testing::FakeClock;
+use wink::tool::Progress;
 use wink_eval::{Captured, Finished, Interpreter, Limits, Program, Success, WorkerProcess};
 
 async fn desk(files: &[(&str, &str)]) -> Desk {
@@ -213,4 +218,52 @@ async fn another_interpreter_can_be_used() {
         .await;
     assert_eq!(said, "Value: c\n\nOutput:\n[(\"x\", \"text\")]\n\nCreated b (1 byte).");
     insta::assert_snapshot!(desk.executor.rendered().expect("rendered").text());
+}
+
+/// A program that takes so long.
+struct Slow(Duration);
+
+impl Interpreter for Slow {
+    fn run<'a>(&'a self, _: Program, _: &'a Limits, clock: &'a Arc<dyn Clock>) -> BoxFuture<'a, Finished> {
+        Box::pin(async move {
+            clock.sleep_until(clock.monotonic() + self.0).await;
+            Finished {
+                stdout: Captured::default(),
+                outcome: Ok(Success { value: Some("1".to_owned()), outputs: Vec::new() }),
+            }
+        })
+    }
+}
+
+/// What a call said of how far it was.
+#[derive(Default)]
+struct Told(Mutex<Vec<String>>);
+
+impl Progress for Told {
+    fn progress(&self, _: InvocationId, done: f64, total: Option<f64>, message: &str) {
+        self.0.lock().expect("whole").push(format!("{done} {total:?} {message}"));
+    }
+
+    fn partial(&self, _: InvocationId, _: &str) {}
+}
+
+#[tokio::test]
+async fn a_program_that_takes_long_says_so_every_second() {
+    let clock = Arc::new(FakeClock::new("2026-03-01T12:00:00Z".parse().expect("a time")));
+    let session = Session::builder().clock(Arc::clone(&clock) as _).build();
+    let desk = Desk::of(&session, Slow(Duration::from_millis(3500)), Limits::default(), &[]).await;
+    let told = Arc::new(Told::default());
+    let options = CallOptions::new().progress(Arc::clone(&told) as _);
+    let call = ToolCall::new("c", "evaluate_python", json!({ "code": "1" }).to_string());
+    let mut calling = std::pin::pin!(desk.executor.call_with(call, options));
+    let outcome = loop {
+        tokio::select! {
+            biased;
+            outcome = &mut calling => break outcome,
+            () = tokio::task::yield_now() => clock.advance(Duration::from_millis(500)),
+        }
+    };
+    assert_eq!(outcome.text(), "Value: 1");
+    let told = told.0.lock().expect("whole");
+    assert_eq!(*told, ["1 None running for 1 s", "2 None running for 2 s", "3 None running for 3 s"]);
 }

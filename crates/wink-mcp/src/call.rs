@@ -6,19 +6,21 @@ use std::sync::Arc;
 use rmcp::RoleServer;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam, ClientResult,
-    ContentBlock, CreateTaskResult, ElicitRequest, ErrorCode, ErrorData, InputRequest, InputRequiredResult,
-    MetaObject, NumberOrString, ProgressNotificationParam, ProgressToken, ProtocolVersion, ServerRequest,
+    ContentBlock, CreateTaskResult, DetailedTask, ElicitRequest, ErrorCode, ErrorData, GetTaskResult,
+    InputRequest, InputRequiredResult, JsonObject, MetaObject, NumberOrString, ProgressNotificationParam,
+    ProgressToken, ProtocolVersion, ServerRequest, TaskPayload,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestContext};
 use rmcp::task_manager::{TaskContext, TaskExit};
 use serde_json::Value;
 use wink::executor::{Approval, ApprovalRequest, Escalation, Outcome, ToolCall};
-use wink::session::LoggedValue;
+use wink::session::{Ending, InvocationId, LoggedValue, ToolInvoked};
 
 use crate::approval::{APPROVAL, Answered, Bound, approval_of, elicitation, input_requests};
 use crate::room::Room;
 use crate::running::{Asks, Moment, Question, Report, Running};
 use crate::server::Server;
+use crate::tasks::{Past, TaskBegun};
 use crate::wire::RawArguments;
 
 /// Where a client may say which request a call is, so that sending it again does not do it again. Ours first.
@@ -112,10 +114,9 @@ impl Server {
         context: &RequestContext<RoleServer>,
     ) -> Result<Running, ErrorData> {
         let key = REQUEST_KEYS.iter().find_map(|key| context.meta.get(*key)?.as_str());
-        let id = match (key, &context.id) {
-            (Some(key), _) => Cow::Borrowed(key),
-            (None, NumberOrString::Number(number)) => Cow::Owned(number.to_string()),
-            (None, NumberOrString::String(text)) => Cow::Borrowed(&**text),
+        let id = match key {
+            Some(key) => Cow::Borrowed(key),
+            None => own_id(&context.id),
         };
         let id = id.get(..id.floor_char_boundary(LONGEST_ID)).unwrap_or_default();
         let mut call = ToolCall::new(id, &*request.name, Arc::clone(arguments));
@@ -166,11 +167,13 @@ impl Server {
                 }
                 moment = running.next() => moment,
                 () = &mut patience, if !cancelled && patient => {
-                    if self.session.tasks.reserve() {
-                        return Ok(self.leave_to_itself(running, caller));
-                    }
                     patient = false;
-                    continue;
+                    match running.known_as() {
+                        Some(call) if self.session.tasks.reserve() => {
+                            return self.leave_to_itself(running, call, caller).await;
+                        }
+                        _ => continue,
+                    }
                 }
             };
             match moment {
@@ -251,14 +254,66 @@ impl Server {
     }
 
     /// Lets a call go on by itself; the client looks after it.
-    fn leave_to_itself(&self, running: Running, caller: &Caller) -> CallToolResponse {
+    async fn leave_to_itself(
+        &self,
+        running: Running,
+        call: InvocationId,
+        caller: &Caller,
+    ) -> Result<CallToolResponse, ErrorData> {
         let server = self.clone();
         let by = caller.name.clone();
         let task = self
             .session
             .tasks
             .spawn(|context| Box::pin(async move { server.task(running, context, &by).await }));
-        CreateTaskResult::new(task).into()
+        // Whoever is told of it can ask about it, whatever becomes of this process.
+        let session = self.session.executor.session();
+        let begun = TaskBegun { task: task.task_id.clone(), call, time: session.clock().now() };
+        let _ = session.dispatch(begun);
+        if let Err(error) = session.flush().await {
+            tracing::error!(%error, "that a call became a task could not be stored");
+            let _ = self.session.tasks.cancel_task(&task.task_id);
+            let text = format!("the call takes long, and could not become a task: {error}. It was cancelled");
+            return Err(ErrorData::internal_error(text, None));
+        }
+        Ok(CreateTaskResult::new(task).into())
+    }
+
+    /// A task as it is now.
+    pub(crate) async fn look_at_task(&self, id: &str) -> Result<GetTaskResult, ErrorData> {
+        let unknown = match self.session.tasks.get_task(id) {
+            Ok(state) => return Ok(GetTaskResult::new(state)),
+            Err(unknown) => unknown,
+        };
+        let Some(past) = self.session.past_task(id).await? else { return Err(unknown) };
+        let mut task = self.session.tasks.told(&past);
+        let payload = match &past {
+            Past::Ended(..) if past.was_cancelled() => TaskPayload::Cancelled,
+            Past::Ended(_, event) => match self.result_of(event, &event.rendered) {
+                Ok(result) => TaskPayload::Completed { result: object(&result) },
+                Err(error) => TaskPayload::Failed { error: object(&error) },
+            },
+            Past::Elsewhere(_) => {
+                task.status_message = Some("another server of this session has it".to_owned());
+                TaskPayload::Working
+            }
+        };
+        Ok(GetTaskResult::new(DetailedTask::new(task, payload)))
+    }
+
+    /// What a client is told that wants something of a task which this server does not have: nothing, if it is over.
+    pub(crate) async fn not_here(&self, id: &str, unknown: ErrorData) -> Result<(), ErrorData> {
+        match self.session.past_task(id).await? {
+            Some(Past::Ended(..)) => Ok(()),
+            Some(Past::Elsewhere(_)) => {
+                let text = format!(
+                    "task {id} is on its way in another server of this session: only that one can cancel it, or take \
+                     answers for it"
+                );
+                Err(ErrorData::invalid_params(text, None))
+            }
+            None => Err(unknown),
+        }
     }
 
     async fn task(
@@ -311,35 +366,55 @@ impl Server {
 
     /// What a client is told of a call's end.
     fn result(&self, outcome: &Outcome) -> Result<CallToolResult, ErrorData> {
-        let listed = self.session.listed(&outcome.answer.tool);
-        let Some(listed) = listed else {
+        self.result_of(&outcome.event, outcome.text())
+    }
+
+    fn result_of(&self, event: &ToolInvoked, text: &str) -> Result<CallToolResult, ErrorData> {
+        let Some(listed) = self.session.listed(&event.tool) else {
             // The text and the event are those of any other surface; only here it is an error of the protocol too.
-            return Err(ErrorData::invalid_params(outcome.text().to_owned(), None));
+            return Err(ErrorData::invalid_params(text.to_owned(), None));
         };
-        let content = vec![ContentBlock::text(outcome.text())];
+        let content = vec![ContentBlock::text(text)];
         // What is opened was asked for: the call did not fail, it did something else than a result.
-        let success = outcome.is_success() || matches!(outcome.escalation, Some(Escalation::Visibility(_)));
-        let mut result = match success {
+        let mut result = match event.success || event.ending == Ending::Expanded {
             true => CallToolResult::success(content),
             false => CallToolResult::error(content),
         };
-        if outcome.is_success() {
+        if event.success {
             // What is kept from the model is not told its client either, which may show it.
-            let value = if outcome.event.value_hidden { None } else { value_of(outcome) };
+            let value = if event.value_hidden { None } else { value_of(event) };
             result.structured_content = listed.structured(value);
         }
         let mut meta = MetaObject::new();
-        meta.insert(INVOCATION.to_owned(), outcome.event.id.to_string().into());
+        meta.insert(INVOCATION.to_owned(), event.id.to_string().into());
         result.meta = Some(meta);
         Ok(result)
     }
 }
 
-fn value_of(outcome: &Outcome) -> Option<Value> {
-    match &outcome.event.value {
+/// What a call without a key is known as. Never a number, which in the log is something else.
+fn own_id(request: &NumberOrString) -> Cow<'_, str> {
+    match request {
+        NumberOrString::Number(number) => Cow::Owned(format!("mcp-{number}")),
+        NumberOrString::String(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Cow::Owned(format!("mcp-{text}"))
+        }
+        NumberOrString::String(text) => Cow::Borrowed(text),
+    }
+}
+
+fn value_of(event: &ToolInvoked) -> Option<Value> {
+    match &event.value {
         LoggedValue::None => None,
         LoggedValue::Json(value) => Some(Value::clone(value)),
         LoggedValue::Typed(value) => value.to_json().ok(),
+    }
+}
+
+fn object(value: &impl serde::Serialize) -> JsonObject {
+    match serde_json::to_value(value) {
+        Ok(Value::Object(fields)) => fields,
+        _ => JsonObject::new(),
     }
 }
 

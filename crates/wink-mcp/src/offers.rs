@@ -4,10 +4,12 @@ use rmcp::model::{
     ErrorData, GetPromptResult, Prompt, PromptMessage, ReadResourceResult, Resource, ResourceContents, Role,
 };
 use wink::filesystem::Filesystem;
-use wink::session::ToolInvoked;
+use wink::session::{LogEntry, LogEvent, Session, ToolInvoked};
+use wink::store::StoreErrorKind;
 use wink::suites::WorkspaceDigest;
 
 use crate::server::Server;
+use crate::session::stored_log;
 
 /// The session's log.
 const LOG: &str = "wink://log";
@@ -48,7 +50,7 @@ impl Server {
         let log = Resource::new(LOG, "log")
             .with_title("Log")
             .with_description(format!(
-                "The last {LATEST} calls of this session, one JSON object a line, oldest first."
+                "The last {LATEST} calls and undos of this session, or fewer if they are long: one JSON object a line, oldest first."
             ))
             .with_mime_type("application/jsonl");
         let digest = Resource::new(DIGEST, "digest")
@@ -61,7 +63,7 @@ impl Server {
 
     pub(crate) async fn resource(&self, uri: &str) -> Result<ReadResourceResult, ErrorData> {
         let (text, mime) = match uri {
-            LOG => (self.log(), "application/jsonl"),
+            LOG => (self.log().await?, "application/jsonl"),
             DIGEST => (self.digest().await?, "text/markdown"),
             _ => {
                 let text = format!("there is no resource {uri}");
@@ -73,19 +75,25 @@ impl Server {
         Ok(ReadResourceResult::new(contents).with_ttl_ms(0))
     }
 
-    fn log(&self) -> String {
-        let events = self.session.executor.session().slice::<ToolInvoked>();
+    async fn log(&self) -> Result<String, ErrorData> {
+        let session = self.session.executor.session();
+        // As the store has it now, whoever else has added to it.
+        let latest = async { stored_log(session)?.newest(0, LATEST, |_| true).await };
+        let entries = match latest.await {
+            Ok(entries) => entries,
+            Err(error) if error.kind == StoreErrorKind::Unsupported => in_memory(session),
+            Err(error) => return Err(ErrorData::internal_error(error.to_string(), None)),
+        };
         let mut lines = Vec::new();
         let mut left = LOG_BYTES;
-        for (number, event) in (0..=events.len()).rev().zip(events.newest()).take(LATEST) {
-            let number = u64::try_from(number).unwrap_or(u64::MAX);
-            let line = (self.session.log_form)(number, &event).to_string();
+        for entry in entries.iter().rev() {
+            let line = (self.session.log_form)(entry).to_string();
             let Some(rest) = left.checked_sub(line.len()) else { break };
             left = rest;
             lines.push(line);
         }
         lines.reverse();
-        lines.join("\n")
+        Ok(lines.join("\n"))
     }
 
     async fn digest(&self) -> Result<String, ErrorData> {
@@ -104,4 +112,15 @@ impl Server {
         let digest = WorkspaceDigest::of(&*files).await.map_err(|error| failed(error.to_string()))?;
         Ok(digest.body)
     }
+}
+
+/// The last entries of a log that no store keeps, oldest first. Nothing can be undone there.
+fn in_memory(session: &Session) -> Vec<LogEntry> {
+    let events = session.slice::<ToolInvoked>();
+    let numbers = (0..=events.len()).rev().map(|number| u64::try_from(number).unwrap_or(u64::MAX));
+    let entries =
+        numbers.zip(events.newest()).map(|(seq, event)| LogEntry { seq, event: LogEvent::Call(event) });
+    let mut latest: Vec<LogEntry> = entries.take(LATEST).collect();
+    latest.reverse();
+    latest
 }

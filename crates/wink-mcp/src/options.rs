@@ -27,12 +27,10 @@ pub struct ServerOptions {
     pub answer_within: Duration,
     /// How long a call is waited for before it becomes a task, for a client that knows what that is.
     pub task_after: Duration,
-    /// How long a task is kept, and how long it may take, if the server runs for so long: tasks are in memory.
+    /// How long a task can be asked about, and how long it may take. The log has what came of one: a server that was ended, or
+    /// killed, and started again knows it.
     pub task_ttl: Duration,
-    /// How long clients are told that a task will be there, each time that they look at it. Less than it is kept: whoever
-    /// runs the server may end it, and then its tasks are over and their calls are in the log.
-    pub task_promise: Duration,
-    /// How many tasks of one session are kept. Further calls are waited for, however long they take.
+    /// How many tasks of one session there may be at a time. Further calls are waited for, however long they take.
     pub max_tasks: usize,
     /// How many requests of one connection may wait for their answer before no more are read.
     pub max_unanswered: usize,
@@ -50,7 +48,6 @@ impl Default for ServerOptions {
             answer_within: Duration::from_secs(10 * 60),
             task_after: Duration::from_secs(10),
             task_ttl: Duration::from_secs(24 * 60 * 60),
-            task_promise: Duration::from_secs(60),
             max_tasks: 256,
             max_unanswered: 1024,
             clock: Arc::new(SystemClock),
@@ -68,7 +65,6 @@ impl std::fmt::Debug for ServerOptions {
             .field("answer_within", &self.answer_within)
             .field("task_after", &self.task_after)
             .field("task_ttl", &self.task_ttl)
-            .field("task_promise", &self.task_promise)
             .field("max_tasks", &self.max_tasks)
             .field("max_unanswered", &self.max_unanswered)
             .finish_non_exhaustive()

@@ -1,7 +1,7 @@
 //! A call on its way, in a task of its own: a question may be answered by a later request than the one that began it, and
 //! a task is looked at by many.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -24,6 +24,7 @@ pub(crate) struct Running {
     moments: mpsc::Receiver<Moment>,
     reports: mpsc::Receiver<Report>,
     cancel: CancelToken,
+    known_as: Arc<OnceLock<InvocationId>>,
 }
 
 /// Something that whoever follows a call has to deal with.
@@ -72,7 +73,11 @@ impl Running {
         let (sender, moments) = mpsc::channel(1);
         let (reporter, reports) = mpsc::channel(REPORTS);
         let cancel = CancelToken::new();
-        let mut options = CallOptions::new().cancel(cancel.clone()).progress(Arc::new(Reporter(reporter)));
+        let known_as = Arc::default();
+        let mut options = CallOptions::new()
+            .cancel(cancel.clone())
+            .progress(Arc::new(Reporter(reporter)))
+            .note_id(Arc::clone(&known_as));
         if asks == Asks::Client {
             options = options.approver(Arc::new(Asker {
                 moments: sender.clone(),
@@ -87,7 +92,7 @@ impl Running {
             // Nobody follows it any more: the log has it.
             let _ = sender.send(Moment::Done(Box::new(outcome))).await;
         });
-        Self { moments, reports, cancel }
+        Self { moments, reports, cancel, known_as }
     }
 
     /// What happens next. `None` once it is over.
@@ -98,6 +103,11 @@ impl Running {
             Some(report) = self.reports.recv() => Some(Moment::Report(report)),
             moment = self.moments.recv() => moment,
         }
+    }
+
+    /// What the call is known as in the log; nothing before it has begun.
+    pub(crate) fn known_as(&self) -> Option<InvocationId> {
+        self.known_as.get().copied()
     }
 
     /// Nobody wants the answer any more. The call still comes to its end.

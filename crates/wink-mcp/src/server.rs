@@ -91,7 +91,7 @@ impl ServerHandler for Server {
         request: GetTaskParams,
         _: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        self.session.tasks.look(&request.task_id)
+        self.look_at_task(&request.task_id).await
     }
 
     async fn update_task(
@@ -99,7 +99,10 @@ impl ServerHandler for Server {
         request: UpdateTaskParams,
         _: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.session.tasks.update_task(&request.task_id, request.input_responses)
+        match self.session.tasks.update_task(&request.task_id, request.input_responses) {
+            Err(unknown) => self.not_here(&request.task_id, unknown).await,
+            told => told,
+        }
     }
 
     async fn cancel_task(
@@ -107,7 +110,10 @@ impl ServerHandler for Server {
         request: CancelTaskParams,
         _: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.session.tasks.cancel_task(&request.task_id)
+        match self.session.tasks.cancel_task(&request.task_id) {
+            Err(unknown) => self.not_here(&request.task_id, unknown).await,
+            told => told,
+        }
     }
 
     async fn list_prompts(

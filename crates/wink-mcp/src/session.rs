@@ -3,18 +3,19 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use rmcp::model::Tool;
+use rmcp::model::{ErrorData, Tool};
 use serde_json::Value;
 use wink::BoxFuture;
 use wink::executor::Executor;
 use wink::prompt::Prompt;
-use wink::session::{SessionId, ToolInvoked};
+use wink::session::{LogEntry, LogEvent, Logbook, Session, SessionId};
+use wink::store::{Durability, StoreError};
 
 use crate::approval::Questions;
 use crate::http::Stay;
 use crate::listing::Listed;
 use crate::options::ServerOptions;
-use crate::tasks::Tasks;
+use crate::tasks::{Past, Tasks};
 
 /// Opens sessions by name. What is opened is kept as long as somebody uses it, and may be asked for again after that.
 pub trait Sessions: Send + Sync + 'static {
@@ -65,8 +66,8 @@ impl OpenError {
     }
 }
 
-/// How an event of the log is shown: its number, from 1, and the event.
-pub type LogForm = dyn Fn(u64, &ToolInvoked) -> Value + Send + Sync;
+/// How an entry of the log is shown.
+pub type LogForm = dyn Fn(&LogEntry) -> Value + Send + Sync;
 
 /// A session that is served: one prompt, one executor, however many clients there are.
 pub struct ServedSession {
@@ -92,7 +93,7 @@ impl ServedSession {
             questions: Questions::new(name, &options),
             tasks: Tasks::new(&options),
             calls: Arc::new(tokio::sync::Semaphore::new(options.max_calls)),
-            log_form: Box::new(|_, event| serde_json::to_value(event).unwrap_or_default()),
+            log_form: Box::new(plain_form),
             prompt,
             executor,
             tools,
@@ -101,9 +102,9 @@ impl ServedSession {
         }
     }
 
-    /// How events are shown in the log's resource; as they are serialised, unless told.
+    /// How entries are shown in the log's resource; as they are serialised, with their number, unless told.
     #[must_use]
-    pub fn log_form(mut self, form: impl Fn(u64, &ToolInvoked) -> Value + Send + Sync + 'static) -> Self {
+    pub fn log_form(mut self, form: impl Fn(&LogEntry) -> Value + Send + Sync + 'static) -> Self {
         self.log_form = Box::new(form);
         self
     }
@@ -145,14 +146,40 @@ impl ServedSession {
         let is_busy = self.calls.available_permits() < self.options.max_calls;
         match is_busy || self.tasks.running_task_count() > 0 {
             true => Stay::Needed,
-            false if self.tasks.any_kept() => Stay::For(self.options.task_promise),
             false => Stay::Free,
         }
+    }
+
+    /// What is known of a task that is not in memory.
+    pub(crate) async fn past_task(&self, task: &str) -> Result<Option<Past>, ErrorData> {
+        let past = self.tasks.past(self.executor.session(), task).await;
+        past.map_err(|error| ErrorData::internal_error(error.to_string(), None))
     }
 
     pub(crate) fn listed(&self, name: &str) -> Option<&Listed> {
         self.tools.get(*self.by_name.get(name)?)
     }
+}
+
+/// The log as the store has it. Of a session in memory nothing is stored, and not every store keeps a history: that is
+/// [unsupported](wink::store::StoreErrorKind::Unsupported).
+pub(crate) fn stored_log(session: &Session) -> Result<Logbook, StoreError> {
+    match session.store().durability() {
+        Durability::Restart => Ok(Logbook::of(Arc::clone(session.store()), session.id().clone())),
+        Durability::Process => Err(StoreError::unsupported("read the log")),
+    }
+}
+
+fn plain_form(entry: &LogEntry) -> Value {
+    let mut shown = match &entry.event {
+        LogEvent::Call(event) => serde_json::to_value(event),
+        LogEvent::Undone(undone) => serde_json::to_value(undone),
+    }
+    .unwrap_or_default();
+    if let Some(fields) = shown.as_object_mut() {
+        fields.insert("seq".to_owned(), entry.seq.into());
+    }
+    shown
 }
 
 impl std::fmt::Debug for ServedSession {

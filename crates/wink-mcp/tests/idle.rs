@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::{Http, Shared, call_params, template, text_of};
+use support::{Http, Shared, call_params, stateless, template, text_of};
 use tokio::sync::Notify;
 use wink::BoxFuture;
 use wink::executor::Executor;
@@ -31,8 +31,17 @@ struct Stored {
 
 impl Stored {
     fn new() -> Arc<Self> {
+        Self::of(ByteStore::new())
+    }
+
+    /// As somebody finds them who comes after a process that was killed just now.
+    fn after_a_kill(&self) -> Arc<Self> {
+        Self::of(self.store.reopen().unwrap())
+    }
+
+    fn of(store: ByteStore) -> Arc<Self> {
         Arc::new(Self {
-            store: Arc::new(ByteStore::new()),
+            store: Arc::new(store),
             shared: Arc::default(),
             clock: FakeClock::new("2026-11-01T00:00:00Z".parse().unwrap()),
             opened: Mutex::default(),
@@ -184,4 +193,74 @@ async fn time_lets_go_of_a_session_that_nobody_uses() {
     assert_eq!(release(&http, "main").await["result"]["structuredContent"], json!({ "result": "x 1" }));
     assert_eq!(sessions.opened(), ["main"]);
     http.close().await;
+}
+
+fn knowing() -> Value {
+    json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } })
+}
+
+async fn about(http: &Http, session: &str, method: &str, task: &Value) -> Value {
+    let params = json!({ "taskId": task, "_meta": stateless(knowing()) });
+    http.request(session, method, params).await.answer()
+}
+
+/// A call that has become a task: what the client knows it as.
+async fn task(sessions: &Arc<Stored>, http: &Arc<Http>, session: &'static str) -> Value {
+    let asked = tokio::spawn({
+        let http = Arc::clone(http);
+        async move {
+            http.request(session, "tools/call", call_params("wait", json!({}), knowing())).await.answer()
+        }
+    });
+    sessions.shared.waiting.notified().await;
+    sessions.clock.advance(Duration::from_secs(11));
+    let told = asked.await.unwrap()["result"].clone();
+    assert_eq!(
+        (&told["resultType"], &told["ttlMs"]),
+        (&json!("task"), &json!(24 * 60 * 60 * 1000)),
+        "{told}"
+    );
+    told["taskId"].clone()
+}
+
+#[tokio::test]
+async fn what_came_of_a_task_is_known_when_its_session_was_let_go_and_when_the_server_was_killed() {
+    let sessions = Stored::new();
+    let http = Arc::new(sessions.http(1).await);
+    let id = task(&sessions, &http, "long").await;
+    // Killed in the middle: the call is rolled back, and the client finds out.
+    let later = sessions.after_a_kill();
+    let next = later.http(1).await;
+    let state = about(&next, "long", "tasks/get", &id).await;
+    let state = state.get("result").unwrap_or_else(|| panic!("{state}"));
+    assert_eq!(
+        (&state["status"], &state["result"]["isError"]),
+        (&json!("completed"), &json!(true)),
+        "{state}"
+    );
+    assert!(text_of(&state["result"]).contains("interrupted"), "{state}");
+    // Cancelling what is over is nothing, and what never was is unknown.
+    assert!(about(&next, "long", "tasks/cancel", &id).await.get("result").is_some());
+    assert_eq!(about(&next, "long", "tasks/get", &json!("x")).await["error"]["code"], -32602);
+    assert_eq!(about(&next, "other", "tasks/get", &id).await["error"]["code"], -32602);
+    next.close().await;
+
+    sessions.shared.go.notify_one();
+    let ended = loop {
+        let state = about(&http, "long", "tasks/get", &id).await["result"].clone();
+        if state["status"] != "working" {
+            break state;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!((&ended["status"], text_of(&ended["result"])), (&json!("completed"), "waited"), "{ended}");
+    // Another session takes its place; the log has it.
+    add(&http, "other").await;
+    assert_eq!(sessions.gone(), ["long"]);
+    let again = about(&http, "long", "tasks/get", &id).await["result"].clone();
+    assert_eq!((&again["status"], &again["result"]), (&ended["status"], &ended["result"]), "{again}");
+    // Not for ever.
+    sessions.clock.advance(Duration::from_secs(49 * 60 * 60));
+    assert_eq!(about(&http, "long", "tasks/get", &id).await["error"]["code"], -32602);
+    Arc::into_inner(http).unwrap().close().await;
 }

@@ -83,7 +83,7 @@ async fn a_success_has_text_and_structure_and_is_in_the_log() {
             "_meta": { "wink/invocation": event.id.to_string() },
         })
     );
-    assert_eq!((event.ending, &*event.call_id), (Ending::Succeeded, "2"));
+    assert_eq!((event.ending, &*event.call_id), (Ending::Succeeded, "mcp-2"));
     assert_eq!(agent.file("a.txt").await.as_deref(), Some("milk"));
     let sum = client.call("add", json!({ "a": 2, "b": 40 })).await;
     assert_eq!(sum["structuredContent"], json!({ "result": 42 }));

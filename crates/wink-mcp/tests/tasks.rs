@@ -4,11 +4,13 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use support::{Agent, Client, call_params, stateless, text_of};
 use wink::session::Ending;
+use wink::testing::ByteStore;
 
 fn knowing() -> Value {
     json!({ "extensions": { "io.modelcontextprotocol/tasks": {} }, "elicitation": {} })
@@ -25,10 +27,9 @@ async fn task(agent: &Agent, client: &mut Client) -> Value {
     agent.clock.advance(Duration::from_secs(11));
     let task = client.answer(id).await["result"].clone();
     assert_eq!((&task["resultType"], &task["status"]), (&json!("task"), &json!("working")), "{task}");
-    // No day that a server in memory may not see: a minute from now, each time that somebody looks.
     let state = look(client, &task).await;
     for told in [&task, &state] {
-        assert!((60_000..120_000).contains(&told["ttlMs"].as_u64().unwrap()), "{told}");
+        assert_eq!(told["ttlMs"], 24 * 60 * 60 * 1000, "{told}");
     }
     task
 }
@@ -148,4 +149,68 @@ async fn a_task_asks_and_is_told() {
     let state = ended(&mut client, &task).await;
     assert_eq!(text_of(&state["result"]), "production 1", "{state}");
     client.close().await;
+}
+
+#[tokio::test]
+async fn tasks_whose_server_was_killed_were_interrupted_also_those_that_waited() {
+    let store = Arc::new(ByteStore::new());
+    let agent = Agent::stored(&store).await;
+    let mut client = Client::new(&agent);
+    let first = task(&agent, &mut client).await;
+    // It waits for the other to end.
+    let arguments = json!({ "file": "a.txt", "text": "milk" });
+    let sleepers = agent.clock.sleepers();
+    let second = client.begin("tools/call", call_params("save", arguments, knowing())).await;
+    while agent.clock.sleepers() == sleepers {
+        tokio::task::yield_now().await;
+    }
+    agent.clock.advance(Duration::from_secs(11));
+    let second = client.answer(second).await["result"].clone();
+    assert_eq!(second["resultType"], "task", "{second}");
+
+    let later = Agent::stored(&Arc::new(store.reopen().unwrap())).await;
+    let mut other = Client::new(&later);
+    for task in [&first, &second] {
+        let state = look(&mut other, task).await;
+        let told = (&state["status"], &state["result"]["isError"]);
+        assert_eq!(told, (&json!("completed"), &json!(true)), "{state}");
+        assert!(text_of(&state["result"]).contains("was interrupted: its process ended before"), "{state}");
+        let time = |name: &str| state[name].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+        assert!(time("createdAt") <= time("lastUpdatedAt"), "{state}");
+    }
+    let tools: Vec<String> = later.events().iter().map(|event| event.tool.to_string()).collect();
+    assert_eq!(tools, ["wait", "save"]);
+    other.close().await;
+    agent.shared.go.notify_one();
+    client.close().await;
+}
+
+#[tokio::test]
+async fn a_task_is_cancelled_only_by_the_server_that_has_it() {
+    let agent = Agent::new().await;
+    let beside = agent.beside();
+    let (mut client, mut other) = (Client::new(&agent), Client::new(&beside));
+    let task = task(&agent, &mut client).await;
+    let state = look(&mut other, &task).await;
+    assert_eq!(
+        (&state["status"], &state["statusMessage"]),
+        (&json!("working"), &json!("another server of this session has it")),
+        "{state}"
+    );
+    let mut answer = about(&task);
+    answer["inputResponses"] = json!({});
+    for (method, params) in [("tasks/cancel", about(&task)), ("tasks/update", answer)] {
+        let refused = other.request(method, params).await["error"].clone();
+        assert_eq!(refused["code"], -32602, "{refused}");
+        assert!(refused["message"].as_str().unwrap().contains("another server"), "{refused}");
+    }
+    assert_eq!(look(&mut client, &task).await["status"], "working");
+    agent.shared.go.notify_one();
+    let state = ended(&mut client, &task).await;
+    let there = look(&mut other, &task).await;
+    assert_eq!((&there["status"], &there["result"]), (&state["status"], &state["result"]), "{there}");
+    // Cancelling what is over is nothing.
+    assert!(other.request("tasks/cancel", about(&task)).await.get("result").is_some());
+    client.close().await;
+    other.close().await;
 }

@@ -8,12 +8,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use wink::BoxFuture;
+use wink::executor::CallOptions;
 use wink::filesystem::host::Undone;
 use wink::filesystem::{Filesystem, FilesystemExt, MemoryFilesystem};
 use wink::limits::Clock;
 use wink::prelude::*;
 use wink::resource::Binding;
 use wink::serde_json::{Value, json};
+use wink::session::InvocationId;
+use wink::testing::FakeClock;
+use wink::tool::Progress;
 use wink_sandbox::tool::{HostLayers, LayerError, WorkspaceLayer, WorkspaceLayers, shell_execute};
 use wink_sandbox::{
     Command, Ended, Finished, Job, Limits, Output, Report, Sandbox, SandboxError, WorkspaceView,
@@ -23,6 +27,7 @@ use wink_sandbox::{
 struct Fake {
     limits: Limits,
     ended: Ended,
+    takes: Duration,
     jobs: Mutex<Vec<Job>>,
 }
 
@@ -39,15 +44,24 @@ impl Sandbox for Fake {
         Report::default()
     }
 
-    fn run<'a>(&'a self, job: Job, _: &'a Arc<dyn Clock>) -> BoxFuture<'a, Result<Finished, SandboxError>> {
+    fn run<'a>(
+        &'a self,
+        job: Job,
+        clock: &'a Arc<dyn Clock>,
+    ) -> BoxFuture<'a, Result<Finished, SandboxError>> {
         self.jobs.lock().unwrap().push(job);
-        Box::pin(std::future::ready(Ok(Finished {
-            ended: self.ended,
-            stdout: Output::default(),
-            stderr: Output::default(),
-            duration: Duration::from_millis(1500),
-            memory_exhausted: false,
-        })))
+        Box::pin(async move {
+            if !self.takes.is_zero() {
+                clock.sleep_until(clock.monotonic() + self.takes).await;
+            }
+            Ok(Finished {
+                ended: self.ended,
+                stdout: Output::default(),
+                stderr: Output::default(),
+                duration: Duration::from_millis(1500),
+                memory_exhausted: false,
+            })
+        })
     }
 }
 
@@ -93,14 +107,24 @@ struct World {
 
 impl World {
     async fn new(ended: Ended, layers: Arc<dyn WorkspaceLayers>) -> Self {
-        let fake = Arc::new(Fake { limits: Limits::default(), ended, jobs: Mutex::default() });
+        Self::taking(Duration::ZERO, ended, layers, &Session::new()).await
+    }
+
+    /// With commands that take so long.
+    async fn taking(
+        takes: Duration,
+        ended: Ended,
+        layers: Arc<dyn WorkspaceLayers>,
+        session: &Session,
+    ) -> Self {
+        let fake = Arc::new(Fake { limits: Limits::default(), ended, takes, jobs: Mutex::default() });
         let files = Arc::new(MemoryFilesystem::new());
         let section = Section::markdown("shell", "Shell")
             .body("Run programs.")
             .resource(Binding::filesystem(files.clone()))
             .tool(shell_execute(fake.clone(), layers));
         let prompt = PromptTemplate::builder("tests", "shell").section(section).build().unwrap().prompt();
-        let executor = Executor::open(&prompt, &Session::new()).await.unwrap();
+        let executor = Executor::open(&prompt, session).await.unwrap();
         Self { fake, files, executor }
     }
 
@@ -208,4 +232,38 @@ async fn what_became_of_an_undone_command_is_told() {
     }
     let kept = world.call(json!({ "command": ["ls"] })).await;
     assert!(!kept.text().contains("trash"), "{}", kept.text());
+}
+
+/// What a call said of how far it was.
+#[derive(Default)]
+struct Told(Mutex<Vec<String>>);
+
+impl Progress for Told {
+    fn progress(&self, _: InvocationId, done: f64, total: Option<f64>, message: &str) {
+        self.0.lock().unwrap().push(format!("{done} {total:?} {message}"));
+    }
+
+    fn partial(&self, _: InvocationId, _: &str) {}
+}
+
+#[tokio::test]
+async fn a_command_that_takes_long_says_so_every_second() {
+    let clock = Arc::new(FakeClock::new("2026-03-01T12:00:00Z".parse().unwrap()));
+    let session = Session::builder().clock(Arc::clone(&clock) as _).build();
+    let takes = Duration::from_millis(3500);
+    let world = World::taking(takes, Ended::Exited(0), Arc::new(OneFile), &session).await;
+    let told = Arc::new(Told::default());
+    let options = CallOptions::new().progress(Arc::clone(&told) as _);
+    let call = ToolCall::new("call", "shell_execute", json!({ "command": ["make"] }).to_string());
+    let mut calling = std::pin::pin!(world.executor.call_with(call, options));
+    let outcome = loop {
+        tokio::select! {
+            biased;
+            outcome = &mut calling => break outcome,
+            () = tokio::task::yield_now() => clock.advance(Duration::from_millis(500)),
+        }
+    };
+    assert!(outcome.is_success(), "{}", outcome.text());
+    let told = told.0.lock().unwrap();
+    assert_eq!(*told, ["1 None running for 1 s", "2 None running for 2 s", "3 None running for 3 s"]);
 }

@@ -40,13 +40,16 @@ struct Lines {
     end: u64,
     /// Where the marks of calls are that have not ended, and how long.
     live: HashMap<InvocationId, (u64, usize)>,
+    /// How long these are together.
+    live_bytes: u64,
 }
 
 impl Marks {
     pub(crate) fn new(disk: Arc<HostDisk>, dir: PathBuf, owners: &Owners) -> io::Result<Self> {
         let path = dir.join(owners.me());
         let file = disk.open_or_create(&path, 0o600)?;
-        Ok(Self { disk, dir, path, lines: Mutex::new(Lines { file, end: 0, live: HashMap::new() }) })
+        let lines = Lines { file, end: 0, live: HashMap::new(), live_bytes: 0 };
+        Ok(Self { disk, dir, path, lines: Mutex::new(lines) })
     }
 
     /// A call begins.
@@ -67,6 +70,7 @@ impl Marks {
         // A part of a line, without its end, is no mark; the next one is written over it.
         lines.file.write_all_at(&line, at).map_err(failed)?;
         lines.end += line.len() as u64;
+        lines.live_bytes += line.len() as u64;
         lines.live.insert(mark.invocation, (at, line.len()));
         Ok(())
     }
@@ -74,12 +78,12 @@ impl Marks {
     /// The end of a call is in the database.
     pub(crate) fn ended(&self, call: InvocationId) {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((at, _)) = lines.live.remove(&call) else { return };
+        let Some((at, len)) = lines.live.remove(&call) else { return };
+        lines.live_bytes = lines.live_bytes.saturating_sub(len as u64);
         // One that is not struck out is compared with the database when this process is dead.
         let struck = lines.file.write_all_at(&[STRUCK], at);
-        let live: usize = lines.live.values().map(|(_, len)| len).sum();
-        if struck.is_ok() && lines.end > LARGE && lines.end / 2 > live as u64 {
-            let cleared = if live == 0 { lines.empty() } else { self.rewrite(&mut lines) };
+        if struck.is_ok() && lines.end > LARGE && lines.end / 2 > lines.live_bytes {
+            let cleared = if lines.live.is_empty() { lines.empty() } else { self.rewrite(&mut lines) };
             if let Err(error) = cleared {
                 tracing::warn!(%error, "the marks of calls that have ended could not be removed");
             }
@@ -148,7 +152,7 @@ impl Marks {
             end += *len as u64;
         }
         self.disk.rename(&new, &self.path, Replace::Allowed)?;
-        *lines = Lines { file, end, live: moved.into_iter().collect() };
+        *lines = Lines { file, end, live: moved.into_iter().collect(), live_bytes: end };
         Ok(())
     }
 }

@@ -9,7 +9,8 @@ use tokio::sync::oneshot;
 use wink::BoxFuture;
 use wink::session::{InvocationId, SessionId};
 use wink::store::{
-    CallMark, History, HistoryQuery, NumberedJournal, NumberedRecord, Record, StoreError, StoredSession,
+    CallMark, History, HistoryQuery, NumberedJournal, NumberedRecord, Opening, PageOrder, PageQuery, Record,
+    StoreError, StoredSession, Summary,
 };
 
 use crate::records::{self, MOST, call_bytes, call_of, number_of, row_of};
@@ -69,18 +70,108 @@ pub(crate) fn load(conn: &Connection, session: &SessionId, since: u64) -> Result
                 Ok(Record { stream: row.get(0)?, bytes: row.get(1)?, call })
             })?
             .collect::<rusqlite::Result<Vec<_>>>()?;
-        let marks = conn
-            .prepare_cached("SELECT mark FROM calls WHERE session = ?1 ORDER BY id")?
-            .query_map([id], |row| row.get(0))?
-            .collect::<rusqlite::Result<Vec<String>>>()?;
         let sequence = records::sequence(conn, id)?;
-        Ok((StoredSession { records, unfinished: Vec::new(), sequence }, marks))
+        Ok((StoredSession { records, unfinished: Vec::new(), sequence }, marks(conn, id)?))
     };
     let (mut stored, marks) = read().map_err(failed("load"))?;
-    let broken = |error: serde_json::Error| StoreError::failed("read the mark of a call", error.to_string());
-    let marks: Result<Vec<CallMark>, _> = marks.iter().map(|mark| serde_json::from_str(mark)).collect();
-    stored.unfinished = marks.map_err(broken)?;
+    stored.unfinished = unfinished(&marks)?;
     Ok(stored)
+}
+
+/// A session's summary, and its calls whose process died.
+pub(crate) fn opening(conn: &Connection, session: &SessionId) -> Result<Opening, StoreError> {
+    let read = || -> rusqlite::Result<_> {
+        let _one_moment = conn.unchecked_transaction()?;
+        let Some(id) = records::find(conn, session)? else { return Ok((Opening::default(), Vec::new())) };
+        let (summed, compactions) = records::summed(conn, id)?;
+        let records = conn
+            .prepare_cached("SELECT stream, bytes FROM summaries WHERE id BETWEEN ?1 AND ?2 ORDER BY id")?
+            .query_map([row_of(id, 0), row_of(id, MOST)], |row| {
+                Ok(Record { stream: row.get(0)?, bytes: row.get(1)?, call: None })
+            })?
+            .collect::<rusqlite::Result<Vec<_>>>()?;
+        let summary = (summed > 0).then_some(Summary { sequence: summed, compactions, records });
+        let sequence = records::sequence(conn, id)?;
+        Ok((Opening { summary, unfinished: Vec::new(), sequence, compactions }, marks(conn, id)?))
+    };
+    let (mut opening, marks) = read().map_err(failed("open a session"))?;
+    opening.unfinished = unfinished(&marks)?;
+    Ok(opening)
+}
+
+/// A page of a session's records.
+pub(crate) fn page(
+    conn: &Connection,
+    session: &SessionId,
+    query: &PageQuery,
+) -> rusqlite::Result<Vec<NumberedRecord>> {
+    let _one_moment = conn.unchecked_transaction()?;
+    let Some(id) = records::find(conn, session)? else { return Ok(Vec::new()) };
+    let (which, mut values) = matching(id, query);
+    let mut sql = format!("SELECT id, at, call, stream, bytes FROM records {which}");
+    sql.push_str(match query.order {
+        PageOrder::OldestFirst => " ORDER BY id LIMIT ? OFFSET ?",
+        PageOrder::NewestFirst => " ORDER BY id DESC LIMIT ? OFFSET ?",
+    });
+    let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+    values.push(count(query.most as u64).into());
+    values.push(count(query.skip).into());
+    let mut select = conn.prepare_cached(&sql)?;
+    let mut rows = select.query(params_from_iter(values))?;
+    let (mut page, mut bytes) = (Vec::new(), 0);
+    while let Some(row) = rows.next()? {
+        // What does not fit is not even copied.
+        bytes += row.get_ref(4)?.as_blob()?.len();
+        if bytes > query.bytes && !page.is_empty() {
+            break;
+        }
+        page.push(numbered(row)?);
+    }
+    Ok(page)
+}
+
+/// How many records there are of which a page is asked for.
+pub(crate) fn count(conn: &Connection, session: &SessionId, query: &PageQuery) -> rusqlite::Result<u64> {
+    let _one_moment = conn.unchecked_transaction()?;
+    let Some(id) = records::find(conn, session)? else { return Ok(0) };
+    let (which, values) = matching(id, query);
+    let sql = format!("SELECT count(*) FROM records {which}");
+    let count: i64 = conn.prepare_cached(&sql)?.query_row(params_from_iter(values), |row| row.get(0))?;
+    Ok(u64::try_from(count).unwrap_or_default().saturating_sub(query.skip))
+}
+
+/// The condition by which records belong to a page, with its values.
+fn matching(session: i64, query: &PageQuery) -> (String, Vec<rusqlite::types::Value>) {
+    let mut sql = "WHERE id > ? AND id <= ?".to_owned();
+    let mut values = vec![row_of(session, query.after).into(), row_of(session, query.upto).into()];
+    if !query.streams.is_empty() {
+        let places = vec!["?"; query.streams.len()].join(", ");
+        sql.push_str(&format!(" AND stream IN ({places})"));
+        values.extend(query.streams.iter().map(|stream| stream.clone().into()));
+    }
+    (sql, values)
+}
+
+fn numbered(row: &rusqlite::Row<'_>) -> rusqlite::Result<NumberedRecord> {
+    let at: i64 = row.get(1)?;
+    let call: Option<Vec<u8>> = row.get(2)?;
+    let call = call.as_deref().and_then(call_of);
+    Ok(NumberedRecord {
+        sequence: number_of(row.get(0)?),
+        at: Timestamp::from_nanosecond(at.into()).ok(),
+        record: Record { stream: row.get(3)?, bytes: row.get(4)?, call },
+    })
+}
+
+fn marks(conn: &Connection, session: i64) -> rusqlite::Result<Vec<String>> {
+    conn.prepare_cached("SELECT mark FROM calls WHERE session = ?1 ORDER BY id")?
+        .query_map([session], |row| row.get(0))?
+        .collect()
+}
+
+fn unfinished(marks: &[String]) -> Result<Vec<CallMark>, StoreError> {
+    let broken = |error: serde_json::Error| StoreError::failed("read the mark of a call", error.to_string());
+    marks.iter().map(|mark| serde_json::from_str(mark)).collect::<Result<_, _>>().map_err(broken)
 }
 
 /// Whether a session is as it was after `since`, and has no call whose process died.
@@ -116,16 +207,7 @@ pub(crate) fn history(
     sql.push_str(" ORDER BY id");
     let records = conn
         .prepare_cached(&sql)?
-        .query_map(params_from_iter(values), |row| {
-            let at: i64 = row.get(1)?;
-            let call: Option<Vec<u8>> = row.get(2)?;
-            let call = call.as_deref().and_then(call_of);
-            Ok(NumberedRecord {
-                sequence: number_of(row.get(0)?),
-                at: Timestamp::from_nanosecond(at.into()).ok(),
-                record: Record { stream: row.get(3)?, bytes: row.get(4)?, call },
-            })
-        })?
+        .query_map(params_from_iter(values), numbered)?
         .collect::<rusqlite::Result<Vec<_>>>()?;
     let journals = if query.stream.is_none() { journals(conn, id, query)? } else { Vec::new() };
     let [compacted, forgotten] =

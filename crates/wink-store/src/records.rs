@@ -1,9 +1,9 @@
 //! Sessions as they are written: batches, marks of calls, and what replaces old records.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use wink::filesystem::host::Owners;
 use wink::session::{InvocationId, SessionId};
-use wink::store::{Batch, Record, StoreError};
+use wink::store::{Batch, Record, StoreError, Summary};
 
 use crate::ledger;
 use crate::schema::failed;
@@ -135,5 +135,41 @@ pub(crate) fn compact(
     }
     conn.prepare_cached("UPDATE sessions SET compacted = max(compacted, ?2) WHERE id = ?1")?
         .execute(params![id, i64::try_from(compacted).unwrap_or(i64::MAX)])?;
+    if compacted > 0 {
+        conn.prepare_cached("UPDATE sessions SET compactions = compactions + 1 WHERE id = ?1")?
+            .execute([id])?;
+        // What it says of the log may not be so any more.
+        set_summary(conn, id, 0, &[])?;
+    }
     Ok(gone)
+}
+
+/// Keeps what a session comes to, unless a newer summary is there or it was compacted since.
+pub(crate) fn summarise(conn: &Connection, session: &SessionId, summary: &Summary) -> rusqlite::Result<()> {
+    let Some(id) = find(conn, session)? else { return Ok(()) };
+    let (summed, compactions) = summed(conn, id)?;
+    let is_newer = summed < summary.sequence && summary.sequence <= sequence(conn, id)?;
+    match is_newer && compactions == summary.compactions {
+        true => set_summary(conn, id, summary.sequence, &summary.records),
+        false => Ok(()),
+    }
+}
+
+/// The number of the last record that is part of the session's summary, 0 if it has none, and how often it was compacted.
+pub(crate) fn summed(conn: &Connection, session: i64) -> rusqlite::Result<(u64, u64)> {
+    let number = |row: &Row<'_>, at| row.get(at).map(|one: i64| u64::try_from(one).unwrap_or_default());
+    conn.prepare_cached("SELECT summed, compactions FROM sessions WHERE id = ?1")?
+        .query_row([session], |row| Ok((number(row, 0)?, number(row, 1)?)))
+}
+
+fn set_summary(conn: &Connection, session: i64, sequence: u64, records: &[Record]) -> rusqlite::Result<()> {
+    conn.prepare_cached("DELETE FROM summaries WHERE id BETWEEN ?1 AND ?2")?
+        .execute([row_of(session, 0), row_of(session, MOST)])?;
+    let mut insert = conn.prepare_cached("INSERT INTO summaries (id, stream, bytes) VALUES (?1, ?2, ?3)")?;
+    for (place, record) in (1..).zip(records) {
+        insert.execute(params![row_of(session, place), record.stream, record.bytes])?;
+    }
+    conn.prepare_cached("UPDATE sessions SET summed = ?2 WHERE id = ?1")?
+        .execute([session, row_of(0, sequence)])?;
+    Ok(())
 }

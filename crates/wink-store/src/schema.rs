@@ -1,5 +1,6 @@
 //! The tables, and how older ones become the present ones.
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use std::path::Path;
 use wink::store::{StoreError, StoreErrorKind};
@@ -10,10 +11,14 @@ use crate::options::StoreOptions;
 /// Marks a database as a store ("wink").
 const APPLICATION: i32 = 0x7769_6e6b;
 
+/// When the log is folded into the database, in pages. Whoever opens the store first reads what is in the log: a megabyte at most,
+/// unless somebody was killed.
+const LOG_PAGES: i64 = 256;
+
 /// What makes each version of the tables from the one before; the first is made from nothing. Never change one that
 /// was released: add another.
 const MIGRATIONS: &[fn(&Connection) -> rusqlite::Result<()>] =
-    &[tables, journals, journals_by_session, identity];
+    &[tables, journals, journals_by_session, identity, summaries];
 
 /// Records of one session are numbered from 1, and the number is the lower part of the row's own: a session's records stand
 /// together and in order, without an index.
@@ -80,6 +85,20 @@ fn identity(conn: &Connection) -> rusqlite::Result<()> {
     conn.execute_batch(crate::identity::TABLE)
 }
 
+/// What sessions are opened from. Its rows are numbered as those of records are, by place in the summary. A session that has
+/// none yet is read as a whole once.
+fn summaries(conn: &Connection) -> rusqlite::Result<()> {
+    conn.execute_batch(
+        "CREATE TABLE summaries (
+             id INTEGER PRIMARY KEY,
+             stream TEXT NOT NULL,
+             bytes BLOB NOT NULL
+         );
+         ALTER TABLE sessions ADD COLUMN summed INTEGER NOT NULL DEFAULT 0;
+         ALTER TABLE sessions ADD COLUMN compactions INTEGER NOT NULL DEFAULT 0;",
+    )
+}
+
 /// Opens the database for writing, with the tables of this version.
 pub(crate) fn open(path: &Path, options: &StoreOptions) -> Result<Connection, StoreError> {
     let flags =
@@ -105,6 +124,9 @@ fn connect(path: &Path, flags: OpenFlags, options: &StoreOptions) -> Result<Conn
     let conn = Connection::open_with_flags(path, flags).map_err(failed("open"))?;
     conn.busy_timeout(options.busy).map_err(failed("open"))?;
     conn.set_prepared_statement_cache_capacity(64);
+    // Whoever makes one call and ends would wait for the disk three times to fold the log in, and the next three times for a
+    // new one.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(failed("open"))?;
     Ok(conn)
 }
 
@@ -116,6 +138,7 @@ fn prepare(conn: &mut Connection, options: &StoreOptions) -> rusqlite::Result<Re
     }
     conn.pragma_update(None, "synchronous", "FULL")?;
     conn.pragma_update(None, "journal_size_limit", 64 << 20)?;
+    conn.pragma_update(None, "wal_autocheckpoint", LOG_PAGES)?;
     if let Some(most) = options.most_pages {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         conn.pragma_update_and_check(None, "max_page_count", most, |_| Ok(()))?;

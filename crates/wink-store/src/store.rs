@@ -12,8 +12,8 @@ use wink::filesystem::host::{HostDisk, Owner, Owners, WorkspaceLock};
 use wink::limits::Clock;
 use wink::session::{InvocationId, SessionId};
 use wink::store::{
-    Batch, CallMark, Claimed, Durability, History, HistoryQuery, JournalId, LedgerChange, LedgerRow, Record,
-    Rows, Store, StoreError, StoreTurn, StoredSession,
+    Batch, CallMark, Claimed, Durability, History, HistoryQuery, JournalId, LedgerChange, LedgerRow,
+    NumberedRecord, Opening, PageQuery, Record, Rows, Store, StoreError, StoreTurn, StoredSession, Summary,
 };
 use wink::testing::steps::reach;
 
@@ -46,6 +46,8 @@ pub struct SqliteStore {
     reader: Reader,
     /// For what is read so quickly that it need not be somebody else's work.
     glance: Mutex<Connection>,
+    /// For whoever looks at pages; made when somebody first does.
+    pages: Mutex<Option<Connection>>,
     turns: Turns,
     marks: Arc<Marks>,
     owners: Owners,
@@ -119,6 +121,7 @@ impl SqliteStore {
             writer,
             reader,
             glance: Mutex::new(glance),
+            pages: Mutex::new(None),
             turns,
             marks: Arc::new(marks),
             owners,
@@ -206,14 +209,30 @@ impl SqliteStore {
     ) -> BoxFuture<'a, Result<StoredSession, StoreError>> {
         let session = session.clone();
         Box::pin(async move {
-            for owner in self.dead()? {
-                let (marks, buried) = (Arc::clone(&self.marks), Arc::clone(&self.marks));
-                let dead = owner.clone();
-                let bury = move |conn: &Connection| marks.bury(conn, &dead);
-                self.writer.ask_then(Kind::Other, bury, move || buried.forget(&owner)).await?;
-            }
+            self.bury_calls().await?;
             self.reader.ask("load", move |conn| read::load(conn, &session, since)).await
         })
+    }
+
+    /// Makes rows of the marks of calls whose process has died.
+    async fn bury_calls(&self) -> Result<(), StoreError> {
+        for owner in self.dead()? {
+            let (marks, buried) = (Arc::clone(&self.marks), Arc::clone(&self.marks));
+            let dead = owner.clone();
+            let bury = move |conn: &Connection| marks.bury(conn, &dead);
+            self.writer.ask_then(Kind::Other, bury, move || buried.forget(&owner)).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads on the caller's thread.
+    fn look<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        let conn = match &mut *pages {
+            Some(conn) => conn,
+            none => none.insert(schema::open_to_read(&self.path, &self.options)?),
+        };
+        read(conn).map_err(failed("read a page"))
     }
 
     /// The dead who left marks of calls.
@@ -263,6 +282,37 @@ impl Store for SqliteStore {
             }
             None => self.load_after(session, since),
         }
+    }
+
+    fn has_pages(&self) -> bool {
+        true
+    }
+
+    fn opening<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<Opening, StoreError>> {
+        let session = session.clone();
+        Box::pin(async move {
+            self.bury_calls().await?;
+            self.reader.ask("open a session", move |conn| read::opening(conn, &session)).await
+        })
+    }
+
+    fn page(&self, session: &SessionId, query: &PageQuery) -> Result<Vec<NumberedRecord>, StoreError> {
+        self.look(|conn| read::page(conn, session, query))
+    }
+
+    fn count(&self, session: &SessionId, query: &PageQuery) -> Result<u64, StoreError> {
+        self.look(|conn| read::count(conn, session, query))
+    }
+
+    fn summarise<'a>(
+        &'a self,
+        session: &'a SessionId,
+        summary: Summary,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        let session = session.clone();
+        self.writer.ask(Kind::Other, move |conn| {
+            records::summarise(conn, &session, &summary).map_err(failed("keep a summary"))
+        })
     }
 
     fn turn<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<StoreTurn, StoreError>> {

@@ -55,6 +55,13 @@ fn refused(root: &Path) -> String {
     }
 }
 
+/// Folds the log into the database, which is whole without it then.
+fn fold(root: &Path) {
+    let conn = rusqlite::Connection::open(root.join(".wink/wink.db")).unwrap();
+    let is_busy: i64 = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).unwrap();
+    assert_eq!(is_busy, 0);
+}
+
 fn remove_database(state: &Path) {
     for file in ["wink.db", "wink.db-wal", "wink.db-shm"] {
         let _ = std::fs::remove_file(state.join(file));
@@ -70,6 +77,8 @@ async fn a_database_that_is_gone_emptied_or_another_is_not_taken_for_a_new_one()
     for root in [dir.path(), other.path()] {
         let workspace = Workspace::open(root).unwrap();
         workspace.session("s").open().await.unwrap().flush().await.unwrap();
+        drop(workspace);
+        fold(root);
     }
     let right = std::fs::read(&database).unwrap();
 
@@ -104,6 +113,7 @@ async fn a_database_that_is_older_than_the_workspace_is_not_asked() {
     let workspace = Workspace::open(dir.path()).unwrap();
     call(&workspace, "first").await;
     drop(workspace);
+    fold(dir.path());
     let backup = std::fs::read(&database).unwrap();
 
     // What is not of a call the store never knew, and does not miss.
@@ -116,6 +126,7 @@ async fn a_database_that_is_older_than_the_workspace_is_not_asked() {
     call(&workspace, "second").await;
     drop(workspace);
 
+    fold(dir.path());
     let newer = std::fs::read(&database).unwrap();
     remove_database(&dir.path().join(".wink"));
     std::fs::write(&database, &backup).unwrap();
@@ -178,6 +189,7 @@ fn die(root: &Path, at: &str) {
 async fn a_log_that_is_lost_is_noticed() {
     let dir = TempDir::new().unwrap();
     call(&Workspace::open(dir.path()).unwrap(), "first").await;
+    fold(dir.path());
     die(dir.path(), "never");
     let log = dir.path().join(".wink/wink.db-wal");
     assert!(std::fs::metadata(&log).unwrap().len() > 0);

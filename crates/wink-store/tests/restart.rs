@@ -296,6 +296,22 @@ async fn an_older_database_is_brought_up_to_date() {
         let edits: Vec<Edit> = session.slice::<Edit>().iter().map(|edit| Edit::clone(&edit)).collect();
         assert_eq!(edits, [Edit::Extend(vec![])], "and what it had still is");
     }
+    // A long one that was never summed up is read as a whole once.
+    let old = rusqlite::Connection::open(&file).unwrap();
+    old.execute_batch(
+        r#"WITH RECURSIVE numbers (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM numbers WHERE n < 3000)
+           INSERT INTO records SELECT
+               (1 << 40) + n, 0, NULL, 'edit',
+               CAST('{"version":1,"kind":"log","change":{"append":{"Extend":[]}}}' AS BLOB) FROM numbers;"#,
+    )
+    .unwrap();
+    drop(old);
+    for _ in 0..2 {
+        let found = session(place.path()).await;
+        assert_eq!((found.slice::<Edit>().len(), found.slice::<Edit>().iter().count()), (3000, 3000));
+        let opening = open(place.path()).opening(&"s".into()).await.unwrap();
+        assert_eq!((opening.summary.map(|summary| summary.sequence), opening.sequence), (Some(3000), 3000));
+    }
 }
 
 #[tokio::test]

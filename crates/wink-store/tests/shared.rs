@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use wink::limits::{Clock, SystemClock};
 use wink::resource::{ResourceContext, ResourceRegistry};
-use wink::session::{Conflict, Session, SliceKind, SliceOp, SliceType};
+use wink::session::{Compaction, Conflict, LogRetention, Session, SliceKind, SliceOp, SliceType};
 use wink::store::SharedStore;
 use wink::testing::{FaultyStore, StoreOp};
 use wink::transaction::{Transaction, TransactionError, create_snapshot, restore_snapshot};
@@ -43,6 +43,14 @@ impl SliceType for Sum {
 struct Entry(u32);
 impl SliceType for Entry {
     const NAME: &'static str = "entry";
+    const KIND: SliceKind = SliceKind::Log;
+}
+
+/// Much of the log, which nobody names who does not want it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Bulk(String);
+impl SliceType for Bulk {
+    const NAME: &'static str = "bulk";
     const KIND: SliceKind = SliceKind::Log;
 }
 
@@ -167,7 +175,6 @@ async fn one_process_at_a_time_runs_calls() {
 
 #[tokio::test]
 async fn a_session_is_made_short_under_the_eyes_of_another() {
-    use wink::session::{Compaction, LogRetention};
     let place = tempfile::tempdir().unwrap();
     let (one, other) = (Peer::start(place.path()).await, Peer::start(place.path()).await);
     for number in 0..10 {
@@ -209,6 +216,12 @@ enum Op {
     Restore,
     Reset,
     Compact,
+    /// All but the last of the log is left out.
+    Shorten,
+    /// As much as makes a summary due.
+    Large,
+    /// The process ends, and another one begins.
+    Restart,
 }
 
 fn op() -> impl Strategy<Value = (bool, Op)> {
@@ -216,6 +229,7 @@ fn op() -> impl Strategy<Value = (bool, Op)> {
         4 => Just(Op::Note), 4 => Just(Op::Add), 4 => Just(Op::Entry), 1 => Just(Op::Seed), 2 => Just(Op::ClearOdd),
         3 => Just(Op::Flush), 4 => Just(Op::Call), 3 => Just(Op::Between), 2 => Just(Op::FailedCall),
         1 => Just(Op::Restore), 1 => Just(Op::Reset), 1 => Just(Op::Compact),
+        1 => Just(Op::Shorten), 2 => Just(Op::Large), 2 => Just(Op::Restart),
     ];
     (any::<bool>(), op)
 }
@@ -228,7 +242,7 @@ fn outside(peer: &Peer, number: u32) {
 
 async fn run(ops: Vec<(bool, Op)>) {
     let place = tempfile::tempdir().unwrap();
-    let peers = [Peer::start(place.path()).await, Peer::start(place.path()).await];
+    let mut peers = [Peer::start(place.path()).await, Peer::start(place.path()).await];
     let mut snapshots = [peers[0].session.snapshot(), peers[1].session.snapshot()];
     for (number, (who, op)) in (1u32..).zip(ops) {
         let (peer, other) = (&peers[usize::from(who)], &peers[usize::from(!who)]);
@@ -260,12 +274,30 @@ async fn run(ops: Vec<(bool, Op)>) {
             }
             Op::Reset => peer.session.reset(),
             Op::Compact => drop(peer.session.compact(Default::default()).await.unwrap()),
+            Op::Shorten => {
+                let last = Compaction { log: LogRetention::Last(2), ..Compaction::default() };
+                peer.session.compact(last).await.unwrap();
+            }
+            Op::Large => {
+                assert!(peer.session.dispatch(Bulk("x".repeat(600_000))).is_ok());
+                peer.session.flush().await.unwrap();
+            }
+            Op::Restart => {
+                peer.session.flush().await.unwrap();
+                let again = Peer::start(place.path()).await;
+                snapshots[usize::from(who)] = again.session.snapshot();
+                peers[usize::from(who)] = again;
+            }
         }
     }
     for peer in [&peers[0], &peers[1], &peers[0]] {
         peer.catch_up().await;
     }
     let last = Peer::start(place.path()).await;
+    let entries = last.session.slice::<Entry>();
+    assert_eq!(entries.len(), entries.iter().count(), "as many as there are");
+    let again = Peer::start(place.path()).await;
+    assert_eq!(again.session.slice::<Bulk>().len(), again.session.slice::<Bulk>().iter().count());
     assert_eq!(peers[0].contents(), last.contents(), "as it is stored");
     assert_eq!(peers[1].contents(), last.contents(), "as it is stored, for the other too");
 }

@@ -67,8 +67,8 @@
 //! By itself this crate keeps sessions in memory ([`MemoryStore`](store::MemoryStore)), and files in memory or in a
 //! directory ([`MemoryFilesystem`](filesystem::MemoryFilesystem), [`HostFilesystem`](filesystem::host::HostFilesystem)). The
 //! crate `wink-store` has the durable store, and a `Workspace` of directory and store that survives the death of the process
-//! ([durability](guide::durability)); `wink-sandbox` runs commands, and `wink-eval` Python. There is no model adapter and no
-//! agent loop yet.
+//! ([durability](guide::durability)); `wink-sandbox` runs commands, `wink-eval` Python, and `wink-models` has
+//! the loop around a model.
 //!
 //! Feature `macros` (on by default) has `#[tool]`, `#[data]` and `#[derive(SliceType)]`. They are sugar: everything
 //! works without them.

@@ -4,14 +4,17 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use wink::executor::{Approval, CallOptions, Executor, Outcome, ToolCall, approver_fn};
-use wink::ledger::IdempotencyConfig;
+use wink::ledger::{EffectLedger, IdempotencyConfig};
 use wink::limits::CancelToken;
 use wink::policy::ApprovalPolicy;
 use wink::prelude::*;
 use wink::resource::{Binding, ResourceRegistry};
 use wink::session::{Ending, InvocationId};
+use wink::testing::FakeClock;
+use wink::tool::Annotations;
 use wink::tool::context::Progress;
 
 /// How often something was done outside.
@@ -64,11 +67,18 @@ struct World {
 impl World {
     async fn new() -> Self {
         let done = Arc::new(Done::default());
+        let inside = Annotations { open_world: false, ..Annotations::default() };
         let section = Section::tools("all", "All")
             .tool(Tool::new("act", "Does it.", act))
             .tool(Tool::new("ask", "Does it when somebody says so.", act))
             .tool(Tool::new("look", "Looks.", look))
             .tool(Tool::new("wait", "Begins and never ends.", wait))
+            .tool(Tool::new("hang", "Begins inside and never ends.", wait).annotations(inside))
+            .tool(
+                Tool::new("hang_once", "Begins once and never ends.", wait)
+                    .annotations(inside)
+                    .idempotency(IdempotencyConfig::auto()),
+            )
             .tool(Tool::new("one_way", "Has a value that cannot be read again.", one_way))
             .tool(Tool::new("pay", "Does it once.", act).idempotency(IdempotencyConfig::auto()))
             .policy(ApprovalPolicy::new(["ask"]));
@@ -130,6 +140,34 @@ async fn a_call_tells_whom_it_was_told_to_tell() {
     assert_eq!(*told.0.lock().unwrap(), ["1 Some(2.0) half of it"]);
 }
 
+async fn take_long(_: Params, cx: &mut ToolContext) -> Result<ToolResult<String>, ToolError> {
+    let clock = Arc::clone(cx.clock());
+    cx.telling(clock.sleep_until(clock.monotonic() + Duration::from_millis(3500))).await;
+    Ok(ToolResult::ok("x".to_owned(), "done"))
+}
+
+#[tokio::test]
+async fn work_that_cannot_say_how_far_it_is_says_every_second_that_it_goes_on() {
+    let clock = Arc::new(FakeClock::new("2026-03-01T12:00:00Z".parse().unwrap()));
+    let section = Section::tools("all", "All").tool(Tool::new("take_long", "Takes long.", take_long));
+    let prompt = PromptTemplate::builder("tests", "options").section(section).build().unwrap().prompt();
+    let session = Session::builder().clock(Arc::clone(&clock) as _).build();
+    let executor = Executor::open(&prompt, &session).await.unwrap();
+    let told = Arc::new(Told::default());
+    let call = ToolCall::new("x", "take_long", r#"{"what":"a"}"#);
+    let mut calling = std::pin::pin!(executor.call_with(call, CallOptions::new().progress(told.clone())));
+    let outcome = loop {
+        tokio::select! {
+            biased;
+            outcome = &mut calling => break outcome,
+            () = tokio::task::yield_now() => clock.advance(Duration::from_millis(500)),
+        }
+    };
+    assert_eq!(outcome.text(), "done\n\nx");
+    let told = told.0.lock().unwrap();
+    assert_eq!(*told, ["1 None running for 1 s", "2 None running for 2 s", "3 None running for 3 s"]);
+}
+
 #[tokio::test]
 async fn a_call_can_be_cancelled_alone() {
     let world = World::new().await;
@@ -183,22 +221,51 @@ async fn a_value_that_cannot_be_read_again_is_kept_as_the_model_saw_it() {
     assert_eq!((again.text(), again.event.replayed, world.times()), (first.text(), true, 1));
 }
 
+/// Stops a request, and sends it again: how both tries ended and what the first one was told, how often it was begun, and how
+/// many entries are left in doubt.
+async fn stopped_and_sent_again(tool: &str) -> ([Ending; 2], String, usize, usize) {
+    let world = World::new().await;
+    let call = ToolCall::new("x", tool, r#"{"what":"a"}"#).request_key("k");
+    let mut outcomes = Vec::new();
+    for tries in 1..=2 {
+        let cancel = CancelToken::new();
+        let running = world.executor.call_with(call.clone(), CallOptions::new().cancel(cancel.clone()));
+        let stopping = async {
+            // One that is not begun again ends by itself.
+            for _ in 0..100 {
+                if world.times() < tries {
+                    tokio::task::yield_now().await;
+                }
+            }
+            cancel.cancel();
+        };
+        outcomes.push(tokio::join!(running, stopping).0);
+    }
+    let endings = [outcomes[0].event.ending, outcomes[1].event.ending];
+    let session = world.executor.session();
+    let ledger = EffectLedger::new(Arc::clone(session.store()), Arc::clone(session.clock()));
+    let in_doubt = ledger.in_doubt().await.unwrap();
+    (endings, outcomes[0].text().to_owned(), world.times(), in_doubt.len())
+}
+
 #[tokio::test]
 async fn a_request_whose_first_try_was_stopped_is_not_done_again() {
-    let world = World::new().await;
-    let cancel = CancelToken::new();
-    let call = ToolCall::new("x", "wait", r#"{"what":"a"}"#).request_key("k");
-    let running = world.executor.call_with(call.clone(), CallOptions::new().cancel(cancel.clone()));
-    let stopping = async {
-        while world.times() == 0 {
-            tokio::task::yield_now().await;
-        }
-        cancel.cancel();
-    };
-    let (stopped, ()) = tokio::join!(running, stopping);
-    assert_eq!(stopped.event.ending, Ending::Cancelled);
-    let again = world.executor.call(call).await;
-    assert_eq!((again.event.ending, world.times()), (Ending::InDoubt, 1));
+    let told = "wait was cancelled; what it did here was undone, and whether its effect outside happened is not known";
+    let came = stopped_and_sent_again("wait").await;
+    assert_eq!(came, ([Ending::Cancelled, Ending::InDoubt], told.to_owned(), 1, 1));
+}
+
+#[tokio::test]
+async fn what_reaches_nothing_outside_leaves_no_doubt() {
+    let told = "hang was cancelled; nothing was changed";
+    let came = stopped_and_sent_again("hang").await;
+    assert_eq!(came, ([Ending::Cancelled, Ending::Cancelled], told.to_owned(), 2, 0));
+}
+
+#[tokio::test]
+async fn a_config_holds_whatever_a_tool_says_of_its_reach() {
+    let came = stopped_and_sent_again("hang_once").await;
+    assert_eq!((came.0, came.2, came.3), ([Ending::Cancelled, Ending::InDoubt], 1, 1));
 }
 
 #[test]

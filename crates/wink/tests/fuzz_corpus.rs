@@ -13,6 +13,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+#[path = "../../../fuzz/targets/answers.rs"]
+mod answers;
 #[path = "../../../fuzz/targets/arguments.rs"]
 mod arguments;
 #[path = "../../../fuzz/targets/composite.rs"]
@@ -29,7 +31,8 @@ mod templates;
 mod world;
 
 /// Each target: the name of its file and of its corpus, and what it does with an input.
-const TARGETS: [(&str, fn(&[u8])); 6] = [
+const TARGETS: [(&str, fn(&[u8])); 7] = [
+    ("answers", |input| answers::run(valid_prefix(input))),
     ("arguments", |input| arguments::run(valid_prefix(input))),
     ("composite", |input| composite::run(valid_prefix(input))),
     ("journals", journals::run),
@@ -58,8 +61,8 @@ fn stems(directory: &str) -> BTreeSet<String> {
     paths.iter().map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect()
 }
 
-/// Those of other crates, whose replay is among the tests of the program.
-const ELSEWHERE: [&str; 2] = ["agent_file", "wire"];
+/// Those of other crates, whose replay is among the tests of those or of the program.
+const ELSEWHERE: [&str; 3] = ["agent_file", "sse", "wire"];
 
 #[test]
 fn every_target_is_replayed_and_has_a_corpus() {

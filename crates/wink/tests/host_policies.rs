@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 use wink::filesystem::host::{HostFilesystem, HostOptions};
-use wink::filesystem::{Filesystem, FilesystemExt, FsError, FsErrorKind};
+use wink::filesystem::{Filesystem, FilesystemExt, FsError, FsErrorKind, FsResult};
 use wink::policy::PathPolicy;
 use wink::prelude::*;
 use wink::resource::{Binding, ResourceRegistry};
@@ -134,4 +134,27 @@ async fn what_is_guarded_is_changed_by_no_fork() {
     let of_fork = HostFilesystem::of(&*fork).unwrap().guarding(["a"]).map(drop);
     assert_eq!(of_fork.map_err(|error| error.kind()), Err(FsErrorKind::Unsupported));
     files.write_text("secrets/token", "the user's").await.unwrap();
+}
+
+#[tokio::test]
+async fn nor_is_anything_in_a_guarded_directory() {
+    let dir = tree();
+    let files = HostFilesystem::open(dir.path(), HostOptions::default()).unwrap();
+    let guarded = files.guarding_below(["secrets", "later"]).unwrap();
+    let fork = guarded.fork().unwrap();
+    let refused = |done: FsResult<()>| {
+        assert_eq!(done.map_err(|error| error.kind()), Err(FsErrorKind::Guarded));
+    };
+    for path in ["secrets/token", "secrets/deep/new", "twice", "way/new", "later/new", "later"] {
+        refused(fork.write_text(path, "x").await.map(drop));
+    }
+    refused(fork.delete_all("secrets/deep").await.map(drop));
+    refused(fork.delete_all("secrets").await.map(drop));
+    refused(fork.rename_to("secrets", "other").await.map(drop));
+    refused(fork.rename_to("src", "later").await.map(drop));
+    refused(fork.mkdir_all("later").await.map(drop));
+    fork.write_text("src/a", "x").await.unwrap();
+    files.keep(files.merge(&*fork).unwrap());
+    assert_eq!(fs::read_to_string(dir.path().join("src/a")).unwrap(), "x");
+    assert_eq!(fs::read_to_string(dir.path().join("secrets/token")).unwrap(), "hunter2\n");
 }

@@ -195,16 +195,19 @@ async fn the_log_says_what_the_model_sees_whenever_that_changes() {
     let asked = VisibilityExpansionRequired { keys, reason: "to look it up".to_owned() };
     let open = executor.expand(&asked).unwrap().shared_text();
     again.refresh().unwrap();
+    let latest = session.slice::<PromptRendered>().latest().unwrap();
     let seen = |text: &Arc<str>, tools: &[&str]| PromptRendered {
+        id: latest.id,
+        run: Arc::default(),
         prompt: "tests/seen".into(),
-        time: session.slice::<PromptRendered>().latest().unwrap().time,
+        time: latest.time,
         text: Arc::clone(text),
         tools: tools.iter().map(|tool| (*tool).into()).collect(),
     };
     let log: Vec<_> = session
         .slice::<PromptRendered>()
         .iter()
-        .map(|event| PromptRendered { time: seen(&open, &[]).time, ..PromptRendered::clone(&event) })
+        .map(|event| PromptRendered { id: latest.id, time: latest.time, ..PromptRendered::clone(&event) })
         .collect();
     assert_eq!(
         log,

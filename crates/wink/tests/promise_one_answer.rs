@@ -347,6 +347,77 @@ async fn one_answer_for_a_call_that_was_in_flight_when_the_process_died() {
 }
 
 #[tokio::test]
+async fn one_answer_for_calls_that_waited_when_the_process_died() {
+    let mut world = World::new(Kind::Bytes).await;
+    let mut running = Vec::new();
+    // One has the session's turn; one waits for it, and so do those of a batch, of which the second has not even started.
+    let calls = [vec![world.call("slow", json!({}))], vec![world.call("note", json!({ "text": "x" }))]];
+    let batch =
+        vec![world.call("slow", json!({})), world.call("fail", json!({})), world.call("nobody", json!({}))];
+    for mut calls in calls.into_iter().chain([batch]) {
+        let executor = world.executor.clone();
+        running.push(tokio::spawn(async move {
+            match calls.len() {
+                1 => drop(executor.call(calls.remove(0)).await),
+                _ => drop(executor.batch(calls).await),
+            }
+        }));
+        world.clock.until_sleeping(2).await;
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    }
+    let mut before = world.dump().await;
+    let open = std::mem::take(&mut before.stored.as_mut().unwrap().open);
+    world.reopen().await;
+    let log = world.log();
+    let told: Vec<(&str, Ending)> = log.iter().map(|event| (&*event.call_id, event.ending)).collect();
+    assert_eq!(told, ["call-1", "call-2", "call-3", "call-4", "call-5"].map(|id| (id, Ending::Interrupted)));
+    assert_eq!(open.len(), 5, "they were known to have begun");
+    assert_eq!(&*log[1].tool, "note");
+    assert_eq!(world.dump().await, before, "and nothing else has happened");
+    running.into_iter().for_each(|running| running.abort());
+}
+
+/// The end of a call that never had its turn strikes out that it was on its way.
+#[tokio::test]
+async fn one_answer_for_a_call_that_is_cancelled_while_it_waits() {
+    let world = World::new(Kind::Bytes).await;
+    let slow = tokio::spawn({
+        let (executor, call) = (world.executor.clone(), world.call("slow", json!({})));
+        async move { executor.call(call).await }
+    });
+    world.clock.until_sleeping(2).await;
+    let cancel = CancelToken::new();
+    let waiting = tokio::spawn({
+        let (executor, call) = (world.executor.clone(), world.call("note", json!({ "text": "x" })));
+        let cancel = cancel.clone();
+        async move { executor.call_cancellable(call, cancel).await }
+    });
+    let open = async || world.dump().await.stored.unwrap().open.len();
+    while open().await < 2 {
+        tokio::task::yield_now().await;
+    }
+    cancel.cancel();
+    assert_eq!(waiting.await.unwrap().event.ending, Ending::Cancelled);
+    assert_eq!(open().await, 1);
+    // So does the end of one whose caller has gone.
+    let dropped = tokio::spawn({
+        let (executor, call) = (world.executor.clone(), world.call("note", json!({ "text": "x" })));
+        async move { executor.call(call).await }
+    });
+    while open().await < 2 {
+        tokio::task::yield_now().await;
+    }
+    dropped.abort();
+    while open().await > 1 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(world.log().len(), 2);
+    slow.abort();
+}
+
+#[tokio::test]
 async fn one_answer_although_a_value_cannot_be_written_down() {
     use wink::prelude::*;
 

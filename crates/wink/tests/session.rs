@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use wink::session::{
-    DeclarativeSlice, Delivery, DispatchResult, FamilyError, LoggedValue, PromptExecuted, PromptRendered,
-    ReadOnlySession, ReducerFailure, Reducers, Session, SessionError, SliceKey, SliceKind, SliceOp,
-    SliceType, SliceView, append_all, replace_latest, replace_latest_by_key, upsert_by_key,
+    DeclarativeSlice, Delivery, DispatchResult, FamilyError, InvocationId, LoggedValue, PromptExecuted,
+    PromptRendered, ReadOnlySession, ReducerFailure, Reducers, Session, SessionError, SliceKey, SliceKind,
+    SliceOp, SliceType, SliceView, append_all, replace_latest, replace_latest_by_key, upsert_by_key,
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -445,6 +445,8 @@ fn tags_are_text_and_have_the_session_id() {
 
 fn rendered(text: &str) -> PromptRendered {
     PromptRendered {
+        id: InvocationId::parse("0190163d-8694-739b-aea5-966c26f8ad91").unwrap(),
+        run: Arc::default(),
         prompt: "ns/key".into(),
         time: Timestamp::UNIX_EPOCH,
         text: text.into(),
@@ -486,6 +488,7 @@ fn every_element_of_a_list_output_goes_to_its_slice() {
     session.register::<Note, Note>(append_all()).unwrap();
     session.dispatcher().subscribe::<Note>(|_, _| Ok(()));
     let executed = PromptExecuted {
+        run: Arc::default(),
         prompt: "ns/key".into(),
         time: Timestamp::UNIX_EPOCH,
         text: "[1,0,3]".into(),

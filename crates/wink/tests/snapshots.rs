@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use wink::executor::{Executor, ToolCall};
 use wink::prompt::{PromptTemplate, Section};
 use wink::session::{
-    DeclarativeSlice, DispatchResult, PromptRendered, ReducerFailure, Reducers, Session, SessionError,
-    SliceKey, SliceKind, SliceProblem, SliceType, SnapshotError, SnapshotScope, upsert_by_key,
+    DeclarativeSlice, DispatchResult, InvocationId, PromptRendered, ReducerFailure, Reducers, Session,
+    SessionError, SliceKey, SliceKind, SliceProblem, SliceType, SnapshotError, SnapshotScope, upsert_by_key,
 };
 use wink::store::SharedStore;
 use wink::testing::{ByteStore, FakeClock};
@@ -358,6 +358,8 @@ async fn stored() -> Arc<ByteStore> {
     dispatch(&session, entry("a", 1e300));
     dispatch(&session, Heard(7));
     let rendered = PromptRendered {
+        id: InvocationId::fresh(Timestamp::UNIX_EPOCH),
+        run: Arc::default(),
         prompt: "ns/key".into(),
         time: Timestamp::UNIX_EPOCH,
         text: "x".into(),

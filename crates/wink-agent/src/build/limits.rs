@@ -56,7 +56,8 @@ pub(super) fn held(table: Option<&At<LimitsTable>>, problems: &mut Problems) -> 
     });
     let arguments = size(table.arguments.as_ref(), ParseLimits::MAX_BYTES, problems);
     if let Some(written) = table.arguments.as_ref().filter(|_| arguments > ParseLimits::MAX_BYTES) {
-        problems.add(&written.span, "arguments are never larger than 8 MiB");
+        let hint = "say as much or less, such as \"1 MiB\"";
+        problems.hint(&written.span, "arguments are never larger than 8 MiB", hint);
     }
     let depth = count(table.arguments_depth.as_ref(), ParseLimits::MAX_DEPTH);
     Held {
@@ -82,7 +83,8 @@ fn budget(table: &At<BudgetTable>, problems: &mut Problems) -> Option<Budget> {
         max_input_tokens: limit(&table.max_input_tokens),
         max_output_tokens: limit(&table.max_output_tokens),
     };
-    Budget::new(limits).map_err(|error| problems.add(&table.span, error.to_string())).ok()
+    let hint = "set `max_total_tokens`, `max_input_tokens` or `max_output_tokens`";
+    Budget::new(limits).map_err(|error| problems.hint(&table.span, error.to_string(), hint)).ok()
 }
 
 /// What the sandbox of an agent is made of.
@@ -118,7 +120,7 @@ pub(super) fn sandbox(table: Option<&At<SandboxTable>>, problems: &mut Problems)
         }
     }
     if let Err(error) = limits.check() {
-        problems.add(&table.span, error.to_string());
+        problems.hint(&table.span, error.to_string(), "set it higher, or leave it out for what is usual");
     }
     SandboxPlan { engine: engine(table, problems), limits, lifted: unenforceable }
 }
@@ -143,7 +145,8 @@ fn engine(table: &At<SandboxTable>, problems: &mut Problems) -> crate::command::
         (EngineName::Podman, Some(image), None) => Engine::PodmanImage(image.value.clone()),
         (EngineName::Podman, None, Some(root)) => Engine::PodmanIn(root.value.clone().into()),
         (EngineName::Podman, Some(_), Some(root)) => {
-            problems.add(&root.span, "podman runs an image or a root directory, not both");
+            let message = "podman runs an image or a root directory, not both";
+            problems.hint(&root.span, message, "remove `image` or `root`");
             Engine::Namespaces
         }
         (EngineName::Podman, None, None) => {

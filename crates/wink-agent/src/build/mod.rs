@@ -3,6 +3,7 @@
 //! Rules belong to the library. Each part is tried there by itself, so that one mistake does not hide another, and the whole
 //! is built in the end.
 
+mod answer;
 mod limits;
 mod order;
 mod policy;
@@ -13,21 +14,24 @@ mod tool;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde_json::Value;
-use wink::prompt::{OPEN_SECTIONS, PromptTemplate, READ_SECTION, Section};
+use serde_json::{Map, Value};
+use wink::prompt::{OPEN_SECTIONS, Prompt, PromptTemplate, PromptValidationError, READ_SECTION, Section};
+use wink::suites::PlanChecker;
 use wink::tool::AnyTool;
 use wink_store::Workspace;
 
-use crate::file::{At, File, SuiteName};
+use crate::file::{At, File, Json, Named, SuiteName};
 use crate::problem::{Problems, Span};
-use crate::read::did_you_mean;
+use crate::read::meant;
+
+use answer::Done;
 
 pub(crate) use limits::Held;
 
 /// What is made of a file.
 pub(crate) struct Built {
     /// What the model is given; none if something is wrong.
-    pub(crate) template: Option<PromptTemplate>,
+    pub(crate) prompt: Option<Prompt>,
     /// What calls are held to.
     pub(crate) held: Held,
     /// Whether the prompt has to be built again for each workspace.
@@ -73,10 +77,14 @@ pub(crate) fn build(file: &File, workspace: Option<&Arc<Workspace>>, problems: &
     let sections: Vec<_> = made.into_iter().map(|made| build.with_policies(made)).collect();
     let policies: Vec<_> = file.policy.iter().filter_map(|policy| build.policy(policy, "")).collect();
     order::check(file, build.problems);
+    let (output, done) = (build.output(file), build.done(file));
     let (ns, key, name) = build.identity(file);
     let mut builder = PromptTemplate::builder(ns, key);
     if let Some(name) = name {
         builder = builder.name(name);
+    }
+    if done == Done::Planned {
+        builder = builder.completion(PlanChecker);
     }
     let builder = sections.into_iter().fold(builder, |builder, section| builder.section(section));
     let builder = policies.into_iter().fold(builder, |builder, policy| builder.policy(policy));
@@ -85,11 +93,12 @@ pub(crate) fn build(file: &File, workspace: Option<&Arc<Workspace>>, problems: &
         true => Digest::Shown,
         false => Digest::Absent,
     };
-    let template = match build.problems.count() {
-        0 => build.whole(builder.build()),
+    let prompt = match (build.problems.count(), output) {
+        (0, None) => build.whole(builder.build().map(|template| template.prompt())),
+        (0, Some(output)) => build.whole(builder.output(output).build().map(|template| template.prompt())),
         _ => None,
     };
-    Built { template, held, binding, digest }
+    Built { prompt, held, binding, digest }
 }
 
 /// A file on its way to a prompt.
@@ -140,31 +149,31 @@ impl Build<'_> {
         if let Some(ns) = &agent.ns
             && let Err(error) = PromptTemplate::builder(ns.value.clone(), "key").build()
         {
-            self.problems.add(&ns.span, error.reason);
+            let plain = ns.split('/').map(plain_key).collect::<Vec<_>>().join("/");
+            let hint = format!("{KEYS}, and `/` between parts, such as {plain:?}");
+            self.problems.hint(&ns.span, error.reason, hint);
         }
         if let Some(key) = &agent.key
             && let Err(error) = PromptTemplate::builder("ns", key.value.clone()).build()
         {
-            self.problems.add(&key.span, error.reason);
+            self.problems.hint(&key.span, error.reason, key_hint(key));
         }
         let (ns, key) = (text(&agent.ns), text(&agent.key));
         (ns.unwrap_or_default(), key.unwrap_or_default(), text(&agent.name))
     }
 
     /// The whole, or what the parts did not show.
-    fn whole(
-        &mut self,
-        built: Result<PromptTemplate, wink::prompt::PromptValidationError>,
-    ) -> Option<PromptTemplate> {
+    fn whole(&mut self, built: Result<Prompt, PromptValidationError>) -> Option<Prompt> {
         let error = match built {
-            Ok(template) => return Some(template),
+            Ok(prompt) => return Some(prompt),
             Err(error) => error,
         };
         let tool =
             error.tool.as_ref().and_then(|name| self.tools.iter().find(|tool| **tool.tool.name() == **name));
         let span = tool.map(|tool| &tool.span).or_else(|| self.places.get(&error.section));
         let span = span.cloned().unwrap_or(0..0);
-        self.problems.add(&span, error.to_string());
+        let hint = "each part is right by itself: change this one, or what it does not go with";
+        self.problems.hint(&span, error.to_string(), hint);
         None
     }
 
@@ -194,10 +203,7 @@ impl Build<'_> {
             let message = format!("there is no tool `{}`", name.value);
             let names = self.tools.iter().map(|tool| &**tool.tool.name());
             let names = names.chain(self.spoiled.iter().map(String::as_str));
-            match did_you_mean(name, names) {
-                Some(hint) => self.problems.hint(&name.span, message, hint),
-                None => self.problems.add(&name.span, message),
-            }
+            self.problems.hint(&name.span, message, meant(name, names, "tools"));
         }
         found
     }
@@ -231,11 +237,39 @@ impl Build<'_> {
             return;
         }
         let message = format!("`{}` has no parameter `{name}`", tool.tool.name());
-        match did_you_mean(name, tool.parameters()) {
-            Some(hint) => self.problems.hint(&parameter.span, message, hint),
-            None => self.problems.add(&parameter.span, message),
-        }
+        let hint = meant(name, tool.parameters(), "parameters");
+        self.problems.hint(&parameter.span, message, hint);
     }
+}
+
+const KEYS: &str = "use small letters, digits, `.`, `_` and `-`";
+const SCHEMA_HINT: &str =
+    "it is a JSON Schema, such as { type = \"object\", properties = { name = { type = \"string\" } } }";
+const DOLLAR_HINT: &str = "write $$ for a dollar sign, or ${name} for a value";
+
+/// What a key can be, and what this one could be.
+fn key_hint(written: &str) -> String {
+    format!("{KEYS}, such as {:?}", plain_key(written))
+}
+
+/// A key like this text.
+fn plain_key(written: &str) -> String {
+    plain_name(written, |c| matches!(c, '.' | '_' | '-'), "main")
+}
+
+/// A name of small letters, digits and what else is kept, like this text; another, if nothing of it is left.
+fn plain_name(written: &str, kept: impl Fn(char) -> bool, otherwise: &str) -> String {
+    let small = |c: char| if c.is_ascii_alphanumeric() || kept(c) { c.to_ascii_lowercase() } else { '_' };
+    let name: String = written.chars().map(small).take(64).collect();
+    match name.trim_matches(|c: char| !c.is_ascii_alphanumeric()) {
+        "" => otherwise.to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+/// A table of the user's as JSON.
+fn entries(named: &Named<Json>) -> Map<String, Value> {
+    named.iter().map(|(name, value)| (name.value.clone(), value.0.clone())).collect()
 }
 
 /// What is wrong with a section that has nothing but what is tried.

@@ -1,5 +1,6 @@
 //! Policies.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -15,6 +16,7 @@ use crate::file::{
     ApprovalTable, At, Named, NotTable, PathsTable, PolicyTable, QuotaTable, RateLimitTable, RateScope,
     ReadBeforeWriteTable,
 };
+use crate::read::meant;
 
 type Policy = Arc<dyn ToolPolicy>;
 
@@ -64,7 +66,8 @@ impl Build<'_> {
 
     fn parts(&mut self, parts: &At<Vec<At<PolicyTable>>>, section: &str) -> Vec<Policy> {
         if parts.is_empty() {
-            self.problems.add(&parts.span, "there is no policy in it");
+            let hint = "put policies into it, as in [{ quota = { session = 10 } }]";
+            self.problems.hint(&parts.span, "there is no policy in it", hint);
         }
         parts.iter().filter_map(|part| self.policy(part, section)).collect()
     }
@@ -83,13 +86,14 @@ impl Build<'_> {
         for (tool, first) in order.iter() {
             self.find_covered(tool, section);
             if first.is_empty() {
-                self.problems.add(&first.span, format!("nothing has to come before `{}`", tool.value));
+                let message = format!("nothing has to come before `{}`", tool.value);
+                self.problems.hint(&first.span, message, "name the tools that have to, or remove it");
             }
             for name in first.iter() {
                 self.find(name);
                 if name.value == tool.value {
                     let message = format!("`{}` would wait for itself", tool.value);
-                    self.problems.add(&name.span, message);
+                    self.problems.hint(&name.span, message, "take it out");
                 }
             }
             policy = policy.require(tool.value.clone(), first.iter().map(|name| name.value.clone()));
@@ -142,7 +146,8 @@ impl Build<'_> {
         // Each rule is tried by itself first, so that all that are wrong are found.
         for glob in table.allow.iter().chain(&table.deny) {
             if let Err(error) = PathPolicy::builder().deny(glob.value.clone()).build() {
-                self.problems.add(&glob.span, error.to_string());
+                let hint = "a pattern is a path, with `*`, `**`, `?` or `[…]` in it, such as \"src/**\"";
+                self.problems.hint(&glob.span, error.to_string(), hint);
             }
         }
         policy = table.allow.iter().fold(policy, |policy, glob| policy.allow(glob.value.clone()));
@@ -168,18 +173,21 @@ impl Build<'_> {
         }
         for path in &table.example_allowed {
             if let Err(error) = policy.clone().example_allowed(path.value.clone()).build() {
-                self.problems.add(&path.span, error.to_string());
+                let hint = "change the rules, or make it one of `example_denied`";
+                self.problems.hint(&path.span, error.to_string(), hint);
             }
         }
         for path in &table.example_denied {
             if let Err(error) = policy.clone().example_denied(path.value.clone()).build() {
-                self.problems.add(&path.span, error.to_string());
+                let hint = "change the rules, or make it one of `example_allowed`";
+                self.problems.hint(&path.span, error.to_string(), hint);
             }
         }
         match policy.build() {
             Ok(policy) => Some(Arc::new(policy)),
             Err(error) => {
-                self.problems.add(&table.span, error.to_string());
+                let hint = "add a rule: `allow = [\"src/**\"]`, or `deny = [\"secrets/**\"]`";
+                self.problems.hint(&table.span, error.to_string(), hint);
                 None
             }
         }
@@ -218,11 +226,9 @@ impl Build<'_> {
             return;
         }
         let message = format!("no tool that this policy covers has a parameter `{}`", parameter.value);
-        let names: Vec<String> = names().map(str::to_owned).collect();
-        match crate::read::did_you_mean(parameter, names.iter().map(String::as_str)) {
-            Some(hint) => self.problems.hint(&parameter.span, message, hint),
-            None => self.problems.add(&parameter.span, message),
-        }
+        let names: BTreeSet<String> = names().map(str::to_owned).collect();
+        let hint = meant(parameter, names.iter().map(String::as_str), "parameters");
+        self.problems.hint(&parameter.span, message, hint);
     }
 
     fn parameter(&mut self, tool: &At<String>, parameter: &At<String>, section: &str) {

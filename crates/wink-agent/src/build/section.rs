@@ -4,7 +4,7 @@ use serde_json::Value;
 use wink::prompt::{Section, Text, Visibility};
 use wink::tool::AnyTool;
 
-use super::{Build, fault};
+use super::{Build, DOLLAR_HINT, fault, key_hint};
 use crate::file::{At, SectionTable, VisibilityName};
 use crate::problem::Span;
 use crate::read::did_you_mean;
@@ -61,6 +61,7 @@ impl Build<'_> {
         if table.examples.as_ref().is_some_and(|examples| !examples.value) {
             section = section.without_examples();
         }
+        section = self.tasks(table).into_iter().fold(section, Section::task_example);
         for policy in &table.policy {
             if let Some(policy) = self.policy(policy, &path) {
                 section = section.policy(policy);
@@ -74,7 +75,7 @@ impl Build<'_> {
     fn place(&mut self, table: &At<SectionTable>, above: &str) -> String {
         let Some(key) = &table.key else { return above.to_owned() };
         if let Some(reason) = fault(Section::markdown(key.value.clone(), "Title")) {
-            self.problems.add(&key.span, reason);
+            self.problems.hint(&key.span, reason, key_hint(key));
         }
         let path = if above.is_empty() { key.value.clone() } else { format!("{above}.{}", key.value) };
         self.take_path(&path, &key.span);
@@ -95,7 +96,7 @@ impl Build<'_> {
         if let Some(title) = &table.title
             && let Some(reason) = fault(Section::markdown("key", title.value.clone()))
         {
-            self.problems.add(&title.span, reason);
+            self.problems.hint(&title.span, reason, "say what it is about: `title = \"Deployment\"`");
         }
         for template in table.body.iter().chain(&table.summary) {
             self.template(template, table);
@@ -113,7 +114,10 @@ impl Build<'_> {
     fn template(&mut self, template: &At<String>, table: &SectionTable) {
         let text = match Text::compile(template) {
             Ok(text) => text,
-            Err(error) => return self.problems.add(&template.span, error.to_string()),
+            Err(error) => {
+                let message = format!("stray $ at {:?}", error.near);
+                return self.problems.hint(&template.span, message, DOLLAR_HINT);
+            }
         };
         let params = || table.params.iter().flat_map(|params| params.iter()).map(|(name, _)| name.as_str());
         for name in text.placeholders().filter(|name| !params().any(|param| param == *name)) {

@@ -103,7 +103,8 @@ impl Build<'_> {
         match wink_eval::WorkerProcess::this_program() {
             Ok(worker) => Some(wink_eval::AstevalSection::new(worker).section()),
             Err(error) => {
-                self.problems.add(&suite.span, format!("the suite `eval` cannot be used: {error}"));
+                let message = format!("the suite `eval` cannot be used: {error}");
+                self.problems.hint(&suite.span, message, "remove the suite here");
                 None
             }
         }

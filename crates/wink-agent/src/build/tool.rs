@@ -12,16 +12,19 @@ use wink::tool::schema::{CompiledSchema, tighten};
 use wink::tool::{Annotations, AnyTool, IntoTool, Tool};
 
 use super::limits::{count, time};
-use super::{Binding, Build};
+use super::{Binding, Build, DOLLAR_HINT, SCHEMA_HINT, entries, plain_name};
 use crate::command::{CommandPlan, CommandTool, Confined, Passing, is_ours, variable};
 use crate::file::{
     Arguments, At, DoubtName, ExampleTable, IdempotencyTable, Json, Named, ScopeName, StrategyName,
     TIME_HINT, ToolTable,
 };
-use crate::read::did_you_mean;
+use crate::read::meant;
 
 /// Characters of each output of a command that are kept.
 const OUTPUT: usize = 32_768;
+
+const ZERO: &str = "there is a zero byte in it, which no program can be given";
+const ZERO_HINT: &str = "take the \\u0000 out";
 
 impl Build<'_> {
     /// The tool that a table describes; none if something is wrong with it.
@@ -30,12 +33,14 @@ impl Build<'_> {
         if let Some(name) = &table.name
             && let Some(fault) = fault(Tool::<(), ()>::without_handler(name.value.clone(), "…"))
         {
-            self.problems.add(&name.span, fault);
+            let plain = plain_name(name, |c| matches!(c, '_' | '-'), "run");
+            let hint = format!("use 1 to 64 small letters, digits, `_` and `-`, such as {plain:?}");
+            self.problems.hint(&name.span, fault, hint);
         }
         if let Some(description) = &table.description
             && let Some(fault) = fault(Tool::<(), ()>::without_handler("tool", description.value.clone()))
         {
-            self.problems.add(&description.span, fault);
+            self.problems.hint(&description.span, fault, "say in one line what it does, for the model");
         }
         let written = table.params.as_ref().map(|params| Value::Object(entries(params)));
         let written = written.unwrap_or_else(|| json!({ "type": "object", "properties": {} }));
@@ -48,14 +53,21 @@ impl Build<'_> {
         for field in &table.sensitive {
             let alone = self.command(table, &plan, schema.clone()).sensitive(field.value.clone());
             match fault(alone) {
-                Some(fault) => self.problems.add(&field.span, fault),
+                Some(fault) => {
+                    let message = fault.split_once("; did you mean").map_or(&*fault, |(message, _)| message);
+                    let hint = meant(field, names_of(&schema), "parameters");
+                    self.problems.hint(&field.span, message, hint);
+                }
                 None => tool = tool.sensitive(field.value.clone()),
             }
         }
         if let (Some(idempotency), Some(config)) = (&table.idempotency, config) {
             let alone = self.command(table, &plan, schema.clone()).idempotency(config.clone());
             match fault(alone) {
-                Some(fault) => self.problems.add(&idempotency.span, fault),
+                Some(fault) => {
+                    let hint = "`{ strategy = \"auto\" }` makes the key of all parameters";
+                    self.problems.hint(&idempotency.span, fault, hint);
+                }
                 None => tool = tool.idempotency(config),
             }
         }
@@ -63,14 +75,18 @@ impl Build<'_> {
             let Some((description, input, output)) = example_of(example) else { continue };
             let alone = self.command(table, &plan, schema.clone());
             match fault(alone.example(description.clone(), input.clone(), output.clone())) {
-                Some(fault) => self.problems.add(&example.span, fault),
+                Some(fault) => {
+                    let hint = "its `input` is what `params` takes, and its `output` a text";
+                    self.problems.hint(&example.span, fault, hint);
+                }
                 None => tool = tool.example(description, input, output),
             }
         }
         if self.problems.count() > before {
             return None;
         }
-        tool.into_tool().map_err(|error| self.problems.add(&table.span, error.0)).ok()
+        let hint = "each part of it is right by itself: change one that is named";
+        tool.into_tool().map_err(|error| self.problems.hint(&table.span, error.0, hint)).ok()
     }
 
     /// The tool without what is tried by itself.
@@ -97,8 +113,7 @@ impl Build<'_> {
         match compiled {
             Ok(_) => Some(schema),
             Err(error) => {
-                let hint = "it is a JSON Schema, such as { type = \"object\", properties = { name = { type = \"string\" } } }";
-                self.problems.hint(&params.span, error.to_string(), hint);
+                self.problems.hint(&params.span, error.to_string(), SCHEMA_HINT);
                 None
             }
         }
@@ -140,12 +155,13 @@ impl Build<'_> {
         let mut variables = Vec::new();
         for (name, value) in env.iter() {
             if name.is_empty() || name.contains(['=', '\0']) {
-                self.problems.add(&name.span, format!("{:?} is no name of a variable", name.value));
+                let message = format!("{:?} is no name of a variable", name.value);
+                self.problems.hint(&name.span, message, "use letters, digits and `_`, such as TARGET");
             } else if is_ours(name.as_bytes()) {
                 let message = format!("`{}` is set for each call", name.value);
                 self.problems.hint(&name.span, message, "choose another name");
             } else if value.contains('\0') {
-                self.problems.add(&value.span, "there is a zero byte in it, which no program can be given");
+                self.problems.hint(&value.span, ZERO, ZERO_HINT);
             } else {
                 variables.push((name.value.clone(), value.value.clone()));
             }
@@ -173,9 +189,10 @@ impl Build<'_> {
         let before = self.problems.count();
         for (at, word) in command.iter().enumerate() {
             if word.contains('\0') {
-                self.problems.add(&word.span, "there is a zero byte in it, which no program can be given");
+                self.problems.hint(&word.span, ZERO, ZERO_HINT);
             } else if at == 0 && word.trim().is_empty() {
-                self.problems.add(&word.span, "the name of the program is blank");
+                let hint = "name a program, as in [\"make\", \"test\"]";
+                self.problems.hint(&word.span, "the name of the program is blank", hint);
             } else if at == 0
                 && command.len() == 1
                 && word.contains(char::is_whitespace)
@@ -231,10 +248,11 @@ impl Build<'_> {
 
     fn strategy(&mut self, table: &At<IdempotencyTable>, schema: &Value) -> Option<KeyStrategy> {
         let strategy = table.strategy.as_ref()?;
-        let known = || schema.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys);
+        let known = || names_of(schema);
         let mut unneeded = |given: Option<&crate::problem::Span>, what: &str, of: &str| {
             if let Some(span) = given {
-                self.problems.add(span, format!("`{what}` is for the strategy `{of}`"));
+                let hint = format!("say `strategy = \"{of}\"`, or remove it");
+                self.problems.hint(span, format!("`{what}` is for the strategy `{of}`"), hint);
             }
         };
         if strategy.value != StrategyName::Params {
@@ -252,12 +270,9 @@ impl Build<'_> {
                     self.problems.hint(&strategy.span, "the strategy `params` needs `fields`", hint);
                     return None;
                 };
-                for field in fields.iter().filter(|field| !known().any(|name| *name == field.value)) {
+                for field in fields.iter().filter(|field| !known().any(|name| name == field.value)) {
                     let message = format!("the tool has no parameter `{}`", field.value);
-                    match did_you_mean(field, known().map(String::as_str)) {
-                        Some(hint) => self.problems.hint(&field.span, message, hint),
-                        None => self.problems.add(&field.span, message),
-                    }
+                    self.problems.hint(&field.span, message, meant(field, known(), "parameters"));
                 }
                 Some(KeyStrategy::Params(fields.iter().map(|field| field.value.clone()).collect()))
             }
@@ -270,16 +285,13 @@ impl Build<'_> {
                 let text = match Text::compile(key) {
                     Ok(text) => text,
                     Err(error) => {
-                        self.problems.add(&key.span, error.to_string());
+                        self.problems.hint(&key.span, format!("stray $ at {:?}", error.near), DOLLAR_HINT);
                         return None;
                     }
                 };
-                for name in text.placeholders().filter(|name| !known().any(|known| known == name)) {
+                for name in text.placeholders().filter(|name| !known().any(|known| known == *name)) {
                     let message = format!("the tool has no parameter `{name}`");
-                    match did_you_mean(name, known().map(String::as_str)) {
-                        Some(hint) => self.problems.hint(&key.span, message, hint),
-                        None => self.problems.add(&key.span, message),
-                    }
+                    self.problems.hint(&key.span, message, meant(name, known(), "parameters"));
                 }
                 let fields: Vec<String> = text.placeholders().map(str::to_owned).collect();
                 Some(KeyStrategy::Custom(std::sync::Arc::new(move |arguments| {
@@ -351,6 +363,12 @@ impl Build<'_> {
     }
 }
 
+/// The names of the parameters.
+fn names_of(schema: &Value) -> impl Iterator<Item = &str> + Clone {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    properties.into_iter().flat_map(|properties| properties.keys().map(String::as_str))
+}
+
 fn annotations(table: &ToolTable) -> Annotations {
     let usual = Annotations::default();
     let Some(said) = &table.annotations else { return usual };
@@ -370,10 +388,6 @@ fn example_of(example: &ExampleTable) -> Option<(String, Value, Value)> {
     let input = example.input.as_ref().map(|input| entries(input)).unwrap_or_default();
     let output = example.output.as_ref()?.value.clone();
     Some((description, Value::Object(input), Value::String(output)))
-}
-
-fn entries(named: &Named<Json>) -> Map<String, Value> {
-    named.iter().map(|(name, value)| (name.value.clone(), value.0.clone())).collect()
 }
 
 /// What is wrong with a tool that has nothing but what is tried.

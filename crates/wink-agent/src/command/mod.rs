@@ -13,8 +13,6 @@ mod sandbox;
 
 #[cfg(target_os = "linux")]
 use std::sync::Arc;
-#[cfg(target_os = "linux")]
-use std::task::Poll;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -69,7 +67,7 @@ impl CommandTool {
 
         let name = Arc::clone(cx.tool().name());
         let input = self.program.input(&arguments, cx)?;
-        let run = |workspace| telling(cx, self.program.run(workspace, input, cx.clock()));
+        let run = |workspace| self.program.run(workspace, input, cx.clock());
         let ran = run_in_layer(&HostLayers, cx, run, |finished| program::failure(&name, finished)).await?;
         match ran.failure {
             None => Ok(ToolResult::done(self.program.message(&name, &ran.finished))),
@@ -83,27 +81,6 @@ impl CommandTool {
                     }
                 }
             }
-        }
-    }
-}
-
-/// Says every second for how many the work has gone on, until it is over: a client that hears nothing may give up.
-#[cfg(target_os = "linux")]
-async fn telling<T>(cx: &ToolContext, work: impl Future<Output = T>) -> T {
-    let clock = cx.clock();
-    let began = clock.monotonic();
-    let mut work = std::pin::pin!(work);
-    let mut seconds: u32 = 0;
-    loop {
-        seconds = seconds.saturating_add(1);
-        let mut tick = clock.sleep_until(began + Duration::from_secs(seconds.into()));
-        let ended = std::future::poll_fn(|context| match work.as_mut().poll(context) {
-            Poll::Ready(ended) => Poll::Ready(Some(ended)),
-            Poll::Pending => tick.as_mut().poll(context).map(|()| None),
-        });
-        match ended.await {
-            Some(ended) => return ended,
-            None => cx.progress(seconds.into(), None, ""),
         }
     }
 }

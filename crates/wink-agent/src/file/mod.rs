@@ -5,6 +5,7 @@
 //! does not fit is left out before anything is decoded. So nothing here is mandatory for serde, and what is mandatory for
 //! people is marked in the schema.
 
+mod answer;
 mod at;
 mod policy;
 mod tool;
@@ -13,6 +14,7 @@ mod units;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+pub(crate) use answer::{CompletionTable, OutputTable, StepTable, TaskTable};
 pub(crate) use at::{At, Json, Named};
 pub(crate) use policy::{
     ApprovalTable, NotTable, PathsTable, PolicyTable, QuotaTable, RateLimitTable, RateScope,
@@ -34,6 +36,10 @@ pub(crate) struct File {
     pub(crate) limits: Option<At<LimitsTable>>,
     /// The sandbox of the suite `sandbox`, and of commands with `sandbox = true`.
     pub(crate) sandbox: Option<At<SandboxTable>>,
+    /// What the last answer must be; just text unless told.
+    pub(crate) output: Option<At<OutputTable>>,
+    /// When the work is done; when the model says so unless told.
+    pub(crate) completion: Option<At<CompletionTable>>,
     /// Policies that cover every tool. They are asked after those of the sections.
     #[serde(default)]
     pub(crate) policy: Vec<At<PolicyTable>>,
@@ -181,6 +187,9 @@ pub(crate) struct SectionTable {
     pub(crate) planning: Option<At<PlanningTable>>,
     /// Settings of the suite `files`.
     pub(crate) files: Option<At<FilesTable>>,
+    /// How whole tasks are done, for the model.
+    #[serde(default)]
+    pub(crate) task: Vec<At<TaskTable>>,
     /// Commands as tools.
     #[serde(default)]
     pub(crate) tool: Vec<At<ToolTable>>,

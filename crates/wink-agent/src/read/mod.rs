@@ -11,7 +11,7 @@ use crate::file::File;
 use crate::problem::Problems;
 
 pub(crate) use schema::schema;
-pub(crate) use walk::did_you_mean;
+pub(crate) use walk::{did_you_mean, meant};
 
 /// What reading needs of a stack for a text that is nested as deep as TOML can be, which is some thousand levels. Whoever calls
 /// may be on a small one. Only what is used of it is taken.
@@ -39,7 +39,10 @@ pub(crate) fn read(text: &str, problems: &mut Problems) -> File {
 fn read_here(text: &str, problems: &mut Problems) -> File {
     let (mut table, broken) = DeTable::parse_recoverable(text);
     for error in &broken {
-        problems.broken(&error.span().unwrap_or(0..0), format!("this is not TOML: {}", error.message()));
+        let hint =
+            "a text is in quotes, a list in [ ] and the name of a table too; https://toml.io has the rules";
+        let message = format!("this is not TOML: {}", error.message());
+        problems.broken(&error.span().unwrap_or(0..0), message, hint);
     }
     // What is missing may just be in the part that could not be read.
     let missing = if broken.is_empty() { walk::Missing::Reported } else { walk::Missing::Ignored };
@@ -47,7 +50,8 @@ fn read_here(text: &str, problems: &mut Problems) -> File {
     let file = File::deserialize(toml::de::Deserializer::from(table));
     file.unwrap_or_else(|error| {
         // The walk lets nothing pass that cannot be decoded, but if it did, that would not be nothing.
-        problems.add(&error.span().unwrap_or(0..0), error.message().to_owned());
+        let hint = "the schema of agent files says what can be there";
+        problems.hint(&error.span().unwrap_or(0..0), error.message().to_owned(), hint);
         File::default()
     })
 }

@@ -72,7 +72,8 @@ impl<'s> Walk<'s, '_> {
         go: impl FnOnce(&mut Self, &mut Spanned<DeValue<'v>>) -> bool,
     ) -> bool {
         if self.depth == DEEPEST {
-            self.problems.add(&value.span(), format!("this is nested deeper than {DEEPEST} levels"));
+            let message = format!("this is nested deeper than {DEEPEST} levels");
+            self.problems.hint(&value.span(), message, "put fewer tables and lists into each other");
             return false;
         }
         self.depth += 1;
@@ -96,19 +97,16 @@ impl<'s> Walk<'s, '_> {
             ("array", DeValue::Array(items)) => self.array(rules, items, &span),
             ("string", DeValue::String(_)) | ("boolean", DeValue::Boolean(_)) => true,
             ("integer" | "number", DeValue::Integer(number)) => {
-                let number = i64::from_str_radix(number.as_str(), number.radix()).ok();
-                self.bounded(rules, number.map(|number| number as f64), &span)
+                let value = i64::from_str_radix(number.as_str(), number.radix()).ok();
+                self.bounded(rules, number.as_str(), value.map(|value| value as f64), &span)
             }
             ("number", DeValue::Float(number)) => {
-                let number = number.as_str().parse().ok().filter(|number: &f64| number.is_finite());
-                self.bounded(rules, number, &span)
+                let value = number.as_str().parse().ok().filter(|value: &f64| value.is_finite());
+                self.bounded(rules, number.as_str(), value, &span)
             }
             (wanted, found) => {
                 let message = format!("expected {}, found {}", article(wanted), kind(found));
-                match mend(wanted, found) {
-                    Some(hint) => self.problems.hint(&span, message, hint),
-                    None => self.problems.add(&span, message),
-                }
+                self.problems.hint(&span, message, mend(wanted, found));
                 false
             }
         }
@@ -119,6 +117,24 @@ impl<'s> Walk<'s, '_> {
         reference.and_then(|pointer| self.root.pointer(pointer)).unwrap_or(schema)
     }
 
+    /// How something is written that is missing, and what it is for.
+    fn example(&self, name: &str, schema: &'s Value) -> String {
+        let rules = self.resolve(schema);
+        let written = match rules.get("type").and_then(Value::as_str) {
+            _ if rules.as_object().is_some_and(|rules| choices(rules).is_some()) => format!("{name} = \"…\""),
+            Some("object") if self.depth == 0 => format!("[{name}]"),
+            Some("object") => format!("{name} = {{ … }}"),
+            Some("array") => format!("{name} = [ … ]"),
+            Some("string") => format!("{name} = \"…\""),
+            _ => format!("{name} = …"),
+        };
+        let described = schema.get("description").or_else(|| rules.get("description"));
+        match described.and_then(Value::as_str) {
+            Some(description) => format!("add `{written}`: {description}"),
+            None => format!("add `{written}`"),
+        }
+    }
+
     fn table(&mut self, rules: &'s Map<String, Value>, table: &mut DeTable<'_>, span: &Span) {
         let before = self.problems.count();
         let properties = rules.get("properties").and_then(Value::as_object);
@@ -126,7 +142,9 @@ impl<'s> Walk<'s, '_> {
         if self.missing == Missing::Reported {
             let required = rules.get("required").and_then(Value::as_array).into_iter().flatten();
             for name in required.filter_map(Value::as_str).filter(|name| !table.contains_key(*name)) {
-                self.problems.add(span, format!("`{name}` is missing"));
+                let schema = properties.and_then(|properties| properties.get(name));
+                let hint = self.example(name, schema.unwrap_or(&Value::Null));
+                self.problems.hint(span, format!("`{name}` is missing"), hint);
             }
         }
         let count = table.len() as u64;
@@ -168,7 +186,7 @@ impl<'s> Walk<'s, '_> {
 
     fn array(&mut self, rules: &'s Map<String, Value>, items: &mut DeArray<'_>, span: &Span) -> bool {
         if rules.get("minItems").and_then(Value::as_u64).is_some_and(|least| (items.len() as u64) < least) {
-            self.problems.add(span, "the list is empty");
+            self.problems.hint(span, "the list is empty", "put something into it: [ … ]");
             return false;
         }
         let Some(schema) = rules.get("items") else { return true };
@@ -183,7 +201,13 @@ impl<'s> Walk<'s, '_> {
         true
     }
 
-    fn bounded(&mut self, rules: &Map<String, Value>, number: Option<f64>, span: &Span) -> bool {
+    fn bounded(
+        &mut self,
+        rules: &Map<String, Value>,
+        written: &str,
+        number: Option<f64>,
+        span: &Span,
+    ) -> bool {
         let bound = |keyword: &str| rules.get(keyword).and_then(Value::as_f64);
         let (least, most) = (bound("minimum"), bound("maximum").or_else(|| largest(rules)));
         let inside =
@@ -191,13 +215,13 @@ impl<'s> Walk<'s, '_> {
         if number.is_some_and(inside) {
             return true;
         }
-        let message = match (least, most) {
-            (Some(least), Some(most)) => format!("expected a number from {least} to {most}"),
-            (Some(least), None) => format!("expected a number of at least {least}"),
-            (None, Some(most)) => format!("expected a number of at most {most}"),
-            (None, None) => "expected a plain number".to_owned(),
+        let hint = match (least, most) {
+            (Some(least), Some(most)) => format!("write a number from {least} to {most}"),
+            (Some(least), None) => format!("write a number of at least {least}"),
+            (None, Some(most)) => format!("write a number of at most {most}"),
+            (None, None) => PLAIN_NUMBER.to_owned(),
         };
-        self.problems.add(span, message);
+        self.problems.hint(span, format!("{written} cannot be used here"), hint);
         false
     }
 
@@ -240,14 +264,16 @@ impl<'s> Walk<'s, '_> {
             DeValue::Integer(number) => {
                 let fits = i64::from_str_radix(number.as_str(), number.radix()).is_ok();
                 if !fits {
-                    self.problems.add(&span, "this number is too large");
+                    let hint = "write it as a text, in quotes, or a smaller one";
+                    self.problems.hint(&span, "this number is too large", hint);
                 }
                 fits
             }
             DeValue::Float(number) => {
                 let fits = number.as_str().parse().is_ok_and(|number: f64| number.is_finite());
                 if !fits {
-                    self.problems.add(&span, "expected a plain number");
+                    let message = format!("{} cannot be used here", number.as_str());
+                    self.problems.hint(&span, message, PLAIN_NUMBER);
                 }
                 fits
             }
@@ -303,6 +329,21 @@ pub(crate) fn did_you_mean<'n>(name: &str, known: impl Iterator<Item = &'n str> 
     Some(format!("did you mean `{near}`?"))
 }
 
+/// What may be meant by a name, or else which names there are of what was to be named.
+pub(crate) fn meant<'n>(name: &str, known: impl Iterator<Item = &'n str> + Clone, what: &str) -> String {
+    /// More are no help.
+    const NAMED: usize = 20;
+    did_you_mean(name, known.clone()).unwrap_or_else(|| match known.clone().count() {
+        0 => format!("there are no {what}: add one, or remove this"),
+        count if count > NAMED => format!("the {what} are {} and others", listed(known.take(NAMED))),
+        _ => format!("the {what} are {}", list(known)),
+    })
+}
+
+fn listed<'n>(names: impl Iterator<Item = &'n str>) -> String {
+    names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
 /// `a`, `b` and `c`.
 pub(crate) fn list<'n>(names: impl Iterator<Item = &'n str>) -> String {
     let mut names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
@@ -338,16 +379,19 @@ fn kind(found: &DeValue<'_>) -> &'static str {
 }
 
 /// What is usually meant.
-fn mend(wanted: &str, found: &DeValue<'_>) -> Option<&'static str> {
+fn mend(wanted: &str, found: &DeValue<'_>) -> &'static str {
     match (wanted, found) {
-        ("array", DeValue::Table(_)) => {
-            Some("there can be several: write its name in double brackets, [[…]]")
-        }
-        ("array", _) => Some("put it in brackets: [ … ]"),
-        ("object", DeValue::Array(_)) => Some("there is one: write its name in single brackets, […]"),
-        ("string", DeValue::Table(_) | DeValue::Array(_)) => None,
-        ("string", _) => Some("put it in quotes"),
-        ("boolean" | "integer" | "number", DeValue::String(_)) => Some("write it without quotes"),
-        _ => None,
+        ("array", DeValue::Table(_)) => "there can be several: write its name in double brackets, [[…]]",
+        ("array", _) => "put it in brackets: [ … ]",
+        ("object", DeValue::Array(_)) => "there is one: write its name in single brackets, […]",
+        ("object", _) => "give it keys of its own, in braces: { key = … }",
+        ("string", DeValue::Table(_) | DeValue::Array(_)) => "write one text, in quotes",
+        ("string", _) => "put it in quotes",
+        ("boolean", _) => "write true or false, without quotes",
+        ("integer", DeValue::Float(_)) => "write it without a point",
+        (_, DeValue::String(_)) => "write it without quotes",
+        _ => "write a number, such as 10",
     }
 }
+
+const PLAIN_NUMBER: &str = "write a number with digits, such as 10 or 0.5";

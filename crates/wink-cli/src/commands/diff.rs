@@ -12,6 +12,7 @@ use similar::TextDiff;
 use wink::filesystem::host::{ChangeKind, HostFilesystem, PastChange, PastContent, PastEntry};
 use wink::filesystem::{EntryKind, FsPath, quoted};
 
+use super::progress::Waiting;
 use super::show::{changes_of, kind_of, what_happened};
 use super::{find, open};
 use crate::args::Common;
@@ -56,12 +57,14 @@ pub(super) async fn run(common: &Common, which: &str) -> Done {
         return Err(find::unknown(&common.session, which));
     };
     let log = open::log(&workspace, common).await?;
-    let entry = find::find(common, &log, which)?;
+    let entry = &find::find(common, &log, which).await?;
+    let waiting = Waiting::begin("comparing files");
     let (changed, past) = changes_of(&workspace, common, entry).await?;
     let mut files = Vec::new();
     for change in &past.changes {
         files.push(FileDiff::of(workspace.files(), change)?);
     }
+    drop(waiting);
     let forgotten = changed.forgotten || !past.forgotten.is_empty();
     let diff = Diff { seq: entry.seq, invocation_id: entry.event.id().to_string(), files, forgotten };
     if common.json {

@@ -1,37 +1,53 @@
-//! Which entry of the log is meant: an invocation id, a call id (the latest), a seq, or `last`; and which of the ledger.
+//! Which entry of the log is meant: a seq, an invocation id, a call id (the latest), or `last`; and which of the ledger.
 
-use wink::session::{InvocationId, LogEntry, LogEvent};
+use wink::session::{InvocationId, LogEntry, LogEvent, Logbook};
 use wink::store::{LedgerRow, LedgerState};
 
+use super::progress::Waiting;
 use crate::args::Common;
 use crate::frame::{CliError, Exit};
 
-/// The entry that `text` names. A number that is the seq of one entry and the call id of another is refused: nobody should
-/// undo what they did not mean.
-pub(super) fn find<'a>(common: &Common, log: &'a [LogEntry], text: &str) -> Result<&'a LogEntry, CliError> {
-    let session = &common.session;
-    if text == "last" {
-        let last = log.iter().rev().find(|entry| matches!(entry.event, LogEvent::Call(_)));
-        return last.ok_or_else(|| unknown(session, text));
-    }
-    if let Some(id) = InvocationId::parse(text) {
-        let found = log.iter().find(|entry| entry.event.id() == id);
-        return found.ok_or_else(|| unknown(session, text));
-    }
-    let by_seq = text.parse().ok().and_then(|seq: u64| log.iter().find(|entry| entry.seq == seq));
-    let by_call = log.iter().rev().find(|entry| match &entry.event {
-        LogEvent::Call(call) => *call.call_id == *text,
-        LogEvent::Undone(_) => false,
-    });
-    match (by_seq, by_call) {
-        (Some(one), Some(other)) if one.seq != other.seq => {
-            let message = format!("'{text}' is the seq of one entry and the call id of another");
-            let ids = format!("{} (seq {}) or {} (call id)", one.event.id(), one.seq, other.event.id());
-            Err(CliError::new(Exit::Usage, message).hint(format!("name the invocation id: {ids}")))
+/// What a call id begins with that could be something else.
+const BY_CALL_ID: &str = "id:";
+
+/// The entry that `text` names. A number is a seq, which is what `wink log` shows, whatever clients call their calls: nobody
+/// should undo what they did not mean.
+pub(super) async fn find(common: &Common, log: &Logbook, text: &str) -> Result<LogEntry, CliError> {
+    let _waiting = Waiting::begin("reading the log");
+    let newest =
+        async |takes: &dyn Fn(&LogEvent) -> bool| log.newest(0, 1, takes).await.map(|mut found| found.pop());
+    let found = match named(text) {
+        Named::Last => newest(&|event| matches!(event, LogEvent::Call(_))).await?,
+        Named::Seq(seq) => log.entry(seq).await?,
+        Named::Invocation(id) => log.find(id).await?,
+        Named::CallId(id) => {
+            newest(&|event| matches!(event, LogEvent::Call(call) if *call.call_id == *id)).await?
         }
-        (Some(found), _) | (None, Some(found)) => Ok(found),
-        (None, None) => Err(unknown(session, text)),
+    };
+    found.ok_or_else(|| unknown(&common.session, text))
+}
+
+/// What an entry can be named by.
+#[derive(Debug, PartialEq)]
+enum Named<'a> {
+    Last,
+    Seq(u64),
+    Invocation(InvocationId),
+    CallId(&'a str),
+}
+
+fn named(text: &str) -> Named<'_> {
+    if let Some(id) = text.strip_prefix(BY_CALL_ID) {
+        return Named::CallId(id);
     }
+    if text == "last" {
+        return Named::Last;
+    }
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        // One that is too large is the number of no entry either.
+        return Named::Seq(text.parse().unwrap_or(u64::MAX));
+    }
+    InvocationId::parse(text).map_or(Named::CallId(text), Named::Invocation)
 }
 
 /// There is no such entry.
@@ -72,4 +88,22 @@ pub(super) fn find_doubt<'a>(rows: &'a [LedgerRow], text: &str) -> Result<&'a st
 pub(super) fn no_doubt(text: &str) -> CliError {
     CliError::new(Exit::Usage, format!("nothing is in doubt under the key '{text}'"))
         .hint("`wink ledger list --in-doubt` lists what is")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_a_seq_and_a_call_id_can_always_be_named() {
+        assert_eq!(named("5"), Named::Seq(5));
+        assert_eq!(named("99999999999999999999999"), Named::Seq(u64::MAX));
+        assert_eq!(named("id:5"), Named::CallId("5"));
+        assert_eq!(named("last"), Named::Last);
+        assert_eq!(named("id:last"), Named::CallId("last"));
+        assert_eq!(named("id:id:5"), Named::CallId("id:5"));
+        for id in ["cli-1", "+5", "-5", ""] {
+            assert_eq!(named(id), Named::CallId(id));
+        }
+    }
 }

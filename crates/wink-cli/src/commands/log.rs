@@ -4,6 +4,7 @@ use anstyle::Style;
 use wink::session::{LogEntry, LogEvent, ToolInvoked};
 
 use super::open;
+use super::progress::Waiting;
 use super::row::{LogRow, ended};
 use crate::args::Common;
 use crate::frame::{self, Done, Exit, note, visible};
@@ -21,23 +22,24 @@ pub(super) struct Filter {
 
 pub(super) async fn run(common: &Common, filter: &Filter) -> Done {
     let workspace = open::workspace_with_past(common)?;
-    let log = match &workspace {
-        Some(workspace) => open::log(workspace, common).await?,
-        None => Vec::new(),
-    };
-    let chosen: Vec<&LogEntry> = log.iter().filter(|entry| filter.takes(&entry.event)).collect();
-    let skipped = filter.last.map_or(0, |last| chosen.len().saturating_sub(last));
-    let chosen = chosen.get(skipped..).unwrap_or_default();
+    let (mut chosen, mut is_empty) = (Vec::new(), true);
+    if let Some(workspace) = &workspace {
+        let _waiting = Waiting::begin("reading the log");
+        let log = open::log(workspace, common).await?;
+        let most = filter.last.unwrap_or(usize::MAX);
+        chosen = log.newest(0, most, |event| filter.takes(event)).await?;
+        is_empty = chosen.is_empty() && log.newest(0, 1, |_| true).await?.is_empty();
+    }
     if common.json {
         let mut lines = Vec::new();
-        for entry in chosen {
+        for entry in &chosen {
             serde_json::to_writer(&mut lines, &LogRow::of(entry, &common.session))
                 .map_err(frame::CliError::internal)?;
             lines.push(b'\n');
         }
         return frame::print_bytes(&lines);
     }
-    if log.is_empty() {
+    if is_empty {
         let sessions = match &workspace {
             Some(workspace) => workspace.store().sessions().await?,
             None => Vec::new(),
@@ -53,7 +55,7 @@ pub(super) async fn run(common: &Common, filter: &Filter) -> Done {
         note(&format!("session '{}' has no calls yet{others}", common.session));
         return Ok(Exit::Success);
     }
-    let rows = chosen.iter().map(|entry| row(entry)).collect();
+    let rows = chosen.iter().map(row).collect();
     Screen::fitted().rows(&["SEQ", "TIME", "TOOL", "RESULT", "MESSAGE"], rows, MESSAGE)?;
     Ok(Exit::Success)
 }

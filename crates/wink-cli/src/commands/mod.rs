@@ -13,6 +13,7 @@ mod init;
 mod ledger;
 mod log;
 mod open;
+mod overrides;
 mod policy;
 mod progress;
 mod prompt;
@@ -24,7 +25,7 @@ mod undo;
 
 use std::io::Read;
 
-use crate::args::{Command, Common, LedgerCommand, PolicyCommand};
+use crate::args::{Command, Common, LedgerCommand, OverrideCommand, PolicyCommand};
 use crate::frame::{CliError, Done, Exit};
 
 /// Does what was asked.
@@ -52,6 +53,9 @@ pub(crate) fn run(common: &Common, command: Command) -> Done {
         Command::Ledger(LedgerCommand::Resolve { key, verdict, message, value }) => {
             block_on(ledger::resolve(common, &key, &verdict, message, value))?
         }
+        Command::Override(OverrideCommand::Seed { tag }) => overrides::seed(common, &tag.tag),
+        Command::Override(OverrideCommand::List { tag }) => overrides::list(common, &tag.tag),
+        Command::Override(OverrideCommand::Diff { tag }) => overrides::diff(common, &tag.tag),
         Command::Init { schema: true, .. } => init::schema(),
         Command::Init { force, .. } => init::run(common, force),
         Command::Doctor { deep } => block_on(doctor::run(common, deep))?,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use wink::filesystem::host::journal::Recovered;
 use wink::filesystem::{FsError, STATE, quoted};
-use wink::session::{LogEntry, Session};
+use wink::session::{Logbook, Session};
 use wink::store::StoreErrorKind;
 use wink_agent::{Agent, LoadError, OpenError, Problem};
 use wink_store::{Workspace, WorkspaceError, WorkspaceOptions};
@@ -48,16 +48,21 @@ pub(super) fn has_past(common: &Common) -> Result<bool, CliError> {
     Ok(!state.is_err_and(|error| error.kind() == ErrorKind::NotFound))
 }
 
-/// The log of the session, oldest first.
-pub(super) async fn log(workspace: &Workspace, common: &Common) -> Result<Vec<LogEntry>, CliError> {
-    let _waiting = Waiting::begin("reading the log");
-    Ok(workspace.logbook(common.session.as_str()).await?.entries().await?)
+/// The log of the session.
+pub(super) async fn log(workspace: &Workspace, common: &Common) -> Result<Logbook, CliError> {
+    Ok(workspace.logbook(common.session.as_str()).await?)
 }
 
 /// The agent that was asked for, or found, or built in.
 pub(super) fn agent(common: &Common) -> Result<Agent, CliError> {
     must_be_there(common)?;
     Agent::find(common.root(), common.agent.as_deref()).map_err(|error| bad_agent(&error))
+}
+
+/// The same without overrides in place.
+pub(super) fn agent_as_written(common: &Common) -> Result<Agent, CliError> {
+    must_be_there(common)?;
+    Agent::find_as_written(common.root(), common.agent.as_deref()).map_err(|error| bad_agent(&error))
 }
 
 /// An agent that was read before its workspace was opened, as it is now that this is at rest.

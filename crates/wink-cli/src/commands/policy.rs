@@ -32,9 +32,15 @@ struct Opinion {
 pub(super) async fn check(common: &Common, tool: String, given: Option<String>) -> Done {
     let agent = open::agent(common)?;
     let text = arguments(given)?;
-    let workspace = open::workspace(common)?;
-    let agent = open::settled(&agent, &workspace, common)?;
-    let opened = agent.open(&workspace, &common.session).await.map_err(|error| open::not_open(&error))?;
+    let workspace = open::workspace_with_past(common)?;
+    let opened = match &workspace {
+        Some(workspace) => {
+            let agent = open::settled(&agent, workspace, common)?;
+            agent.open(workspace, &common.session).await
+        }
+        None => agent.open_untouched(common.root(), &common.session).await,
+    };
+    let opened = opened.map_err(|error| open::not_open(&error))?;
     let dry = opened.executor().dry_run(ToolCall::new("dry-run", tool.as_str(), text)).await;
     let exit = if dry.would_run() { Exit::Success } else { Exit::Failure };
     let checked = Checked::of(tool, dry);

@@ -150,7 +150,6 @@ impl Reporter {
 impl Progress for Reporter {
     fn progress(&self, _: InvocationId, done: f64, total: Option<f64>, message: &str) {
         match (total, message) {
-            // How long it takes is shown anyway.
             (None, "") => {}
             (None, message) => self.say(message),
             (Some(total), "") => self.say(format!("{done} of {total}")),
@@ -162,5 +161,9 @@ impl Progress for Reporter {
         if let Some(line) = text.lines().rev().find(|line| !line.trim().is_empty()) {
             self.say(line);
         }
+    }
+
+    fn still_running(&self, _: InvocationId, _: u32) {
+        // How long it takes is shown anyway.
     }
 }

@@ -22,7 +22,7 @@ use wink_store::Workspace;
 
 use super::ending::Ending;
 use super::open;
-use super::row::CallRow;
+use super::row::LogRow;
 use crate::args::{Common, ServeArgs};
 use crate::frame::{self, CliError, Done, Exit, note};
 
@@ -161,15 +161,10 @@ impl Served {
         let surface = |builder: wink::executor::ExecutorBuilder| builder.adapter(AdapterInfo::new("mcp"));
         let opened = self.agent.open_with(&self.workspace, name.as_str(), surface).await?;
         let (prompt, executor) = (opened.prompt().clone(), opened.executor().clone());
-        let session = ServedSession::new(prompt, executor, ServerOptions::default()).log_form(|_, event| {
-            // As `wink log` has it; undos have numbers there, and none here.
-            let mut row = serde_json::to_value(CallRow::of(event, &event.rendered)).unwrap_or_default();
-            if let Some(row) = row.as_object_mut() {
-                row.insert("time".to_owned(), json!(event.time.to_string()));
-                row.insert("arguments".to_owned(), super::row::arguments(&event.params));
-            }
-            row
-        });
+        let shown = name.to_string();
+        // As `wink log` has it.
+        let session = ServedSession::new(prompt, executor, ServerOptions::default())
+            .log_form(move |entry| serde_json::to_value(LogRow::of(entry, &shown)).unwrap_or_default());
         let session = Arc::new(session);
         self.open.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&session));
         Ok(session)

@@ -54,7 +54,7 @@ pub(super) async fn run(common: &Common, which: &str) -> Done {
         return Err(find::unknown(&common.session, which));
     };
     let log = open::log(&workspace, common).await?;
-    let entry = find::find(common, &log, which)?;
+    let entry = &find::find(common, &log, which).await?;
     let (changed, files) = changes_of(&workspace, common, entry).await?;
     let changes = Changes {
         files: files.changes.iter().map(FileChange::of).collect(),

@@ -2,7 +2,7 @@
 
 use wink::filesystem::host::PastChange;
 use wink::filesystem::{FsPath, UndoForce, quoted};
-use wink::session::{InvocationId, LogEntry, LogEvent, UndoReach};
+use wink::session::{InvocationId, LogEntry, LogEvent, Logbook, UndoReach};
 use wink::suites;
 use wink::transaction::{UndoError, UndoRequest};
 use wink_store::Workspace;
@@ -18,11 +18,13 @@ pub(super) async fn run(common: &Common, which: &str, to: bool, force: bool) -> 
         return Err(find::unknown(&common.session, which));
     };
     let log = open::log(&workspace, common).await?;
-    let entry = find::find(common, &log, which)?;
+    let entry = &find::find(common, &log, which).await?;
     let call = entry.event.id();
-    if let Some(undo) = undone_by(&log, call)
-        && !to
-    {
+    let undos = match to {
+        true => Vec::new(),
+        false => log.newest(entry.seq, usize::MAX, |event| matches!(event, LogEvent::Undone(_))).await?,
+    };
+    if let Some(undo) = undone_by(&undos, call) {
         let message = format!("{} was undone already, by entry {}", named(entry), undo.seq);
         return Err(CliError::new(Exit::Failure, message)
             .hint(format!("`wink undo {}` brings back what it changed", undo.seq)));
@@ -53,10 +55,10 @@ pub(super) async fn run(common: &Common, which: &str, to: bool, force: bool) -> 
     frame::print(&text)
 }
 
-/// The undo of this entry alone that was not undone in turn.
-fn undone_by(log: &[LogEntry], call: InvocationId) -> Option<&LogEntry> {
+/// The undo of this entry alone that was not undone in turn, among those that came after it.
+fn undone_by(undos: &[LogEntry], call: InvocationId) -> Option<&LogEntry> {
     let mut undo = None;
-    for entry in log {
+    for entry in undos {
         let LogEvent::Undone(undone) = &entry.event else { continue };
         if undone.calls.contains(&call) {
             undo = Some(entry);
@@ -79,7 +81,7 @@ fn named(entry: &LogEntry) -> String {
 async fn refused(
     workspace: &Workspace,
     common: &Common,
-    log: &[LogEntry],
+    log: &Logbook,
     entry: &LogEntry,
     error: UndoError,
 ) -> CliError {
@@ -114,19 +116,19 @@ async fn refused(
 async fn changed_later(
     workspace: &Workspace,
     common: &Common,
-    log: &[LogEntry],
+    log: &Logbook,
     entry: &LogEntry,
     files: &[FsPath],
     slices: &[String],
 ) -> Vec<String> {
     let mut found = Vec::new();
-    for later in log.iter().filter(|later| later.seq > entry.seq) {
-        let Ok((changed, past)) = changes_of(workspace, common, later).await else { continue };
+    for later in log.newest(entry.seq, usize::MAX, |_| true).await.unwrap_or_default() {
+        let Ok((changed, past)) = changes_of(workspace, common, &later).await else { continue };
         let is_one = |path: &FsPath| files.contains(path);
         let touched =
             |change: &PastChange| is_one(&change.path) || change.moved_from.as_ref().is_some_and(is_one);
         if past.changes.iter().any(touched) || changed.slices.iter().any(|slice| slices.contains(slice)) {
-            found.push(named(later));
+            found.push(named(&later));
         }
     }
     found

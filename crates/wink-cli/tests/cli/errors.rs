@@ -105,7 +105,10 @@ fn everything_wrong_with_an_agent_file_has_its_place() {
     assert_eq!(
         error["problems"],
         json!([
-            { "file": "./wink.toml", "line": 1, "column": 1, "message": "`key` is missing", "hint": null },
+            {
+                "file": "./wink.toml", "line": 1, "column": 1, "message": "`key` is missing",
+                "hint": "add `key = \"…\"`: The key in the namespace: small letters, digits, `.`, `_` and `-`.",
+            },
             { "file": "./wink.toml", "line": 3, "column": 1, "message": "unknown key `kee`", "hint": "did you mean `key`?" },
         ])
     );
@@ -119,7 +122,7 @@ fn everything_wrong_with_an_agent_file_has_its_place() {
 fn what_fails_below_is_internal() {
     let place = Place::new();
     place.write("a.txt", "one\n");
-    fs::write(place.root().join(".wink/wink.db"), "no database at all".repeat(1000)).unwrap();
+    place.damage_store();
     assert_eq!(of(&place, &["log"])["kind"], "internal");
     if cfg!(target_os = "linux") {
         let full = fs::File::options().write(true).open("/dev/full").unwrap();

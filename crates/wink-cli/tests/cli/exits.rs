@@ -1,7 +1,6 @@
 //! How the program ends, and what it says when something is in its way.
 
 use std::fs;
-use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 
@@ -42,7 +41,8 @@ fn a_workspace_without_permission_is_exit_code_2() {
     for dir in [place.outside(""), place.root()] {
         fs::set_permissions(&dir, fs::Permissions::from_mode(0o555)).unwrap();
     }
-    for arguments in [&["call", "list_directory"][..], &["policy", "check", "list_directory"], &["init"]] {
+    let looks = ["policy", "check", "list_directory"];
+    for arguments in [&["call", "list_directory"][..], &looks, &["init"]] {
         let mut command = place.command(arguments);
         if is_root {
             command.uid(61234).gid(61234);
@@ -52,6 +52,10 @@ fn a_workspace_without_permission_is_exit_code_2() {
             return;
         };
         let said = said(output);
+        if arguments == looks {
+            assert_eq!(said.code, Some(0), "looking makes nothing: {said:?}");
+            continue;
+        }
         assert_eq!((said.code, said.out.as_str()), (Some(2), ""), "{arguments:?}: {said:?}");
         if arguments[0] == "call" {
             insta::assert_snapshot!("no_permission", said.whole());
@@ -85,11 +89,9 @@ fn a_store_of_a_newer_version_is_exit_code_2_and_is_not_touched() {
     let place = Place::new();
     place.write("a.txt", "one\n");
     let path = place.root().join(".wink/wink.db");
-    let mut file = fs::File::options().write(true).open(&path).unwrap();
-    // Where SQLite keeps the number that a program gives its tables.
-    file.seek(SeekFrom::Start(60)).unwrap();
-    file.write_all(&99_u32.to_be_bytes()).unwrap();
-    drop(file);
+    let newer = rusqlite::Connection::open(&path).unwrap();
+    newer.pragma_update(None, "user_version", 99).unwrap();
+    drop(newer);
     let before = fs::read(&path).unwrap();
     for arguments in
         [&["log"][..], &["call", "list_directory"], &["undo", "last"], &["ledger", "list"], &["gc"]]
@@ -108,7 +110,7 @@ fn a_store_of_a_newer_version_is_exit_code_2_and_is_not_touched() {
 fn a_damaged_store_is_exit_code_4() {
     let place = Place::new();
     place.write("a.txt", "one\n");
-    fs::write(place.root().join(".wink/wink.db"), "no database at all".repeat(1000)).unwrap();
+    place.damage_store();
     let said = place.wink(&["log"]);
     assert_eq!((said.code, said.out.as_str()), (Some(4), ""), "{said:?}");
     insta::assert_snapshot!("damaged_store", said.whole());

@@ -64,7 +64,7 @@ fn refused(bytes: usize) -> Vec<String> {
 
 /// What the server may take while all of that is sent to it. None of it is decoded, so it is there a few times as it was
 /// written: 32 MiB for each message that is on its way, of which such a one leaves no room for another; 8 MiB for each of the
-/// ten that get as far as the executor at most, since the log keeps them and is in memory; 50 MiB for itself; and as much again for
+/// ten that get as far as the executor at most, while they are on their way to the store; 50 MiB for itself; and as much again for
 /// what the allocator does not give back. One such message alone took 1900 MiB when it was decoded.
 const BOUND: usize = 300 * MIB;
 
@@ -140,6 +140,32 @@ fn what_a_tool_takes_is_decoded_one_at_a_time() {
     let most = peak(&client.child);
     assert!(most < BOUND + 384 * MIB, "{} MiB", most / MIB);
     assert_eq!(client.leave(), Some(0));
+}
+
+#[test]
+fn hundreds_of_rejected_calls_leave_nothing_in_memory() {
+    let place = Place::new();
+    let mut client = Pipes::start(&place);
+    let mut reject = |numbers: std::ops::Range<usize>| {
+        for number in numbers.map(|number| 1000 + number) {
+            let arguments = format!("{{\"path\":\"a\",\"nothing\":\"{}\"}}", "x".repeat(MIB));
+            client.send_line(call(number, &arguments).as_bytes());
+            let answer = client.receive();
+            assert_eq!(
+                (&answer["id"], &answer["result"]["isError"]),
+                (&json!(number), &json!(true)),
+                "{answer}"
+            );
+        }
+        peak(&client.child)
+    };
+    let first = reject(0..30);
+    let most = reject(30..300);
+    eprintln!("{} MiB after 30, {} MiB after 300", first / MIB, most / MIB);
+    assert!(most < 200 * MIB && most < first + 32 * MIB, "{} MiB, then {} MiB", first / MIB, most / MIB);
+    assert_eq!(client.leave(), Some(0));
+    let last = place.rows(&["log", "-n", "1"]);
+    assert_eq!((last.len(), &last[0]["seq"]), (1, &json!(300)), "and all of it is in the log");
 }
 
 /// One request as bytes.

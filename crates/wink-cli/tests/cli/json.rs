@@ -5,7 +5,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::killed::{kill_in, paying};
-use crate::support::{Place, has_commands, steady};
+use crate::support::{Place, has_commands, on_terminal, steady};
+use crate::terminal::colours;
 
 /// Checks a value against the schema of this name.
 pub(crate) fn check(schema: &str, value: &Value) {
@@ -159,6 +160,12 @@ fn effects_recorded_and_in_doubt() {
     insta::assert_snapshot!(
         "ledger_list",
         regex::Regex::new("pay:[0-9a-f]+").unwrap().replace_all(&text, "pay:<hash>")
+    );
+
+    let (_, seen) = on_terminal(place.command(&["ledger", "list"]), 200, "");
+    insta::assert_snapshot!(
+        "ledger_on_a_terminal",
+        regex::Regex::new("pay:[0-9a-f]+").unwrap().replace_all(&colours(&seen), "pay:<hash>")
     );
 
     // Nobody runs it again before somebody has looked.

@@ -18,6 +18,7 @@ mod json;
 mod killed;
 mod names;
 mod one_executor;
+mod overrides;
 mod page;
 mod pipe;
 mod serve;

@@ -77,9 +77,16 @@ fn a_call_is_named_by_invocation_id_call_id_seq_or_last() {
     let second = place.rows(&["log"])[1]["invocation_id"].as_str().unwrap().to_owned();
     assert_eq!((seq("first"), seq("again"), seq(&second)), (1.into(), 3.into(), 2.into()));
     assert_eq!((seq("2"), seq("last")), (2.into(), 3.into()));
-    // What could be two of them is neither.
+    // A number is a seq, whatever a caller calls its calls; that can be named too.
     place.wink(&["call", "list_directory", "--call-id", "2"]).ok();
-    insta::assert_snapshot!("ambiguous", place.wink(&["undo", "2"]).whole());
+    place.wink(&["call", "list_directory", "--call-id", "77"]).ok();
+    assert_eq!(
+        (seq("2"), seq("id:2"), seq("id:77"), seq("id:again")),
+        (2.into(), 4.into(), 5.into(), 3.into())
+    );
+    assert_eq!(place.wink(&["undo", "77"]).code, Some(2), "there is no such seq");
+    place.wink(&["undo", "2"]).ok();
+    assert_eq!(place.names(), ["a", "c"]);
     insta::assert_snapshot!("no_such_call", place.wink(&["diff", "nobody"]).whole());
     let elsewhere = place.wink(&["show", "last", "--session", "other"]);
     assert_eq!(elsewhere.code, Some(2), "{elsewhere:?}");
@@ -97,7 +104,8 @@ fn an_empty_log_names_the_sessions_that_there_are() {
 #[test]
 fn looking_makes_nothing() {
     let place = Place::new();
-    let looks: [&[&str]; 9] = [
+    let looks: [&[&str]; 10] = [
+        &["policy", "check", "write_file", r#"{"path": "a.txt", "content": "x"}"#],
         &["log"],
         &["tools"],
         &["prompt"],
@@ -112,6 +120,36 @@ fn looking_makes_nothing() {
         place.wink(arguments);
         assert_eq!(std::fs::read_dir(place.root()).unwrap().count(), 0, "{arguments:?}");
     }
+}
+
+#[test]
+fn policies_say_the_same_before_anything_happened() {
+    let place = Place::new();
+    place.put("theirs.txt", "by hand\n");
+    let check = |path: &str| {
+        let arguments = format!(r#"{{"path": "{path}", "content": "x"}}"#);
+        place.wink(&["policy", "check", "write_file", &arguments]).whole()
+    };
+    let before = (check("theirs.txt"), check("new.txt"));
+    assert_eq!(place.names(), ["theirs.txt"]);
+    assert!(!place.root().join(".wink").exists());
+    place.call("list_directory", "{}");
+    assert_eq!((check("theirs.txt"), check("new.txt")), before);
+    assert!(before.0.contains("would not run") && before.1.contains("would run"), "{before:?}");
+}
+
+#[test]
+fn no_row_of_the_log_is_endless() {
+    if !has_commands() {
+        return;
+    }
+    let place = Place::with_agent(&one_command("talk"));
+    place.put_script("talk", "head -c 20000 /dev/zero | tr '\\0' x");
+    assert_eq!(place.call("talk", "{}").len(), 20_001);
+    let log = place.wink(&["log"]).ok();
+    let row = log.lines().last().unwrap();
+    assert!(row.chars().count() < 300 && row.ends_with("xx…"), "{row}");
+    assert_eq!(place.rows(&["log"])[0]["message"].as_str().unwrap().len(), 20_000, "all of it for programs");
 }
 
 #[test]

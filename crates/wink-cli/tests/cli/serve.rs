@@ -39,12 +39,17 @@ impl Pipes {
         Self::over(place.command(&["serve"]))
     }
 
-    /// Of a server that is started so.
-    pub(crate) fn over(mut command: Command) -> Self {
+    /// Of a server that is started so. Nothing is said yet.
+    pub(crate) fn silent(mut command: Command) -> Self {
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
         let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
-        let mut client = Self { child, input, output, last: 0 };
+        Self { child, input, output, last: 0 }
+    }
+
+    /// Of a server that is started so, after shaking hands.
+    pub(crate) fn over(command: Command) -> Self {
+        let mut client = Self::silent(command);
         let answer = client.request("initialize", hello());
         assert_eq!(answer["result"]["serverInfo"]["name"], "wink", "{answer:#}");
         client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
@@ -201,15 +206,125 @@ fn what_a_client_did_is_in_the_log_and_can_be_undone() {
     assert_eq!(place.rows(&["log"]).len(), 1);
     let log = client.request("resources/read", json!({ "uri": "wink://log" }));
     let line: Value = serde_json::from_str(log["result"]["contents"][0]["text"].as_str().unwrap()).unwrap();
-    let row = &place.rows(&["log"])[0];
-    for name in
-        ["invocation_id", "tool", "success", "message", "value", "rendered", "decision", "arguments", "time"]
-    {
-        assert_eq!(line[name], row[name], "{name}");
-    }
-    assert_eq!(client.leave(), Some(0));
+    assert_eq!(line, place.rows(&["log"])[0]);
+    // Also what others have done, and undone.
     place.wink(&["undo", "last"]).ok();
     assert_eq!(place.names(), Vec::<String>::new());
+    place.write("b.txt", "theirs\n");
+    let log = client.request("resources/read", json!({ "uri": "wink://log" }));
+    let lines = log["result"]["contents"][0]["text"].as_str().unwrap().lines();
+    let lines: Vec<Value> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines, place.rows(&["log"]));
+    let kinds: Vec<(u64, &str)> =
+        lines.iter().map(|line| (line["seq"].as_u64().unwrap(), line["kind"].as_str().unwrap())).collect();
+    assert_eq!(kinds, [(1, "call"), (2, "undo"), (3, "call")]);
+    assert_eq!(client.leave(), Some(0));
+}
+
+#[test]
+fn a_number_means_what_the_log_shows_whatever_ids_a_client_gives() {
+    let place = Place::new();
+    let mut client = Pipes::start(&place);
+    // Its requests are 2 to 5; later ones have keys.
+    for name in ["a", "b", "c", "d"] {
+        client.call("write_file", &json!({ "path": name, "content": "x" }));
+    }
+    for (key, name) in [("1", "e"), ("2", "f"), ("3", "g")] {
+        let arguments = json!({ "path": name, "content": "x" });
+        let meta = json!({ "wink/idempotencyKey": key });
+        client.request("tools/call", json!({ "name": "write_file", "arguments": arguments, "_meta": meta }));
+    }
+    let ids: Vec<Value> = place.rows(&["log"]).iter().map(|row| row["call_id"].clone()).collect();
+    assert_eq!(ids, ["mcp-2", "mcp-3", "mcp-4", "mcp-5", "1", "2", "3"]);
+    place.wink(&["undo", "3"]).ok();
+    assert_eq!(place.names(), ["a", "b", "d", "e", "f", "g"]);
+    place.wink(&["undo", "id:3"]).ok();
+    place.wink(&["undo", "mcp-3"]).ok();
+    assert_eq!(place.names(), ["a", "d", "e", "f"]);
+    assert_eq!(client.leave(), Some(0));
+}
+
+/// A request of a client that knows tasks; its answer comes when it comes.
+fn task_request(id: u64, method: &str, mut params: Value) -> Value {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": { "extensions": { "io.modelcontextprotocol/tasks": {} } },
+    });
+    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+}
+
+/// Ten seconds long, which is how long a call is waited for before it is a task.
+#[test]
+fn what_came_of_tasks_is_known_when_their_server_was_killed() {
+    if !has_commands() {
+        return;
+    }
+    let quick = one_command("quick");
+    let tool = quick.split_once("[[section.tool]]").unwrap().1;
+    let place = Place::with_agent(&format!("{}\n[[section.tool]]{tool}", one_command("slow")));
+    let line = place.pipe("line");
+    place.put_script("slow", &format!("exec 3> {}\ntouch made\necho ready >&3\nsleep 1000", line.display()));
+    place.put_script("quick", "touch quickly");
+    let serve = || Pipes::silent(place.command(&["serve"]));
+    let mut dying = serve();
+    dying.send(&task_request(1, "tools/call", json!({ "name": "slow" })));
+    let mut line = std::fs::File::open(line).unwrap();
+    line.read_exact(&mut [0; 6]).unwrap();
+    // This one waits for the other, in the same session.
+    dying.send(&task_request(2, "tools/call", json!({ "name": "quick" })));
+    let tasks: Vec<Value> = std::iter::repeat_with(|| dying.receive())
+        .filter(|message| message.get("id").is_some())
+        .map(|answer| {
+            assert_eq!(answer["result"]["resultType"], "task", "{answer:#}");
+            answer["result"]["taskId"].clone()
+        })
+        .take(2)
+        .collect();
+
+    let mut living = serve();
+    let mut last = 10;
+    let mut ask = |server: &mut Pipes, method: &str, task: &Value| {
+        last += 1;
+        server.send(&task_request(last, method, json!({ "taskId": task })));
+        let answer = server.receive();
+        assert_eq!(answer["id"], last, "{answer:#}");
+        answer
+    };
+    for task in &tasks {
+        assert_eq!(ask(&mut living, "tasks/get", task)["result"]["status"], "working");
+        let refused = ask(&mut living, "tasks/cancel", task);
+        assert!(refused["error"]["message"].as_str().unwrap().contains("another server"), "{refused:#}");
+    }
+    dying.child.kill().unwrap();
+    dying.child.wait().unwrap();
+    assert_eq!(line.read(&mut [0; 6]).unwrap(), 0, "nobody has the other end any more");
+
+    // One that was there all the time knows, and so does one that comes later.
+    let mut told = |server: &mut Pipes| {
+        for task in &tasks {
+            let state = ask(server, "tasks/get", task)["result"].clone();
+            assert_eq!(
+                (&state["status"], &state["result"]["isError"]),
+                (&json!("completed"), &json!(true)),
+                "{state:#}"
+            );
+            let text = state["result"]["content"][0]["text"].as_str().unwrap();
+            assert!(text.contains("was interrupted"), "{text}");
+            assert!(state["createdAt"].as_str() <= state["lastUpdatedAt"].as_str(), "{state:#}");
+            assert!(ask(server, "tasks/cancel", task).get("result").is_some(), "it is over");
+        }
+    };
+    told(&mut living);
+    let mut later = serve();
+    told(&mut later);
+    told(&mut living);
+    let rows = place.rows(&["log"]);
+    let ended: Vec<(&Value, &Value)> = rows.iter().map(|row| (&row["tool"], &row["error"]["kind"])).collect();
+    let (slow, quick, interrupted) = (json!("slow"), json!("quick"), json!("interrupted"));
+    assert_eq!(ended, [(&slow, &interrupted), (&quick, &interrupted)], "{rows:#?}");
+    assert_eq!(place.names(), ["quick", "slow", "wink.toml"]);
+    assert_eq!((living.leave(), later.leave()), (Some(0), Some(0)));
 }
 
 #[test]

@@ -59,6 +59,15 @@ impl Place {
         self.dir.path().join("work")
     }
 
+    /// Puts something else where the database is; the log beside it would bring its pages back.
+    pub(crate) fn damage_store(&self) {
+        let state = self.root().join(".wink");
+        std::fs::write(state.join("wink.db"), "no database at all".repeat(1000)).unwrap();
+        for log in ["wink.db-wal", "wink.db-shm"] {
+            std::fs::remove_file(state.join(log)).unwrap();
+        }
+    }
+
     /// Where something outside the workspace can be.
     pub(crate) fn outside(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
@@ -223,11 +232,13 @@ impl Terminal {
     }
 }
 
-/// Runs the program on a terminal with so many columns, after these keys were pressed.
+/// Runs the program on a terminal with so many columns, after these keys were pressed: its exit code, and what is to be seen in
+/// the end, when the wait that a slow machine shows is gone.
 pub(crate) fn on_terminal(command: Command, columns: u16, keys: &str) -> (Option<i32>, String) {
     let mut terminal = Terminal::start(command, columns);
     terminal.types(keys);
-    terminal.ends()
+    let (code, seen) = terminal.ends();
+    (code, Regex::new("\r\x1b\\[2K([⣷⣯⣟⡿⢿⣻⣽⣾] [^\r\n]*)?").unwrap().replace_all(&seen, "").into_owned())
 }
 
 /// A text without what differs from run to run.

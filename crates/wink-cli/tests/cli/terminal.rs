@@ -12,7 +12,7 @@ fn without_colours(text: &str) -> String {
     Regex::new("\x1b\\[[0-9;]*m").unwrap().replace_all(text, "").into_owned()
 }
 
-fn colours(text: &str) -> String {
+pub(crate) fn colours(text: &str) -> String {
     steady(text).replace('\x1b', "\\e")
 }
 
@@ -97,6 +97,62 @@ fn a_diff_has_colours() {
     let (_, seen) = on_terminal(place.command(&["diff", "last"]), 80, "");
     insta::assert_snapshot!("diff_on_a_terminal", colours(&seen));
     assert_eq!(without_colours(&seen), place.wink(&["diff", "last"]).ok());
+}
+
+#[test]
+fn all_of_a_call_on_a_terminal() {
+    let place = Place::new();
+    place.write("notes/a.txt", "one\ntwo\n");
+    assert_eq!(place.wink(&["call", "read_file", r#"{"path": "nope"}"#]).code, Some(1));
+    let shown = |which: &str| {
+        let (code, seen) = on_terminal(place.command(&["show", which]), 60, "");
+        assert_eq!(code, Some(0), "{seen}");
+        colours(&seen)
+    };
+    insta::assert_snapshot!("show_on_a_terminal", shown("1"));
+    insta::assert_snapshot!("show_failed_on_a_terminal", shown("2"));
+    let (code, seen) = on_terminal(place.command(&["undo", "1"]), 60, "");
+    insta::assert_snapshot!("undo_on_a_terminal", colours(&seen));
+    assert_eq!((code, place.names()), (Some(0), Vec::new()));
+    insta::assert_snapshot!("show_undo_on_a_terminal", shown("3"));
+    let (code, seen) = on_terminal(place.command(&["undo", "1"]), 60, "");
+    insta::assert_snapshot!("undo_refused_on_a_terminal", colours(&seen));
+    assert_eq!(code, Some(1));
+}
+
+/// What `doctor` finds of the workspace. What it finds of the machine is another one everywhere.
+fn of_the_workspace(doctor: &str) -> String {
+    let mut lines = doctor.lines();
+    assert!(without_colours(lines.next().unwrap()).starts_with("wink "), "{doctor}");
+    let (mut kept, mut keeps) = (String::new(), false);
+    for line in lines {
+        let plain = without_colours(line);
+        if !plain.starts_with(' ') {
+            let name = plain.get(8..).and_then(|rest| rest.split_once(": ")).map(|(name, _)| name);
+            keeps = name.is_some_and(|name| ["agent", "workspace", "store", "ledger"].contains(&name));
+        }
+        if keeps {
+            kept += &format!("{line}\n");
+        }
+    }
+    kept
+}
+
+#[test]
+fn a_doctor_tells_of_the_workspace() {
+    let place = Place::with_agent(ASKING);
+    insta::assert_snapshot!("doctor_at_first", steady(&of_the_workspace(&place.wink(&["doctor"]).ok())));
+    place.call("list_directory", "{}");
+    let plain = of_the_workspace(&place.wink(&["doctor"]).ok());
+    insta::assert_snapshot!("doctor", steady(&plain));
+    let (code, seen) = on_terminal(place.command(&["doctor"]), 250, "");
+    let seen = of_the_workspace(&seen);
+    insta::assert_snapshot!("doctor_on_a_terminal", colours(&seen));
+    assert_eq!((code, without_colours(&seen)), (Some(0), plain));
+    place.put("wink.toml", "[agent]\nns = 1\n");
+    let broken = place.wink(&["doctor"]);
+    assert_eq!(broken.code, Some(1));
+    insta::assert_snapshot!("doctor_of_a_broken_agent", steady(&of_the_workspace(&broken.out)));
 }
 
 #[test]

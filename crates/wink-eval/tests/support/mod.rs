@@ -30,13 +30,22 @@ impl Desk {
     }
 
     pub async fn with(interpreter: impl Interpreter, limits: Limits, files: &[(&str, &str)]) -> Self {
+        Self::of(&Session::new(), interpreter, limits, files).await
+    }
+
+    pub async fn of(
+        session: &Session,
+        interpreter: impl Interpreter,
+        limits: Limits,
+        files: &[(&str, &str)],
+    ) -> Self {
         let files: Arc<dyn Filesystem> =
             Arc::new(MemoryFilesystem::from_files(files.iter().copied()).expect("valid files"));
         let section = AstevalSection::new(interpreter).limits(limits).section();
         let prompt = PromptTemplate::builder("tests", "python").section(section);
         let prompt =
             prompt.resource(Binding::filesystem(Arc::clone(&files))).build().expect("valid").prompt();
-        let executor = Executor::open(&prompt, &Session::new()).await.expect("opens");
+        let executor = Executor::open(&prompt, session).await.expect("opens");
         Self { executor, files }
     }
 

@@ -24,8 +24,6 @@ pub(super) trait Kept {
 pub(crate) enum Stay {
     /// Somebody relies on it.
     Needed,
-    /// Somebody may come back for something, for so long after the last request.
-    For(Duration),
     /// Nobody does.
     Free,
 }
@@ -70,8 +68,7 @@ impl<T: Kept> OpenSessions<T> {
         }
         let mut gone = None;
         if slots.len() >= self.most {
-            let now = self.clock.monotonic();
-            let free = slots.iter().filter_map(|(name, slot)| Some((slot.free_since(now)?, name)));
+            let free = slots.iter().filter_map(|(name, slot)| Some((slot.free_since()?, name)));
             let longest = free.min().map(|(_, name)| name.clone()).ok_or(TooMany)?;
             gone = slots.remove(&longest).and_then(Slot::into_kept);
         }
@@ -96,9 +93,8 @@ impl<T: Kept> OpenSessions<T> {
     /// Takes out those that nobody has used for a while.
     pub(super) fn sweep(&self) -> Vec<T> {
         let now = self.clock.monotonic();
-        let is_over = |slot: &Slot<T>| {
-            slot.free_since(now).is_some_and(|(_, since)| since.saturating_add(self.idle) <= now)
-        };
+        let is_over =
+            |slot: &Slot<T>| slot.free_since().is_some_and(|since| since.saturating_add(self.idle) <= now);
         let gone: Vec<_> = self.slots().extract_if(|_, slot| is_over(slot)).map(|(_, slot)| slot).collect();
         gone.into_iter().filter_map(Slot::into_kept).collect()
     }
@@ -114,19 +110,17 @@ impl<T: Kept> OpenSessions<T> {
 }
 
 impl<T: Kept> Slot<T> {
-    /// Since when nobody uses it, after those to which nobody may come back. None if somebody does.
+    /// Since when nobody uses it. None if somebody does.
     ///
     /// Asked with the sessions locked: nobody enters meanwhile.
-    fn free_since(&self, now: Duration) -> Option<(bool, Duration)> {
+    fn free_since(&self) -> Option<Duration> {
         if !self.users.none() {
             return None;
         }
         let last = *self.users.last.lock().unwrap_or_else(PoisonError::into_inner);
         match self.cell.get().map_or(Stay::Free, Kept::stay) {
             Stay::Needed => None,
-            Stay::For(time) if last.saturating_add(time) > now => None,
-            Stay::For(_) => Some((true, last)),
-            Stay::Free => Some((false, last)),
+            Stay::Free => Some(last),
         }
     }
 
@@ -271,20 +265,9 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_may_come_back_for_goes_last_and_not_before_its_time() {
-        let world = sessions(2);
-        assert_eq!(request(&world, "task", Stay::For(SECOND * 10)), Ok(None));
-        assert_eq!(request(&world, "b", Stay::Free), Ok(None));
-        assert_eq!(request(&world, "c", Stay::Needed), Ok(Some("b")));
-        assert_eq!(request(&world, "d", Stay::Free), Err(TooMany));
-        world.1.advance(SECOND * 10);
-        assert_eq!(request(&world, "d", Stay::Free), Ok(Some("task")));
-    }
-
-    #[test]
     fn time_lets_go_of_what_nobody_uses() {
         let world = sessions(8);
-        for (name, stay) in [("a", Stay::Free), ("b", Stay::For(SECOND)), ("c", Stay::Needed)] {
+        for (name, stay) in [("a", Stay::Free), ("b", Stay::Free), ("c", Stay::Needed)] {
             assert_eq!(request(&world, name, stay), Ok(None));
         }
         world.1.advance(SECOND * 56);

@@ -111,7 +111,11 @@ impl Http {
 
     /// A request of the stateless revision.
     pub async fn request(&self, session: &str, method: &str, params: Value) -> Reply {
-        let name = params["name"].as_str().or(params["uri"].as_str()).map(str::to_owned);
+        let name = params["name"]
+            .as_str()
+            .or(params["taskId"].as_str())
+            .or(params["uri"].as_str())
+            .map(str::to_owned);
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
         let headers = self.headers(session, method, name.as_deref());
         self.post(&format!("/mcp/{session}"), &headers, &body.to_string()).await

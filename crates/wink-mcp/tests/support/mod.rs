@@ -28,7 +28,7 @@ use wink::policy::{ApprovalPolicy, SequentialDependencyPolicy};
 use wink::prelude::*;
 use wink::resource::Binding;
 use wink::session::{SessionId, ToolInvoked};
-use wink::testing::FakeClock;
+use wink::testing::{ByteStore, FakeClock};
 use wink_mcp::{OpenError, ServedSession, Server, ServerOptions, Sessions};
 
 pub use http::{Http, Reply, read_reply};
@@ -154,10 +154,30 @@ impl Agent {
 
     pub async fn named(name: &str, change: impl Fn(ServerOptions) -> ServerOptions) -> Self {
         let clock = FakeClock::new("2026-11-01T00:00:00Z".parse().unwrap());
+        let session = Session::builder().id(name).clock(Arc::new(clock.clone())).build();
+        Self::of(session, clock, change).await
+    }
+
+    /// On a session that is stored.
+    pub async fn stored(store: &Arc<ByteStore>) -> Self {
+        let clock = FakeClock::new("2026-11-01T00:00:00Z".parse().unwrap());
+        let builder = Session::builder().id("main").clock(Arc::new(clock.clone()));
+        let session = builder.store(Arc::clone(store) as _).open().await.unwrap();
+        Self::of(session, clock, |options| options).await
+    }
+
+    /// Another server of the same session.
+    pub fn beside(&self) -> Self {
+        let executor = self.session.executor().clone();
+        let session = Arc::new(ServedSession::new(template().prompt(), executor, self.options()));
+        let (files, shared) = (Arc::clone(&self.files), Arc::clone(&self.shared));
+        Self { session, files, shared, clock: self.clock.clone() }
+    }
+
+    async fn of(session: Session, clock: FakeClock, change: impl Fn(ServerOptions) -> ServerOptions) -> Self {
         let files = Arc::new(MemoryFilesystem::new());
         let shared = Arc::new(Shared::default());
         let prompt = template().prompt();
-        let session = Session::builder().id(name).clock(Arc::new(clock.clone())).build();
         let resources = wink::resource::ResourceRegistry::of((
             Binding::filesystem(files.clone()),
             Binding::instance(Arc::clone(&shared)),

@@ -22,11 +22,24 @@ pub struct Ran {
 
 /// Runs a command over the workspace of a call. What it did is taken into the call's own copy; or undone, if `fails` says
 /// that it makes the call a failed one. When this ends, or is dropped, no process of it is left, provided that `run` is a [`Launch`](crate::Launch) or a
-/// [`Sandbox`](crate::Sandbox).
+/// [`Sandbox`](crate::Sandbox). As long as it takes, the call [tells](wink::tool::ReadContext::telling) that it goes on.
 ///
 /// # Errors
 /// When the command could not be run, or what it did could not be taken over or undone. The call has to fail then.
 pub async fn run_in_layer<F, E>(
+    layers: &dyn WorkspaceLayers,
+    cx: &ToolContext,
+    run: impl FnOnce(WorkspaceView) -> F,
+    fails: impl FnOnce(&Finished) -> Option<String>,
+) -> Result<Ran, ToolError>
+where
+    F: Future<Output = Result<Finished, E>>,
+    E: Into<SandboxError>,
+{
+    cx.telling(in_layer(layers, cx, run, fails)).await
+}
+
+async fn in_layer<F, E>(
     layers: &dyn WorkspaceLayers,
     cx: &ToolContext,
     run: impl FnOnce(WorkspaceView) -> F,

@@ -9,6 +9,7 @@
 use std::collections::HashSet;
 use std::future::poll_fn;
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -17,6 +18,7 @@ use tokio::sync::{Mutex, watch};
 
 use super::call::Call;
 use super::outcome::{Failure, Outcome, ToolCall};
+use super::stop::{StopWhen, held_to};
 use super::{Executor, Shared};
 use crate::BoxFuture;
 use crate::filesystem::{EntryKind, Filesystem, FsPath};
@@ -166,6 +168,7 @@ impl Executor {
             before = next;
             members.push(Member { footprint, asks, progress: Progress::Waiting(call) });
         }
+        self.mark_ahead(&mut members, cancel.as_ref()).await;
         let most = self.shared.limits.max_calls_at_once.max(1);
         // Who comes before has ended and who comes after has not started: a long batch is not walked for every call.
         let mut going = 0..0;
@@ -204,6 +207,24 @@ impl Executor {
             Progress::Waiting(_) | Progress::Running(_) | Progress::Moving => None,
         };
         members.into_iter().filter_map(done).collect()
+    }
+
+    /// Makes it known that all of them are on their way: one that comes after a long one may not have started when the
+    /// process dies. Whoever could not be marked is marked, or fails, when it starts.
+    async fn mark_ahead(&self, members: &mut [Member], cancel: Option<&CancelToken>) {
+        let session = &self.shared.session;
+        if !session.is_durable() {
+            return;
+        }
+        let around = self.shared.around.load_full();
+        let when = StopWhen { cancel: [Some(&around.cancel), cancel], ..StopWhen::until(around.deadline) };
+        for member in members {
+            if let Progress::Waiting(call) = &mut member.progress
+                && !matches!(held_to(&when, session.clock(), pin!(call.mark())).await, Ok(Ok(())))
+            {
+                return;
+            }
+        }
     }
 }
 

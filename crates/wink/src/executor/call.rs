@@ -18,8 +18,7 @@ use crate::limits::CancelToken;
 use crate::prompt::PlacedTool;
 use crate::resource::Glance;
 use crate::session::{
-    Closing, Ending, ErasedValue, InvocationId, LoggedDecision, LoggedParams, LoggedValue, Session,
-    ToolInvoked,
+    Closing, Ending, ErasedValue, LoggedDecision, LoggedParams, LoggedValue, Session, ToolInvoked,
 };
 use crate::support::background::{MustFinish, finish};
 use crate::support::future::{Contained, catch, drop_contained};
@@ -42,6 +41,8 @@ pub(super) struct Call {
     pub(super) approver: Option<Arc<dyn Approver>>,
     /// The request that this is, if its caller may send it again.
     pub(super) request_key: Option<Arc<str>>,
+    /// How long it may send it again.
+    pub(super) request_ttl: Duration,
     pub(super) started: Duration,
     /// When a success ended; till then, when the call began.
     pub(super) ended: Timestamp,
@@ -81,6 +82,8 @@ pub(super) struct Call {
     pub(super) candidate: Option<(Arc<ToolInvoked>, Arc<str>)>,
     pub(super) failure: Option<Box<Failure>>,
     pub(super) outcome: Option<Outcome>,
+    /// Whether the store knows that it is on its way.
+    pub(super) marked: bool,
     /// Whether the one event is in the log, or on its way there in hands that will not drop it.
     recorded: bool,
 }
@@ -114,7 +117,7 @@ impl Call {
         Box::new(Self {
             around: shared.around.load_full(),
             invocation: Invocation {
-                id: InvocationId::fresh(now),
+                id: shared.session.fresh_id(now),
                 call_id: call.id,
                 time: now,
                 attempt: call.attempt,
@@ -125,6 +128,7 @@ impl Call {
             cancel,
             approver: None,
             request_key: call.request_key,
+            request_ttl: call.request_ttl,
             started,
             ended: now,
             shared: Arc::clone(shared),
@@ -152,6 +156,7 @@ impl Call {
             candidate: None,
             failure: None,
             outcome: None,
+            marked: false,
             recorded: false,
         })
     }
@@ -162,7 +167,12 @@ impl Call {
 
     /// What is left of a call that is stopped here.
     pub(super) fn what_remains(&self) -> &'static str {
-        what_remains(self.claim.is_some() && self.handler.is_doubtful())
+        what_remains(self.leaves_doubt())
+    }
+
+    /// Whether nobody knows what it did outside, if it is stopped here.
+    fn leaves_doubt(&self) -> bool {
+        self.handler.is_doubtful() && self.claim.as_ref().is_some_and(|claim| claim.can_be_in_doubt())
     }
 
     /// For a call that is only asked about.
@@ -203,8 +213,9 @@ impl Call {
         let end = End {
             event,
             shown,
+            // Before the claim is taken, which it asks.
+            doubtful: self.leaves_doubt(),
             claim: self.claim.take(),
-            doubtful: self.handler.is_doubtful(),
             escalation: None,
             max_logged: self.shared.limits.max_logged_bytes,
         };
@@ -293,8 +304,9 @@ impl Call {
         let end = End {
             event: Arc::new(event),
             shown,
+            // Before the claim is taken, which it asks.
+            doubtful: self.leaves_doubt(),
             claim: self.claim.take(),
-            doubtful: self.handler.is_doubtful(),
             escalation: failure.escalation,
             max_logged: self.shared.limits.max_logged_bytes,
         };
@@ -356,10 +368,8 @@ impl Call {
     /// not available.
     pub(super) fn masked(&self) -> Arc<str> {
         let declared = || self.around.prompt.placed_tools().find(|placed| **placed.name() == *self.name);
-        match self.placed.as_ref().or_else(declared).map(|placed| &placed.tool.contract().compiled) {
-            Some(schema) if schema.has_sensitive() => schema.mask(&self.raw).as_ref().into(),
-            Some(_) | None => Arc::clone(&self.raw),
-        }
+        let placed = self.placed.as_ref().or_else(declared);
+        placed.map_or_else(|| Arc::clone(&self.raw), |placed| placed.tool.contract().masked(&self.raw))
     }
 
     /// What the model sees and what the log keeps of it.

@@ -16,7 +16,7 @@ pub(super) struct End {
     pub(super) event: Arc<ToolInvoked>,
     pub(super) shown: Arc<str>,
     pub(super) claim: Option<Box<Claim>>,
-    /// Whether its effect may have happened although the call did not succeed.
+    /// Whether its effect outside may have happened although the call did not succeed.
     pub(super) doubtful: bool,
     pub(super) escalation: Option<Escalation>,
     /// How much the log keeps.
@@ -47,7 +47,7 @@ impl End {
 
     pub(super) async fn not_committed(mut self, error: TransactionError, aborted: Aborted) -> Outcome {
         tracing::error!(%error, tool = &*self.event.tool, "a call could not be committed");
-        let remains = what_remains(self.claim.is_some() && self.doubtful);
+        let remains = what_remains(self.doubtful);
         let text = format!("{} was not committed: {error}; {remains}", self.event.tool);
         self.shown = bounded(&text, MAX_REASON_BYTES).into();
         let mut error_chain = vec![error.to_string()];

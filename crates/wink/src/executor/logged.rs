@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::Shared;
 use crate::prompt::{Prompt, RenderedPrompt};
-use crate::session::{ErasedValue, LoggedParams, LoggedValue, PromptRendered};
+use crate::session::{ErasedValue, LoggedParams, LoggedValue, PromptRendered, RenderedTool, ToolsRendered};
+use crate::tool::AnyTool;
 use crate::tool::render::bounded;
 
 impl Shared {
@@ -41,9 +42,12 @@ impl Shared {
     /// opened for every request.
     pub(super) fn record_rendered(&self, prompt: &Prompt, rendered: &RenderedPrompt) {
         let tools = rendered.tools().iter().map(|placed| Arc::clone(placed.tool.name())).collect();
+        let time = self.session.clock().now();
         let event = PromptRendered {
+            id: self.session.fresh_id(time),
+            run: Arc::clone(&self.around.load().run),
             prompt: Arc::clone(prompt.name()),
-            time: self.session.clock().now(),
+            time,
             text: self.logged(&rendered.shared_text()),
             tools,
         };
@@ -52,9 +56,18 @@ impl Shared {
         if known.is_some_and(|known| known.text == event.text && known.tools == event.tools) {
             return;
         }
-        let recorded = self.session.dispatch(event);
-        if !recorded.is_ok() {
-            tracing::warn!(?recorded, "that a prompt was rendered was recorded with failures");
+        let described = rendered.tools().iter().map(|placed| described(&placed.tool)).collect();
+        let tools = ToolsRendered {
+            id: event.id,
+            run: Arc::clone(&event.run),
+            prompt: Arc::clone(&event.prompt),
+            time,
+            tools: described,
+        };
+        for recorded in [self.session.dispatch(event), self.session.dispatch(tools)] {
+            if !recorded.is_ok() {
+                tracing::warn!(?recorded, "that a prompt was rendered was recorded with failures");
+            }
         }
     }
 
@@ -72,6 +85,15 @@ impl Shared {
         text.truncate(text.floor_char_boundary(max.saturating_sub(marker.len())));
         text.push_str(&marker);
         Some(LoggedValue::Json(Arc::new(text.into())))
+    }
+}
+
+fn described(tool: &AnyTool) -> RenderedTool {
+    let contract = tool.contract();
+    RenderedTool {
+        name: Arc::clone(contract.name()),
+        description: contract.description().into(),
+        schema: blake3::hash(contract.schema_text().as_bytes()).to_hex().as_str().into(),
     }
 }
 

@@ -11,7 +11,8 @@ use super::outcome::Failure;
 use super::steps::lost;
 use super::stop::{StopWhen, held_to};
 use crate::ledger::{
-    Before, Claim, ClaimOutcome, Doubted, IdempotencyConfig, InDoubt, Probe, Probed, ToolEffect, WhenInDoubt,
+    Before, Claim, ClaimOutcome, Doubted, IdempotencyConfig, InDoubt, Probe, Probed, Reach, ToolEffect,
+    WhenInDoubt,
 };
 use crate::session::{Ending, LoggedValue};
 use crate::store::LedgerChange;
@@ -52,6 +53,8 @@ impl Call {
                 ClaimOutcome::Doubt(doubt, doubted) => (doubt, doubted),
             };
             let decided = match &config.when_in_doubt {
+                // It died before it committed, and all that it did went with it.
+                _ if config.reach == Reach::Inside => self.take_over(doubted, Before::DidNotHappen).await?,
                 WhenInDoubt::Fail => {
                     return Err(self
                         .doubtful(&doubt, "It was not run again; somebody has to settle the entry first."));
@@ -172,7 +175,14 @@ impl Call {
                     "request:{}",
                     blake3::keyed_hash(blake3::hash(key.as_bytes()).as_bytes(), params_hash.as_bytes())
                 );
-                Some((IdempotencyConfig::of_a_request(), KeyParts { text, params_hash }))
+                let reach = match placed.tool.contract().annotations.open_world {
+                    true => Reach::Outside,
+                    false => Reach::Inside,
+                };
+                Some((
+                    IdempotencyConfig::of_a_request(self.request_ttl, reach),
+                    KeyParts { text, params_hash },
+                ))
             }),
             (None, None) => Ok(None),
         };

@@ -1,12 +1,13 @@
 //! What one call is given beside what its executor has.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::approve::Approver;
 use super::call::Call;
 use super::outcome::{Escalation, ExpansionError, Outcome, ToolCall};
 use super::{Executor, Shared};
 use crate::limits::CancelToken;
+use crate::session::InvocationId;
 use crate::tool::VisibilityExpansionRequired;
 use crate::tool::context::{Progress, Surroundings};
 
@@ -17,6 +18,7 @@ pub struct CallOptions {
     cancel: Option<CancelToken>,
     approver: Option<Arc<dyn Approver>>,
     progress: Option<Arc<dyn Progress>>,
+    noted: Option<Arc<OnceLock<InvocationId>>>,
 }
 
 impl CallOptions {
@@ -43,9 +45,19 @@ impl CallOptions {
         self
     }
 
+    /// Where it is noted what the call is known as in the log, as soon as it begins.
+    pub fn note_id(mut self, noted: Arc<OnceLock<InvocationId>>) -> Self {
+        self.noted = Some(noted);
+        self
+    }
+
     fn call(self, shared: &Arc<Shared>, call: ToolCall) -> Box<Call> {
         let mut call = Call::new(shared, call, self.cancel);
         call.approver = self.approver;
+        if let Some(noted) = self.noted {
+            // Options that are used twice tell of the first call.
+            let _ = noted.set(call.invocation.id);
+        }
         if self.progress.is_some() {
             call.around =
                 Arc::new(Surroundings { progress: self.progress, ..Surroundings::clone(&call.around) });

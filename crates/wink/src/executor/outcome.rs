@@ -1,6 +1,7 @@
 //! What comes of a call: the answer for the model, the event in the log, and what the caller must know beside.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::prompt::PromptRenderError;
 use crate::session::{CommitError, Ending, LoggedValue, ToolInvoked};
@@ -23,7 +24,12 @@ pub struct ToolCall {
     pub parent_message: Option<Arc<str>>,
     /// The request that the call is, for a caller that may send it again.
     pub request_key: Option<Arc<str>>,
+    /// How long the request may be sent again and still be known.
+    pub request_ttl: Duration,
 }
+
+/// How long a request is known, unless its caller says otherwise.
+const REQUEST_TTL: Duration = Duration::from_secs(60 * 60);
 
 impl ToolCall {
     /// A first try.
@@ -35,6 +41,7 @@ impl ToolCall {
             attempt: 1,
             parent_message: None,
             request_key: None,
+            request_ttl: REQUEST_TTL,
         }
     }
 
@@ -54,10 +61,18 @@ impl ToolCall {
 
     /// Says which request this is, for a caller that may send it again, not knowing whether it arrived. A tool that has no
     /// idempotency config of its own then has its effect once for this key and these arguments, for an hour, in the
-    /// session; one that only reads is read again.
+    /// session; one that only reads is read again. If the first try was stopped, a tool that [reaches
+    /// outside](crate::tool::Annotations::open_world) is in doubt; all that another one did went with the try, so it is run.
     #[must_use]
     pub fn request_key(mut self, key: impl Into<Arc<str>>) -> Self {
         self.request_key = Some(key.into());
+        self
+    }
+
+    /// How long the request may be sent again; an hour, if this is not said.
+    #[must_use]
+    pub fn request_ttl(mut self, ttl: Duration) -> Self {
+        self.request_ttl = ttl;
         self
     }
 }

@@ -19,6 +19,7 @@ use crate::support::future::{Contained, catch};
 use crate::support::lock::lock;
 use crate::tool::context::CallContext;
 use crate::tool::erased::ErasedResult;
+use crate::tool::render::bounded;
 use crate::tool::schema::nearest;
 use crate::tool::{HandlerKind, Phase, PromptEvaluationError, ToolError, VisibilityExpansionRequired};
 use crate::transaction::{NoTurn, Transaction, take_turn_of_call, try_turn_of_call};
@@ -106,25 +107,39 @@ impl Call {
     }
 
     pub(super) async fn context(&mut self) -> Result<(), Box<Failure>> {
+        // Before it waits: others may have the session for long, and the process may die meanwhile.
+        self.mark().await?;
         self.take_turn().await?;
         for error in self.shared.resources.drain().await {
             tracing::warn!(%error, "a resource of an earlier call could not be closed");
         }
-        let session = &self.shared.session;
-        if session.is_durable() {
-            // From here on a call whose process dies is known to have been on its way.
-            let mark = CallMark {
-                invocation: self.invocation.id,
-                call_id: self.invocation.call_id.to_string(),
-                tool: self.name.to_string(),
-                arguments: self.logged.as_ref().map(|logged| logged.text().to_owned()).unwrap_or_default(),
-                prompt: self.around.prompt.name().to_string(),
-                adapter: self.around.adapter.name.to_string(),
-                time: self.invocation.time,
-            };
-            session.store().begin(session.id(), mark).await.map_err(|error| self.store_failed(&error))?;
-        }
         self.free_since = self.session().clock().monotonic();
+        Ok(())
+    }
+
+    /// From here on a call whose process dies is known to have been on its way. Its event strikes the mark out.
+    pub(super) async fn mark(&mut self) -> Result<(), Box<Failure>> {
+        let session = &self.shared.session;
+        if self.marked || !session.is_durable() {
+            return Ok(());
+        }
+        // As much as the event keeps: many may wait.
+        let most = self.shared.limits.max_logged_bytes;
+        let arguments = match &self.logged {
+            Some(logged) => bounded(logged.text(), most).into_owned(),
+            None => bounded(&self.masked(), most).into_owned(),
+        };
+        let mark = CallMark {
+            invocation: self.invocation.id,
+            call_id: self.invocation.call_id.to_string(),
+            tool: super::shown_name(&self.name).into_owned(),
+            arguments,
+            prompt: self.around.prompt.name().to_string(),
+            adapter: self.around.adapter.name.to_string(),
+            time: self.invocation.time,
+        };
+        session.store().begin(session.id(), mark).await.map_err(|error| self.store_failed(&error))?;
+        self.marked = true;
         Ok(())
     }
 

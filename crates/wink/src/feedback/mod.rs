@@ -4,9 +4,13 @@
 //! and a [`FeedbackGiven`] in the log, from which the counting goes on in the next executor or process. A provider
 //! sees only what it may read; it changes nothing and can spoil nothing: when it fails, the answer goes out without
 //! it. The executor knows one function of this room.
+//!
+//! A [`CompletionChecker`] is asked when the model says that it is done; whoever drives the model sends back what is
+//! [missing](Completion::Missing).
 
 mod board;
 mod builtin;
+mod completion;
 mod given;
 mod trigger;
 
@@ -18,6 +22,7 @@ use crate::resource::BoxError;
 use crate::session::{Session, SliceType, SliceView, ToolInvoked};
 
 pub use builtin::{DeadlineFeedback, FnFeedback, StaticFeedback, feedback_fn};
+pub use completion::{AllComplete, AnyComplete, Completion, CompletionChecker, CompletionContext};
 pub use given::{Feedback, FeedbackGiven, Severity};
 pub use trigger::Trigger;
 

@@ -9,6 +9,8 @@
 //! | [context] | What can a handler see and change? |
 //! | [results] | What does a handler return, and what does the model read? |
 //! | [examples] | How is a model shown what a call looks like? |
+//! | [answers] | How is a model's last answer typed and checked? Who says that the work is done? |
+//! | [overrides] | How are the words of a prompt changed without touching code? |
 //! | [suites] | How are tools, guidance, state and policies kept together? Which suites are there? |
 //! | [transactions] | What is rolled back, and what is not? |
 //! | [durability] | What survives the process, on what ground, and what is in doubt after it? |
@@ -19,6 +21,8 @@
 //! | [testing_tools] | How is a tool tested, alone and with faults? |
 //! | [practices] | What is worth doing in every tool? |
 
+#[doc = include_str!("answers.md")]
+pub mod answers {}
 #[doc = include_str!("batches.md")]
 pub mod batches {}
 #[doc = include_str!("context.md")]
@@ -32,6 +36,8 @@ pub mod durability {}
 pub mod examples {}
 #[doc = include_str!("idempotency.md")]
 pub mod idempotency {}
+#[doc = include_str!("overrides.md")]
+pub mod overrides {}
 #[doc = include_str!("policies.md")]
 pub mod policies {}
 #[doc = include_str!("practices.md")]

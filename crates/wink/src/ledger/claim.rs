@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::key::key_of;
 use super::live::Owner;
-use super::{IdempotencyConfig, InDoubt, Standing, ToolEffect, doubt_if_ended, replace};
+use super::{IdempotencyConfig, InDoubt, Reach, Standing, ToolEffect, doubt_if_ended, replace};
 use crate::session::{Session, SessionId};
 use crate::store::{Claimed, LedgerChange, LedgerRow, LedgerState, SharedStore, StoreError};
 use crate::support::background::{MustFinish, finish};
@@ -24,6 +24,7 @@ pub(crate) struct Claim {
     /// What is still in doubt under this key. Only a success settles it: a try that came to nothing says nothing
     /// about the one before.
     earlier: Option<LedgerRow>,
+    reach: Reach,
     owner: Owner,
 }
 
@@ -79,7 +80,8 @@ impl Claim {
             state: claimed(&owner, session.clock().now()),
         };
         let (store, session_id) = (Arc::clone(session.store()), session.id().clone());
-        let mut claim = Self { key, row, store, session: session_id, earlier: None, owner };
+        let mut claim =
+            Self { key, row, store, session: session_id, earlier: None, reach: config.reach, owner };
         let clock = session.clock();
         let began = clock.monotonic();
         let mut look = FIRST_LOOK;
@@ -119,6 +121,11 @@ impl Claim {
                 return Ok(ClaimOutcome::Doubt(doubt, doubted));
             }
         }
+    }
+
+    /// Whether nobody can know what a call did that was stopped.
+    pub(crate) fn can_be_in_doubt(&self) -> bool {
+        self.reach == Reach::Outside
     }
 
     /// The effect of a success.

@@ -98,6 +98,16 @@ pub struct IdempotencyConfig {
     pub(crate) ttl: Option<Duration>,
     pub(crate) scope: LedgerScope,
     pub(crate) when_in_doubt: WhenInDoubt,
+    pub(crate) reach: Reach,
+}
+
+/// Where the effect is that is to happen once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Outside, where nothing is undone: whoever was stopped may have had it.
+    Outside,
+    /// In what the call's transaction undoes: whoever did not commit has had none.
+    Inside,
 }
 
 /// How long a recorded effect counts unless told otherwise.
@@ -111,6 +121,7 @@ impl IdempotencyConfig {
             ttl: Some(DEFAULT_TTL),
             scope: LedgerScope::default(),
             when_in_doubt: WhenInDoubt::default(),
+            reach: Reach::Outside,
         }
     }
 
@@ -134,9 +145,9 @@ impl IdempotencyConfig {
         Self::new(KeyStrategy::Custom(Arc::new(key)))
     }
 
-    /// For a request that may be sent again: nobody does so after an hour.
-    pub(crate) fn of_a_request() -> Self {
-        Self { ttl: Some(Duration::from_secs(60 * 60)), ..Self::auto() }
+    /// For a request that may be sent again within `ttl`.
+    pub(crate) fn of_a_request(ttl: Duration, reach: Reach) -> Self {
+        Self { ttl: Some(ttl), reach, ..Self::auto() }
     }
 
     /// How long a recorded effect counts; forever, if `None`.

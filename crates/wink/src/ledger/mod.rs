@@ -25,6 +25,7 @@ use crate::store::{Claimed, LedgerChange, LedgerRow, LedgerState, Rows, SharedSt
 use crate::support::future::{CatchPanic, catch};
 
 pub(crate) use claim::{Before, Claim, ClaimOutcome, Doubted};
+pub(crate) use config::Reach;
 pub use config::{IdempotencyConfig, KeyStrategy, LedgerScope, Probe, Probed, WhenInDoubt};
 pub use key::params_key;
 

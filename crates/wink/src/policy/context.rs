@@ -36,11 +36,18 @@ impl PolicyContext<'_> {
         self.key
     }
 
-    /// The slice of `T`.
+    /// The slice of `T`. Of a LOG slice that cannot be read as a whole when it is gone through, what there is; the policy
+    /// then could not decide, whatever it says.
+    ///
+    /// # Errors
+    /// When what is stored of it cannot be read.
     pub fn slice<T: SliceType>(&self) -> Result<SliceView<T>, AccessError> {
         match self.work {
             Some(work) => work.slice_for_policy(),
-            None => Ok(self.session.slice()),
+            None => {
+                self.session.readable_slot::<T>()?;
+                Ok(self.session.slice())
+            }
         }
     }
 

@@ -24,9 +24,12 @@ pub(crate) async fn ask(
     match ask_now(policy, call, cx)? {
         Some(answer) => Ok(answer),
         None => {
+            let unread = cx.session.unread();
             let panicked = |panic| PolicyPanicked { key: cx.key().to_string(), panic };
             let answer = catch(|| policy.check(call, cx)).map_err(panicked)?;
-            Ok(Some(CatchPanic::new(answer).await.map_err(panicked)??))
+            let answer = CatchPanic::new(answer).await.map_err(panicked)??;
+            has_read_all(cx, unread)?;
+            Ok(Some(answer))
         }
     }
 }
@@ -37,11 +40,22 @@ pub(crate) fn ask_now(
     call: &PolicyCall<'_>,
     cx: &PolicyContext<'_>,
 ) -> Result<Option<Option<Decision>>, BoxError> {
+    let unread = cx.session.unread();
     let asked = catch(|| match policy.covers(call) {
         true => policy.check_now(call, cx).map(|answer| answer.map(Some)),
         false => Some(Ok(None)),
     });
-    asked.map_err(|panic| PolicyPanicked { key: cx.key().to_string(), panic })?.transpose()
+    let answer = asked.map_err(|panic| PolicyPanicked { key: cx.key().to_string(), panic })?.transpose()?;
+    has_read_all(cx, unread)?;
+    Ok(answer)
+}
+
+/// A view of the log leaves out what cannot be read. Nothing is to be allowed on account of that.
+fn has_read_all(cx: &PolicyContext<'_>, unread: u64) -> Result<(), BoxError> {
+    match cx.session.unread() == unread {
+        true => Ok(()),
+        false => Err("a part of the log could not be read".into()),
+    }
 }
 
 /// What answering for the call reads and writes. A declaration that panics declares nothing that can be relied on.

@@ -4,14 +4,18 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::error::{PromptRenderError, PromptValidationError};
+use super::output::OutputContract;
+use super::overrides::{Overrides, PromptDescriptor};
 use super::params::{BoundParams, ParamsType, PromptParams};
 use super::placed::{PlacedSection, PlacedTool};
 use super::render::Renderer;
 use super::rendered::RenderedPrompt;
 use super::section::Section;
+use super::task::PlacedTask;
 use super::tree::Tree;
 use super::view::SessionView;
 use super::visibility::{SectionVisibility, Visibility};
+use crate::feedback::CompletionChecker;
 use crate::resource::ResourceRegistry;
 use crate::session::{Session, SessionError};
 use crate::tool::AnyTool;
@@ -22,40 +26,43 @@ pub struct Prompt {
     inner: Arc<Inner>,
 }
 
+/// What a template has beside its sections. Binding does not change it.
+pub(crate) struct Ground {
+    pub(crate) ns: String,
+    pub(crate) key: String,
+    pub(crate) display_name: Option<String>,
+    pub(crate) disclosure: Arc<[PlacedTool]>,
+    /// The template's own resources.
+    pub(crate) base: ResourceRegistry,
+    pub(crate) completion: Option<Arc<dyn CompletionChecker>>,
+    pub(crate) output: Option<OutputContract>,
+}
+
 #[derive(Clone)]
 struct Inner {
     name: Arc<str>,
-    ns: Arc<str>,
-    key: Arc<str>,
-    display_name: Option<Arc<str>>,
+    ground: Arc<Ground>,
+    /// As the code has it.
+    written: Arc<Tree>,
+    overrides: Option<Arc<Overrides>>,
+    /// With the overrides in place.
     tree: Arc<Tree>,
-    disclosure: Arc<[PlacedTool]>,
     params: Vec<Arc<BoundParams>>,
-    /// The template's own.
-    base: ResourceRegistry,
     bound: ResourceRegistry,
     declared: ResourceRegistry,
     resources: ResourceRegistry,
 }
 
 impl Prompt {
-    pub(crate) fn unbound(
-        ns: String,
-        key: String,
-        display_name: Option<String>,
-        tree: Tree,
-        base: ResourceRegistry,
-        disclosure: Arc<[PlacedTool]>,
-    ) -> Self {
+    pub(crate) fn unbound(ground: Ground, tree: Tree) -> Self {
+        let written = Arc::new(tree);
         let mut inner = Inner {
-            name: format!("{ns}/{key}").into(),
-            ns: ns.into(),
-            key: key.into(),
-            display_name: display_name.map(Into::into),
-            tree: Arc::new(tree),
-            disclosure,
+            name: format!("{}/{}", ground.ns, ground.key).into(),
+            ground: Arc::new(ground),
+            overrides: None,
+            tree: Arc::clone(&written),
+            written,
             params: Vec::new(),
-            base,
             bound: ResourceRegistry::default(),
             declared: ResourceRegistry::default(),
             resources: ResourceRegistry::default(),
@@ -71,17 +78,17 @@ impl Prompt {
 
     /// The namespace.
     pub fn ns(&self) -> &str {
-        &self.inner.ns
+        &self.inner.ground.ns
     }
 
     /// The key.
     pub fn key(&self) -> &str {
-        &self.inner.key
+        &self.inner.ground.key
     }
 
     /// The name for people, if it was given one.
     pub fn display_name(&self) -> Option<&str> {
-        self.inner.display_name.as_deref()
+        self.inner.ground.display_name.as_deref()
     }
 
     /// The unrendered sections of the top level, in order.
@@ -127,6 +134,34 @@ impl Prompt {
         }
     }
 
+    /// What the model's answer must be, unless it is just text.
+    pub fn output(&self) -> Option<&OutputContract> {
+        self.inner.ground.output.as_ref()
+    }
+
+    /// Who is to be asked when the model says that it is done.
+    pub fn completion(&self) -> Option<&Arc<dyn CompletionChecker>> {
+        self.inner.ground.completion.as_ref()
+    }
+
+    /// This prompt with texts replaced, in place of older overrides. Those that are stale or speak of parts that it does not have
+    /// are left out, which diagnostics say.
+    ///
+    /// # Errors
+    /// When they are another prompt's, or one that counts is wrong: a placeholder that is no field, a description that is
+    /// too long, an example that the tool would refuse.
+    pub fn with_overrides(&self, overrides: Overrides) -> Result<Prompt, PromptValidationError> {
+        let mut inner = Inner::clone(&self.inner);
+        inner.overrides = Some(Arc::new(overrides));
+        inner.override_texts()?;
+        Ok(Prompt { inner: Arc::new(inner) })
+    }
+
+    /// Every part that can be replaced, as the code has it: overrides that are in place do not change it.
+    pub fn descriptor(&self) -> PromptDescriptor {
+        PromptDescriptor::of(&self.inner.ground.ns, &self.inner.ground.key, &self.inner.written)
+    }
+
     /// The prompt as the model is given it in this session. Pure: no I/O, no clock, nothing changes.
     ///
     /// # Errors
@@ -158,7 +193,7 @@ impl Prompt {
         for placed in self.placed_tools() {
             placed.tool.inner.prepare(session)?;
         }
-        Ok(())
+        self.output().map_or(Ok(()), |output| output.prepare(session))
     }
 
     /// Every tool that a session can come to offer: those of [`Prompt::placed_tools`], and the built-in ones if there is a
@@ -173,7 +208,15 @@ impl Prompt {
 
     /// The tools for opening and reading sections.
     pub(crate) fn disclosure(&self) -> &[PlacedTool] {
-        &self.inner.disclosure
+        &self.inner.ground.disclosure
+    }
+
+    pub(crate) fn has_task_examples(&self) -> bool {
+        !self.inner.tree.tasks.is_empty()
+    }
+
+    pub(crate) fn task_examples(&self, section: &str) -> &[PlacedTask] {
+        self.inner.tree.tasks.get(section).map(Vec::as_slice).unwrap_or_default()
     }
 
     pub(crate) fn bound_params(&self, of: &ParamsType) -> Option<&Arc<BoundParams>> {
@@ -188,8 +231,20 @@ impl fmt::Debug for Prompt {
 }
 
 impl Inner {
+    fn override_texts(&mut self) -> Result<(), PromptValidationError> {
+        self.tree = match &self.overrides {
+            None => Arc::clone(&self.written),
+            Some(overrides) => {
+                let descriptor = PromptDescriptor::of(&self.ground.ns, &self.ground.key, &self.written);
+                Arc::new(overrides.apply(&descriptor, &self.written)?)
+            }
+        };
+        Ok(())
+    }
+
     fn layer_resources(&mut self) {
-        self.declared = ResourceRegistry::layered(std::iter::once(&self.base).chain(&self.tree.resources));
+        self.declared =
+            ResourceRegistry::layered(std::iter::once(&self.ground.base).chain(&self.tree.resources));
         self.resources = ResourceRegistry::layered([&self.declared, &self.bound]);
     }
 }
@@ -250,11 +305,13 @@ impl PromptBinding {
     pub fn build(self) -> Result<Prompt, PromptValidationError> {
         let mut inner = Inner::clone(&self.prompt.inner);
         if !self.sections.is_empty() {
-            let mut tree = Tree::clone(&inner.tree);
+            let mut tree = Tree::clone(&inner.written);
             for section in self.sections {
                 tree.add(section)?;
             }
-            inner.tree = Arc::new(tree);
+            tree.finish()?;
+            inner.written = Arc::new(tree);
+            inner.override_texts()?;
         }
         let mut fresh: Vec<Arc<BoundParams>> = Vec::with_capacity(self.params.len());
         for (of, params) in self.params {

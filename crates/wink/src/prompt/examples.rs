@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::placed::PlacedTool;
+use crate::tool::ToolExample;
 
 /// The examples of those tools that have some; none if no tool does.
 pub(crate) fn text(tools: &[PlacedTool]) -> Option<String> {
@@ -19,11 +20,16 @@ pub(crate) fn text(tools: &[PlacedTool]) -> Option<String> {
         let _ = writeln!(out, "Examples of `{}`:", contract.name());
         for example in contract.examples() {
             let _ = write!(out, "\n- {}", example.description);
-            line(&mut out, "call", &example.input.to_string());
-            line(&mut out, "result", &example.rendered);
+            call(&mut out, example);
         }
     }
     (!out.is_empty()).then_some(out)
+}
+
+/// What was sent, and what came back.
+pub(crate) fn call(out: &mut String, example: &ToolExample) {
+    line(out, "call", &example.input.to_string());
+    line(out, "result", &example.rendered);
 }
 
 /// One line if the text is one, else a fenced block that the text cannot end.

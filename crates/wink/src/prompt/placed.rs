@@ -47,6 +47,7 @@ impl PlacedTool {
 }
 
 /// A section in its place, checked and unrendered.
+#[derive(Clone)]
 pub struct PlacedSection {
     pub(crate) path: Arc<str>,
     pub(crate) key: String,
@@ -61,6 +62,7 @@ pub struct PlacedSection {
     pub(crate) enabled: Option<Predicate>,
     pub(crate) visibility: Visibility,
     pub(crate) accepts_overrides: bool,
+    pub(crate) shows_examples: bool,
     /// The examples of its tools, if it shows them.
     pub(crate) examples: Option<String>,
     pub(crate) tools: Vec<PlacedTool>,

@@ -3,6 +3,7 @@
 //! A walk over the tree decides once what is enabled and what is closed; text, tools and the answers of the
 //! disclosure tools all come from that walk.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::bind::Prompt;
@@ -65,8 +66,17 @@ impl<'a> Renderer<'a> {
 
     pub(crate) fn render(&self) -> Result<RenderedPrompt, PromptRenderError> {
         let outline = self.outline()?;
-        let text = self.text(&outline.shown)?;
-        Ok(RenderedPrompt::new(text, outline.tools, outline.hidden, outline.closed))
+        let callable: HashSet<&str> = match self.prompt.has_task_examples() {
+            true => outline.tools.iter().map(|placed| &**placed.name()).collect(),
+            false => HashSet::new(),
+        };
+        let text = self.text(&outline.shown, |tool| callable.contains(tool))?;
+        let sections = outline.shown.iter().filter(|one| one.depth == 0).count();
+        let rendered = RenderedPrompt::new(text, outline.tools, outline.hidden, outline.closed);
+        let Some(output) = self.prompt.output() else { return Ok(rendered) };
+        let between = if rendered.text().is_empty() { "" } else { "\n\n" };
+        let told = format!("{between}## {}. Response format\n\n{}", sections + 1, output.instructions());
+        Ok(rendered.with_output(output.clone(), &told))
     }
 
     pub(crate) fn tools(&self) -> Result<Vec<AnyTool>, PromptRenderError> {
@@ -93,7 +103,8 @@ impl<'a> Renderer<'a> {
         outline.shown.push(shown);
         self.walk(section.children(), &number, depth + 1, &mut outline)?;
         self.check_looks()?;
-        self.text(&outline.shown)
+        // Whoever reads a closed section wants to know what its tools are good for.
+        self.text(&outline.shown, |_| true)
     }
 
     fn outline(&self) -> Result<Outline<'a>, PromptRenderError> {
@@ -228,7 +239,11 @@ impl<'a> Renderer<'a> {
         }
     }
 
-    fn text(&self, shown: &[Shown<'_>]) -> Result<String, PromptRenderError> {
+    fn text(
+        &self,
+        shown: &[Shown<'_>],
+        is_callable: impl Fn(&str) -> bool,
+    ) -> Result<String, PromptRenderError> {
         let mut out = String::new();
         for one in shown {
             // Markdown knows six levels.
@@ -243,6 +258,10 @@ impl<'a> Renderer<'a> {
                 (Visibility::Full | Visibility::Summary, _) => {
                     block(&mut out, &self.filled(one, &section.body, section.body_from.as_deref())?);
                     block(&mut out, section.examples.as_deref().unwrap_or_default());
+                    let tasks = self.prompt.task_examples(&section.path);
+                    for task in tasks.iter().filter(|task| task.tools.iter().all(|tool| is_callable(tool))) {
+                        block(&mut out, &task.text);
+                    }
                 }
             }
         }

@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::disclosure::OPEN_SECTIONS;
-use crate::support::names::{ByName, LONGEST_NAME};
-
+use super::output::OutputContract;
 use super::placed::PlacedTool;
+use crate::support::names::{ByName, LONGEST_NAME};
 
 /// A rendered prompt: the text, and the tools that can be called. It never changes.
 #[derive(Debug)]
@@ -15,6 +15,9 @@ pub struct RenderedPrompt {
     tools: Vec<PlacedTool>,
     places: ByName<Place>,
     closed: Vec<Arc<str>>,
+    output: Option<OutputContract>,
+    /// Where the text about the output begins.
+    sections_end: usize,
 }
 
 /// Why a tool of the prompt is not available.
@@ -65,7 +68,13 @@ impl RenderedPrompt {
         let shown = tools.iter().enumerate().map(|(at, placed)| (Arc::clone(placed.name()), Place::At(at)));
         let hidden = hidden.into_iter().map(|(name, why)| (name, Place::Hidden(why)));
         let places = hidden.chain(shown).collect();
-        Self { text: text.into(), tools, places, closed }
+        let sections_end = text.len();
+        Self { text: text.into(), tools, places, closed, output: None, sections_end }
+    }
+
+    /// With a last part that says what the answer must be.
+    pub(crate) fn with_output(self, output: OutputContract, told: &str) -> Self {
+        Self { text: format!("{}{told}", self.text).into(), output: Some(output), ..self }
     }
 
     /// The text.
@@ -76,6 +85,16 @@ impl RenderedPrompt {
     /// The text, to be kept without copying it.
     pub fn shared_text(&self) -> Arc<str> {
         Arc::clone(&self.text)
+    }
+
+    /// The text without the last section, which says what the answer must be: for whoever has another way to say that.
+    pub fn text_without_output(&self) -> &str {
+        self.text.get(..self.sections_end).unwrap_or_default()
+    }
+
+    /// What the answer must be, unless it is just text.
+    pub fn output(&self) -> Option<&OutputContract> {
+        self.output.as_ref()
     }
 
     /// The tools that can be called, in order of declaration; the built-in ones last.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::params::{BoundParams, ParamsType, PromptParams};
+use super::task::TaskExample;
 use super::view::SessionView;
 use super::visibility::Visibility;
 use crate::policy::ToolPolicy;
@@ -80,6 +81,7 @@ pub struct Section {
     pub(crate) installs: Vec<Arc<Install>>,
     pub(crate) accepts_overrides: bool,
     pub(crate) shows_examples: bool,
+    pub(crate) task_examples: Vec<TaskExample>,
     pub(crate) invalid: Option<String>,
 }
 
@@ -133,6 +135,7 @@ impl Section {
             installs: Vec::new(),
             accepts_overrides: true,
             shows_examples: kind == SectionKind::Markdown,
+            task_examples: Vec::new(),
             invalid: None,
         }
     }
@@ -323,6 +326,12 @@ impl Section {
     /// Leaves out the examples of the section's tools.
     pub fn without_examples(mut self) -> Self {
         self.shows_examples = false;
+        self
+    }
+
+    /// Shows how a whole task is done, with tools of any section of the prompt.
+    pub fn task_example(mut self, example: TaskExample) -> Self {
+        self.task_examples.push(example);
         self
     }
 

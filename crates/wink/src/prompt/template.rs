@@ -1,17 +1,21 @@
 //! Templates: a prompt's sections, checked, with nothing bound to them.
 
+use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::bind::{Prompt, PromptBinding};
+use super::bind::{Ground, Prompt, PromptBinding};
 use super::disclosure;
 use super::error::PromptValidationError;
+use super::output::{Output, OutputContract, ParsedOutput};
 use super::params::PromptParams;
 use super::section::Section;
 use super::tree::{Tree, check_key, one_registry};
+use crate::feedback::{AllComplete, CompletionChecker};
 use crate::policy::ToolPolicy;
 use crate::resource::{AnyBinding, ResourceRegistry};
 
-/// A checked prompt, to be bound and rendered. Cheap to clone.
+/// A checked prompt, to be bound and rendered. Cheap to clone. `Out` is the type of its answer; `()` if that is just text.
 ///
 /// ```
 /// use wink::prompt::{PromptTemplate, Section};
@@ -24,9 +28,9 @@ use crate::resource::{AnyBinding, ResourceRegistry};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Clone)]
-pub struct PromptTemplate {
+pub struct PromptTemplate<Out = ()> {
     unbound: Prompt,
+    of: PhantomData<fn() -> Out>,
 }
 
 impl PromptTemplate {
@@ -40,9 +44,14 @@ impl PromptTemplate {
             policies: Vec::new(),
             bindings: Vec::new(),
             registries: Vec::new(),
+            checkers: AllComplete::new(),
+            output: None,
+            of: PhantomData,
         }
     }
+}
 
+impl<Out> PromptTemplate<Out> {
     /// `ns/key`.
     pub fn name(&self) -> &Arc<str> {
         self.unbound.name()
@@ -65,11 +74,36 @@ impl PromptTemplate {
     pub fn binding(&self) -> PromptBinding {
         self.unbound.binding()
     }
+
+    /// What its answer must be, unless that is just text.
+    pub fn output_contract(&self) -> Option<&OutputContract> {
+        self.unbound.output()
+    }
+
+    /// An answer in its own type; none for one of another prompt.
+    pub fn output(&self, parsed: &ParsedOutput) -> Option<Arc<Out>>
+    where
+        Out: Send + Sync + 'static,
+    {
+        parsed.value()
+    }
+}
+
+impl<Out> Clone for PromptTemplate<Out> {
+    fn clone(&self) -> Self {
+        Self { unbound: self.unbound.clone(), of: PhantomData }
+    }
+}
+
+impl<Out> fmt::Debug for PromptTemplate<Out> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PromptTemplate").field("name", self.name()).finish_non_exhaustive()
+    }
 }
 
 /// Collects what a template consists of.
 #[must_use = "nothing is checked before .build()"]
-pub struct PromptTemplateBuilder {
+pub struct PromptTemplateBuilder<Out = ()> {
     ns: String,
     key: String,
     display_name: Option<String>,
@@ -77,9 +111,12 @@ pub struct PromptTemplateBuilder {
     policies: Vec<Arc<dyn ToolPolicy>>,
     bindings: Vec<AnyBinding>,
     registries: Vec<ResourceRegistry>,
+    checkers: AllComplete,
+    output: Option<Result<OutputContract, String>>,
+    of: PhantomData<fn() -> Out>,
 }
 
-impl PromptTemplateBuilder {
+impl<Out> PromptTemplateBuilder<Out> {
     /// A name for people.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.display_name = Some(name.into());
@@ -110,23 +147,52 @@ impl PromptTemplateBuilder {
         self
     }
 
+    /// Says what the model's answer must be, and tells the model so in a last section.
+    pub fn output<T>(self, output: Output<T>) -> PromptTemplateBuilder<T> {
+        PromptTemplateBuilder {
+            ns: self.ns,
+            key: self.key,
+            display_name: self.display_name,
+            sections: self.sections,
+            policies: self.policies,
+            bindings: self.bindings,
+            registries: self.registries,
+            checkers: self.checkers,
+            output: Some(OutputContract::new(output)),
+            of: PhantomData,
+        }
+    }
+
+    /// Adds somebody to be asked when the model says that it is done. Of several, all must agree.
+    pub fn completion(mut self, checker: impl CompletionChecker) -> Self {
+        self.checkers = self.checkers.and(checker);
+        self
+    }
+
     /// Checks everything.
     ///
     /// # Errors
     /// The first thing that is wrong, with its section, tool and params type.
-    pub fn build(self) -> Result<PromptTemplate, PromptValidationError> {
+    pub fn build(self) -> Result<PromptTemplate<Out>, PromptValidationError> {
         for part in self.ns.split('/') {
             check_key("each part of the namespace, here", part).map_err(PromptValidationError::in_prompt)?;
         }
         check_key("prompt key", &self.key).map_err(PromptValidationError::in_prompt)?;
+        let output = self.output.transpose().map_err(PromptValidationError::in_prompt)?;
         let mut tree = Tree::new(&self.policies);
         for section in self.sections {
             tree.add(section)?;
         }
-        let resources =
-            one_registry(self.bindings, &self.registries).map_err(PromptValidationError::in_prompt)?;
-        let disclosure = disclosure::tools(&tree.policies)?;
-        let unbound = Prompt::unbound(self.ns, self.key, self.display_name, tree, resources, disclosure);
-        Ok(PromptTemplate { unbound })
+        tree.finish()?;
+        let ground = Ground {
+            ns: self.ns,
+            key: self.key,
+            display_name: self.display_name,
+            disclosure: disclosure::tools(&tree.policies)?,
+            base: one_registry(self.bindings, &self.registries).map_err(PromptValidationError::in_prompt)?,
+            completion: self.checkers.into_checker(),
+            output,
+        };
+        Ok(PromptTemplate { unbound: Prompt::unbound(ground, tree), of: PhantomData })
     }
 }

@@ -16,13 +16,13 @@ use serde_json::{Map, Value};
 /// assert_eq!(text.fill(values.as_object()), "deploy staging for $5");
 /// # Ok::<(), wink::prompt::StrayDollar>(())
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Text {
     source: String,
     parts: Vec<Part>,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Part {
     Literal(String),
     Field(String),

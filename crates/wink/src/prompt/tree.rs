@@ -10,6 +10,7 @@ use super::examples;
 use super::params::ParamsType;
 use super::placed::{PlacedSection, PlacedTool};
 use super::section::{Install, Section};
+use super::task::{PlacedTask, TaskExample};
 use super::text::Text;
 use super::visibility::Visibility;
 use crate::policy::{PlacedPolicy, ToolPolicy};
@@ -25,6 +26,10 @@ pub(crate) struct Tree {
     pub(crate) installs: Vec<Arc<Install>>,
     /// The template's own policies; they cover every tool.
     pub(crate) policies: Vec<PlacedPolicy>,
+    /// How tasks are done, by the section that shows it.
+    pub(crate) tasks: HashMap<Arc<str>, Vec<PlacedTask>>,
+    /// Examples that were not checked yet: they may speak of tools of sections that are still to come.
+    unchecked: Vec<(Arc<str>, TaskExample)>,
     paths: HashSet<Arc<str>>,
     /// Which section has a tool.
     homes: HashMap<Arc<str>, Arc<str>>,
@@ -39,6 +44,15 @@ impl Tree {
     pub(crate) fn add(&mut self, section: Section) -> Result<(), PromptValidationError> {
         let placed = self.place(section, "", &[])?;
         self.roots.push(placed);
+        Ok(())
+    }
+
+    /// Checks what needs to know all tools, once all sections are there.
+    pub(crate) fn finish(&mut self) -> Result<(), PromptValidationError> {
+        for (path, example) in std::mem::take(&mut self.unchecked) {
+            let placed = example.place(&path, &self.tools)?;
+            self.tasks.entry(path).or_default().push(placed);
+        }
         Ok(())
     }
 
@@ -85,6 +99,7 @@ impl Tree {
         let resources = one_registry(section.bindings, &section.registries).map_err(fault)?;
         self.resources.push(resources);
         self.installs.extend(section.installs);
+        self.unchecked.extend(section.task_examples.into_iter().map(|example| (Arc::clone(&path), example)));
 
         let mut covering = outer.to_vec();
         covering.extend(place_policies(&path, &section.policies));
@@ -127,6 +142,7 @@ impl Tree {
             enabled: section.enabled,
             visibility: section.visibility,
             accepts_overrides: section.accepts_overrides,
+            shows_examples: section.shows_examples,
             examples,
             tools,
             children,
@@ -160,7 +176,8 @@ fn one_params_type(named: &[ParamsType]) -> Result<Option<ParamsType>, String> {
     }
 }
 
-fn compile(
+/// Takes a template of a section apart and holds its placeholders to the section's params.
+pub(super) fn compile(
     what: &str,
     template: &str,
     params: Option<&ParamsType>,

@@ -50,10 +50,7 @@ impl SliceType for SectionVisibility {
 pub fn record_expansion(session: &Session, expansion: &VisibilityExpansionRequired) -> DispatchResult {
     let mut whole = DispatchResult::default();
     for key in &expansion.keys {
-        let done = session.dispatch(SectionVisibility { key: key.clone(), visibility: Visibility::Full });
-        whole.failures.extend(done.failures);
-        whole.delivery.handled_count += done.delivery.handled_count;
-        whole.delivery.failures.extend(done.delivery.failures);
+        whole.add(session.dispatch(SectionVisibility { key: key.clone(), visibility: Visibility::Full }));
     }
     whole
 }

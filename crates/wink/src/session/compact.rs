@@ -4,10 +4,15 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+use super::paged::{LogMark, LogSource};
 use super::root::Root;
 use super::slice::{Change, Item, SliceDef, SliceKind};
+use super::summary::LogNote;
+use super::sync::contained;
+use super::tally::Tally;
 use super::{Session, record};
 use crate::store::{HistoryQuery, NumberedRecord, Record, StoreError};
+use crate::support::lock::lock;
 
 /// What [`Session::compact`] leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -20,7 +25,7 @@ pub struct Compaction {
     pub log: LogRetention,
 }
 
-/// Which LOG events are kept. What is left out is gone when the session is next opened.
+/// Which LOG events are kept. What is left out is gone, where the store keeps the log; else when the session is next opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogRetention {
     /// All: the log is kept for good.
@@ -73,15 +78,71 @@ impl Session {
                 whole.extend(whole_of(def, &records, how.log));
             }
         }
-        self.core.store.compact(&self.core.id, upto, whole).await
+        let fewer = self.core.store.compact(&self.core.id, upto, whole).await?;
+        self.recount().await?;
+        Ok(fewer)
     }
+
+    /// Counts LOG slices anew when the store has dropped something, for this session or for another process.
+    async fn recount(&self) -> Result<(), StoreError> {
+        let _nothing_moves = self.committing().await;
+        let Some(source) = lock(self.inner()).paging.source.clone() else { return Ok(()) };
+        let opening = contained("open a session", || self.core.store.opening(&self.core.id)).await?;
+        if opening.compactions == lock(self.inner()).paging.compactions {
+            return Ok(());
+        }
+        let notes = lock(&self.core.stored).logs.clone();
+        for (name, LogNote { mark, .. }) in notes {
+            let mark = counted(&source, &name, mark, |_| {})?;
+            if let Some(note) = lock(&self.core.stored).logs.get_mut(&name) {
+                *note = LogNote { mark, tally: None };
+            }
+        }
+        for (slot, def) in self.registry().defs().filter(|(_, def)| def.kind == SliceKind::Log) {
+            let Some(mark) = lock(self.inner()).log.cell(slot, def).mark() else { continue };
+            let mut tally = Tally::default();
+            let mark = counted(&source, def.name, mark, |one| {
+                if let Some(Ok(change)) = def.is_counted.then(|| record::change_in(def, one)) {
+                    tally.apply(def, &change);
+                }
+            })?;
+            let mut inner = lock(self.inner());
+            if let Some(cell) = inner.log.cell_mut(slot, def) {
+                cell.set_mark(&source, def, mark);
+                let unsent: Vec<Item> = cell.items.in_memory().collect();
+                if def.is_counted {
+                    tally.apply(def, &Change::Extend(unsent));
+                    inner.log.set_tally(slot, tally);
+                }
+            }
+        }
+        lock(self.inner()).paging.compactions = opening.compactions;
+        Ok(())
+    }
+}
+
+/// The mark of a LOG slice as it is now.
+fn counted(
+    source: &LogSource,
+    name: &str,
+    mark: LogMark,
+    mut each: impl FnMut(&Record),
+) -> Result<LogMark, StoreError> {
+    let mut counted = LogMark { count: 0, ..mark };
+    source.each(name, mark, |one| {
+        if let Some((_, shape)) = record::shape_of(&one.record) {
+            counted.take(shape, one.sequence);
+        }
+        each(&one.record);
+    })?;
+    Ok(counted)
 }
 
 /// The record that says what all of these come to; none if they have to stay.
 fn whole_of(def: &SliceDef, records: &[NumberedRecord], log: LogRetention) -> Option<Record> {
     let plain: Vec<Record> = records.iter().map(|one| one.record.clone()).collect();
     let cell = record::cell_of(def, &plain).ok()?;
-    let items: Vec<Item> = cell.items.iter().cloned().collect();
+    let items: Vec<Item> = cell.items.iter().collect();
     let kept = match (def.kind, log) {
         (SliceKind::State, _) => items.len(),
         (SliceKind::Log, LogRetention::All) => return None,

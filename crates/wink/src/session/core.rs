@@ -12,6 +12,7 @@ use super::ids::InvocationId;
 use super::log_part::{LogAppend, LogPart};
 use super::reducer::{Registry, Slot, type_of};
 use super::root::Root;
+use super::settle::{Paging, Sent, weight};
 use super::slice::{Change, Item, SliceDef, SliceKind};
 use super::sync::{MOST_RELOADS, Pending, Unsent};
 use super::window::{Late, Window};
@@ -41,6 +42,8 @@ pub(crate) struct Inner {
     pub(super) known: u64,
     /// What came from outside while a commit is on its way to the store.
     pub(super) window: Option<Window>,
+    /// How the log is left to the store.
+    pub(super) paging: Paging,
 }
 
 /// What a call leaves behind beside its fork.
@@ -238,12 +241,12 @@ impl Session {
                 }
             };
             match stored {
-                Ok(()) => {
-                    self.close_window(&registry, fork, &log.appends);
+                Ok(sent) => {
+                    self.close_window(&registry, fork, &log.appends, sent);
                     break;
                 }
                 Err(error) => {
-                    self.close_window(&registry, Fork::default(), &[]);
+                    self.close_window(&registry, Fork::default(), &[], Sent::default());
                     match error {
                         CommitError::Store(error) if error.is_moved() && tries < MOST_RELOADS => {
                             self.catch_up(one_at_a_time).await?;
@@ -253,6 +256,7 @@ impl Session {
                 }
             }
         }
+        self.summarise_if_due(one_at_a_time).await;
         Ok(())
     }
 
@@ -354,11 +358,18 @@ impl Session {
             let unsent = lock(&self.core.inner).take_unsent();
             match self.send(unsent, [], &mut closing).await {
                 Err(error) if error.is_moved() && tries < MOST_RELOADS => {
-                    self.catch_up(one_at_a_time).await?
+                    self.catch_up(one_at_a_time).await?;
                 }
-                sent => return sent,
-            };
+                Err(error) => return Err(error),
+                Ok(sent) => {
+                    let registry = self.registry();
+                    let gone = lock(&self.core.inner).settle(&registry, sent, &[]);
+                    drop_contained(gone);
+                    break;
+                }
+            }
         }
+        self.summarise_if_due(one_at_a_time).await;
         Ok(())
     }
 
@@ -369,12 +380,13 @@ impl Session {
         before: Unsent,
         own: impl IntoIterator<Item = Record>,
         closing: &mut Closing,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Sent, StoreError> {
         let (call, shared) = (closing.ends, self.core.is_shared);
         let mut records = before.records.clone();
         records.extend(own.into_iter().map(|record| Record { call, ..record }));
         let expects = shared.then(|| lock(&self.core.inner).known);
-        let sent = records.len() as u64;
+        let (sent, weighs) = (records.len() as u64, weight(&records));
+        let emptied = before.held.emptied_at(&before.records);
         // What another process is first with has to be tried again.
         let ledger = if shared { closing.ledger.clone() } else { closing.ledger.take() };
         let journals = closing.journals.clone();
@@ -382,11 +394,18 @@ impl Session {
         let batch = Batch { records, ends: call, ledger, journals, expects };
         let stored = self.store_batch(batch).await;
         let mut inner = lock(&self.core.inner);
-        match &stored {
-            Ok(()) => inner.known += sent,
-            Err(_) => inner.put_back(before),
+        match stored {
+            Ok(()) => {
+                let floor = emptied.map(|at| inner.known + at + 1);
+                inner.known += sent;
+                inner.paging.grew(weighs);
+                Ok(Sent::new(before.held, inner.known, floor))
+            }
+            Err(error) => {
+                inner.put_back(before);
+                Err(error)
+            }
         }
-        stored
     }
 
     /// A store that panics has failed, like any other: what waits for its answer must get one.

@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::ReducerFailure;
 use super::ids::{InvocationId, SessionId};
 use super::reducer::ByTypeId;
 use crate::support::future::catch;
@@ -50,6 +51,30 @@ impl Delivery {
 pub struct DeliveryError {
     /// One text per failing subscriber, in subscription order.
     pub failures: Vec<String>,
+}
+
+/// What came of a dispatch.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[must_use = "a failing reducer or subscriber is only visible here"]
+pub struct DispatchResult {
+    /// The reducers that failed; their slices are unchanged.
+    pub failures: Vec<ReducerFailure>,
+    /// What the subscribers said.
+    pub delivery: Delivery,
+}
+
+impl DispatchResult {
+    /// Whether every reducer and subscriber went through.
+    pub fn is_ok(&self) -> bool {
+        self.failures.is_empty() && self.delivery.failures.is_empty()
+    }
+
+    /// Adds what came of another one.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.failures.extend(other.failures);
+        self.delivery.handled_count += other.delivery.handled_count;
+        self.delivery.failures.extend(other.delivery.failures);
+    }
 }
 
 /// A subscription, to end it with.

@@ -122,7 +122,7 @@ pub enum Ending {
     NotCommitted,
     /// An earlier call of the batch escalated.
     NotRun,
-    /// The process died while it ran.
+    /// The process died while it ran, or waited to.
     Interrupted,
 }
 
@@ -319,6 +319,12 @@ pub struct RunContext {
 /// A prompt was rendered, and the model sees something else than before: an executor was opened or refreshed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PromptRendered {
+    /// This rendering, unique. The [`ToolsRendered`] that follows has the same.
+    #[serde(default = "InvocationId::unknown")]
+    pub id: InvocationId,
+    /// Which run it was for.
+    #[serde(default)]
+    pub run: Arc<RunContext>,
     /// The prompt, as `ns/key`.
     pub prompt: Arc<str>,
     /// When.
@@ -340,10 +346,45 @@ impl SliceType for PromptRendered {
     }
 }
 
+/// The tools that go with a rendered prompt, as the model is told of them. Right after its [`PromptRendered`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolsRendered {
+    /// The id of the rendering.
+    pub id: InvocationId,
+    /// Which run it was for.
+    #[serde(default)]
+    pub run: Arc<RunContext>,
+    /// The prompt, as `ns/key`.
+    pub prompt: Arc<str>,
+    /// When.
+    pub time: Timestamp,
+    /// The tools, in order.
+    pub tools: Vec<RenderedTool>,
+}
+
+/// What a model is told of a tool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RenderedTool {
+    /// Its name.
+    pub name: Arc<str>,
+    /// What it is for.
+    pub description: Arc<str>,
+    /// The hash of its schema's text: which one it was, without keeping it.
+    pub schema: Arc<str>,
+}
+
+impl SliceType for ToolsRendered {
+    const NAME: &'static str = "wink.tools_rendered";
+    const KIND: SliceKind = SliceKind::Log;
+}
+
 /// A prompt was evaluated to the end. Whoever evaluates prompts records it, with
 /// [`Session::record_executed`](super::Session::record_executed).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PromptExecuted {
+    /// Which run it was.
+    #[serde(default)]
+    pub run: Arc<RunContext>,
     /// The prompt, as `ns/key`.
     pub prompt: Arc<str>,
     /// When.

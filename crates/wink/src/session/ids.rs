@@ -9,6 +9,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::Session;
+
 /// A session's name in the store.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -55,6 +57,11 @@ impl InvocationId {
         Self(fresh_uuid(now))
     }
 
+    /// The id of what was recorded before it had one.
+    pub(crate) fn unknown() -> Self {
+        Self(Uuid::nil())
+    }
+
     /// Reads the form that [`fmt::Display`] writes.
     pub fn parse(text: &str) -> Option<Self> {
         Uuid::parse_str(text).ok().map(Self)
@@ -64,6 +71,53 @@ impl InvocationId {
 impl fmt::Display for InvocationId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.hyphenated().fmt(f)
+    }
+}
+
+/// Where the ids of a session's calls and renderings come from.
+///
+/// By chance, unless a run is to be repeated: with the same seed, the same clock and the same calls, a session comes to be the
+/// same byte for byte.
+#[derive(Debug, Clone, Default)]
+pub struct IdSource(Option<Arc<Seeded>>);
+
+#[derive(Debug)]
+struct Seeded {
+    seed: u64,
+    next: AtomicU64,
+}
+
+impl IdSource {
+    /// Ids that nobody can foretell, unique in this and every other process.
+    pub fn random() -> Self {
+        Self::default()
+    }
+
+    /// Ids that a seed decides. They are unique within what shares this source, and as rare as the seed elsewhere.
+    pub fn seeded(seed: u64) -> Self {
+        Self(Some(Arc::new(Seeded { seed, next: AtomicU64::new(0) })))
+    }
+
+    pub(crate) fn invocation(&self, now: Timestamp) -> InvocationId {
+        match &self.0 {
+            None => InvocationId::fresh(now),
+            Some(seeded) => {
+                let count = seeded.next.fetch_add(1, Ordering::Relaxed);
+                InvocationId(uuid_of(now, (mix(seeded.seed), mix(!seeded.seed)), count))
+            }
+        }
+    }
+}
+
+impl Session {
+    /// Where the ids of its calls come from, for a session that is to share it.
+    pub fn ids(&self) -> &IdSource {
+        &self.core.ids
+    }
+
+    /// The id of something that begins now.
+    pub(crate) fn fresh_id(&self, now: Timestamp) -> InvocationId {
+        self.core.ids.invocation(now)
     }
 }
 
@@ -83,8 +137,10 @@ pub(crate) fn fresh_uuid(now: Timestamp) -> Uuid {
     });
     static NEXT: AtomicU64 = AtomicU64::new(0);
 
-    let count = NEXT.fetch_add(1, Ordering::Relaxed);
-    let (low, high) = *START;
+    uuid_of(now, *START, NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+fn uuid_of(now: Timestamp, (low, high): (u64, u64), count: u64) -> Uuid {
     let first = mix(low.wrapping_add(count)).to_be_bytes();
     let second = high.wrapping_add(count).to_be_bytes();
     let [a, b, c, d, e, f, g, h] = first;

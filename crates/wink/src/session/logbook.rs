@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use super::slice::{Change, Item, SliceDef, SliceKind, SliceType};
+use super::summary::marks_of;
 use super::{InvocationId, SessionId, ToolInvoked, Undone, record};
-use crate::store::{HistoryQuery, JournalId, SharedStore, StoreError};
+use crate::store::{
+    HistoryQuery, JournalId, NumberedRecord, PageOrder, PageQuery, Record, SharedStore, StoreError,
+};
 
 /// The log of one session, read from its store.
 ///
@@ -90,6 +93,97 @@ impl Logbook {
         Ok((1..).zip(found).map(|(seq, (_, event))| LogEntry { seq, event }).collect())
     }
 
+    /// The newest entries that `takes` takes, no more than `most`, of those after entry number `after`; oldest first. No more of
+    /// the log is read than it takes to find them, and no more of it is in memory at a time than a page.
+    ///
+    /// # Errors
+    /// When the store keeps no history, or what it holds cannot be read.
+    pub async fn newest(
+        &self,
+        after: u64,
+        most: usize,
+        mut takes: impl FnMut(&LogEvent) -> bool,
+    ) -> Result<Vec<LogEntry>, StoreError> {
+        let Some(Plain { total, mut upto }) = self.plain().await? else {
+            let mut all = self.entries().await?;
+            all.retain(|entry| entry.seq > after && takes(&entry.event));
+            return Ok(all.split_off(all.len().saturating_sub(most)));
+        };
+        let (mut seq, mut size) = (total, 1);
+        let mut found = Vec::new();
+        while seq > after && found.len() < most {
+            let page = self.page(PageQuery { upto, most: size, ..newest_first() })?;
+            let Some(last) = page.last() else { break };
+            upto = last.sequence.saturating_sub(1);
+            size = (size * 2).min(MOST_AT_ONCE);
+            for one in &page {
+                if seq <= after || found.len() == most {
+                    break;
+                }
+                let event = event_in(&one.record)?;
+                if takes(&event) {
+                    found.push(LogEntry { seq, event });
+                }
+                seq = seq.saturating_sub(1);
+            }
+        }
+        found.reverse();
+        Ok(found)
+    }
+
+    /// The entry with this number.
+    ///
+    /// # Errors
+    /// When the store keeps no history, or what it holds cannot be read.
+    pub async fn entry(&self, seq: u64) -> Result<Option<LogEntry>, StoreError> {
+        let Some(Plain { total, upto }) = self.plain().await? else {
+            return Ok(self.entries().await?.into_iter().find(|entry| entry.seq == seq));
+        };
+        let Some(skip) = total.checked_sub(seq).filter(|_| seq > 0) else { return Ok(None) };
+        let page = self.page(PageQuery { upto, skip, most: 1, ..newest_first() })?;
+        page.first().map(|one| Ok(LogEntry { seq, event: event_in(&one.record)? })).transpose()
+    }
+
+    /// The entry of this call, or this undo.
+    ///
+    /// # Errors
+    /// When the store keeps no history, or what it holds cannot be read.
+    pub async fn find(&self, id: InvocationId) -> Result<Option<LogEntry>, StoreError> {
+        let Some(Plain { total, upto }) = self.plain().await? else {
+            return Ok(self.entries().await?.into_iter().find(|entry| entry.event.id() == id));
+        };
+        for stream in STREAMS {
+            let stream = Some(stream.to_owned());
+            let query = HistoryQuery { call: Some(id), stream, upto: Some(upto), ..HistoryQuery::default() };
+            for one in self.store.history(&self.session, query).await?.records {
+                let event = event_in(&one.record)?;
+                if event.id() == id {
+                    let later = PageQuery { after: one.sequence, upto, ..newest_first() };
+                    let later = self.store.count(&self.session, &later)?;
+                    return Ok(Some(LogEntry { seq: total.saturating_sub(later), event }));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// How many entries there are, and up to which number, if the store has pages and each entry is one record there: nothing
+    /// of the log was left out since.
+    async fn plain(&self) -> Result<Option<Plain>, StoreError> {
+        if !self.store.has_pages() {
+            return Ok(None);
+        }
+        let marks = marks_of(&self.store, &self.session, &STREAMS).await?;
+        let is_plain = marks.iter().all(|mark| mark.after == 0);
+        let total = marks.iter().fold(0, |sum: u64, mark| sum.saturating_add(mark.count));
+        let upto = marks.iter().map(|mark| mark.upto).max().unwrap_or_default();
+        Ok(is_plain.then_some(Plain { total, upto }))
+    }
+
+    fn page(&self, query: PageQuery) -> Result<Vec<NumberedRecord>, StoreError> {
+        self.store.page(&self.session, &query)
+    }
+
     /// What a call, or an undo, changed; nothing, for one that did not succeed.
     ///
     /// # Errors
@@ -123,7 +217,6 @@ impl Logbook {
         let query = HistoryQuery { stream: Some(def.name.to_owned()), ..HistoryQuery::default() };
         let mut found = Vec::new();
         for one in self.store.history(&self.session, query).await?.records {
-            let unreadable = |reason: String| StoreError::failed("read the log", reason);
             let added: Vec<Item> = match record::change_in(&def, &one.record).map_err(unreadable)? {
                 // What an older log came to.
                 Change::Replace(items) => {
@@ -137,6 +230,41 @@ impl Logbook {
         }
         Ok(found)
     }
+}
+
+/// A log in which each entry is one record.
+struct Plain {
+    total: u64,
+    upto: u64,
+}
+
+/// The streams whose records are entries.
+const STREAMS: [&str; 2] = [ToolInvoked::NAME, Undone::NAME];
+/// How many records are read at once, at most.
+const MOST_AT_ONCE: usize = 64;
+
+/// Pages of entries, from the end.
+fn newest_first() -> PageQuery {
+    let streams = STREAMS.map(str::to_owned).to_vec();
+    PageQuery { streams, order: PageOrder::NewestFirst, ..PageQuery::default() }
+}
+
+/// The one event that a record adds.
+fn event_in(one: &Record) -> Result<LogEvent, StoreError> {
+    let event = match one.stream == Undone::NAME {
+        true => added(one)?.map(LogEvent::Undone),
+        false => added(one)?.map(LogEvent::Call),
+    };
+    event.ok_or_else(|| unreadable("a record without an event".to_owned()))
+}
+
+fn added<E: SliceType>(one: &Record) -> Result<Option<Arc<E>>, StoreError> {
+    let change = record::change_in(&SliceDef::of::<E>(), one).map_err(unreadable)?;
+    Ok(change.into_added().pop().and_then(|item| item.downcast::<E>().ok()))
+}
+
+fn unreadable(reason: String) -> StoreError {
+    StoreError::failed("read the log", reason)
 }
 
 impl std::fmt::Debug for Logbook {

@@ -10,17 +10,21 @@ mod events;
 mod family;
 mod fork;
 mod ids;
+mod items;
 mod log_part;
 mod logbook;
 mod open;
+mod paged;
 mod past;
 mod read_only;
 mod record;
 mod reducer;
 mod restore;
 mod root;
+mod settle;
 mod slice;
 mod snapshot;
+mod summary;
 mod sync;
 mod tally;
 #[cfg(test)]
@@ -42,14 +46,14 @@ use crate::support::lock::lock;
 
 pub use self::core::CommitError;
 pub use compact::{Compaction, LogRetention};
-pub use dispatcher::{Delivery, DeliveryError, Dispatcher, EventSource, Subscription};
+pub use dispatcher::{Delivery, DeliveryError, DispatchResult, Dispatcher, EventSource, Subscription};
 pub use events::{
     Ending, ErasedValue, LoggedAnswer, LoggedDecision, LoggedParams, LoggedValue, PromptExecuted,
-    PromptRendered, RunContext, ToolInvoked,
+    PromptRendered, RenderedTool, RunContext, ToolInvoked, ToolsRendered,
 };
 pub use family::FamilyError;
 pub use fork::Conflict;
-pub use ids::{InvocationId, SessionId};
+pub use ids::{IdSource, InvocationId, SessionId};
 pub use logbook::{CallChanges, LogEntry, LogEvent, Logbook};
 pub use open::{SessionBuilder, SliceProblem};
 pub use read_only::ReadOnlySession;
@@ -103,6 +107,7 @@ pub(crate) struct Core {
     id: SessionId,
     created_at: Timestamp,
     pub(crate) clock: Arc<dyn Clock>,
+    ids: IdSource,
     pub(crate) store: SharedStore,
     durability: Durability,
     hears_every_commit: bool,
@@ -111,7 +116,7 @@ pub(crate) struct Core {
     /// Whether anybody reduces the events of calls; if not, nobody has to look.
     reduces_calls: AtomicBool,
     inner: Mutex<Inner>,
-    dispatcher: Dispatcher,
+    dispatcher: Arc<Dispatcher>,
     /// Held from the begin of a call to its end: two callers take turns.
     pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
     /// Held while a commit is on its way to the store.
@@ -119,23 +124,7 @@ pub(crate) struct Core {
     family: Mutex<family::Family>,
     /// What was read from the store for slices that nobody has named yet, and what could not be read.
     stored: Mutex<open::Stored>,
-}
-
-/// What came of a dispatch.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[must_use = "a failing reducer or subscriber is only visible here"]
-pub struct DispatchResult {
-    /// The reducers that failed; their slices are unchanged.
-    pub failures: Vec<ReducerFailure>,
-    /// What the subscribers said.
-    pub delivery: Delivery,
-}
-
-impl DispatchResult {
-    /// Whether every reducer and subscriber went through.
-    pub fn is_ok(&self) -> bool {
-        self.failures.is_empty() && self.delivery.failures.is_empty()
-    }
+    unread: Arc<paged::Unread>,
 }
 
 /// A reducer failed, and left its slice as it was.
@@ -245,7 +234,11 @@ impl Session {
             let failures = vec![ReducerFailure { slice: E::NAME, reason: error.to_string() }];
             return DispatchResult { failures, ..DispatchResult::default() };
         }
-        let event: Item = Arc::new(event);
+        self.dispatch_item(Arc::new(event))
+    }
+
+    /// The same for an event whose type the session knows already.
+    pub(crate) fn dispatch_item(&self, event: Item) -> DispatchResult {
         let failures = self.apply_outside(Action::Event(Arc::clone(&event)));
         let delivery = self.deliver(&event, None);
         DispatchResult { failures, delivery }
@@ -259,10 +252,7 @@ impl Session {
     ) -> DispatchResult {
         let mut all = self.dispatch(executed);
         for output in outputs {
-            let one = self.dispatch(output);
-            all.failures.extend(one.failures);
-            all.delivery.handled_count += one.delivery.handled_count;
-            all.delivery.failures.extend(one.delivery.failures);
+            all.add(self.dispatch(output));
         }
         all
     }
@@ -287,10 +277,7 @@ impl Session {
         &self,
         matches: impl Fn(&T) -> bool + Send + Sync + 'static,
     ) -> Result<(), SessionError> {
-        let slot = self.slot_of::<T>()?;
-        if let Some(reason) = self.unreadable(slot) {
-            return Err(SessionError::Unreadable { slice: T::NAME.to_owned(), reason });
-        }
+        let slot = self.readable_slot::<T>()?;
         self.edit(T::NAME, slot, fork::clear_where(matches))
     }
 

@@ -1,6 +1,6 @@
 //! Making a session: in memory, or from what a store holds of it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
@@ -11,9 +11,10 @@ use super::events::{Ending, LoggedParams, LoggedValue, RunContext, ToolInvoked};
 use super::family::Family;
 use super::record;
 use super::reducer::{Registry, Slot};
-use super::root::Root;
 use super::slice::{Cell, SliceDef, SliceKind, SliceType};
-use super::{Core, Dispatcher, Session, SessionError, SessionId};
+use super::summary::{LogNotes, Reading};
+use super::tally::Tally;
+use super::{Core, Dispatcher, IdSource, Session, SessionError, SessionId};
 use crate::limits::Clock;
 use crate::store::{CallMark, Record, SharedStore, StoreError};
 use crate::support::lock::lock;
@@ -24,6 +25,8 @@ pub struct SessionBuilder {
     store: SharedStore,
     clock: Arc<dyn Clock>,
     id: Option<SessionId>,
+    ids: IdSource,
+    dispatcher: Option<Arc<Dispatcher>>,
     tags: BTreeMap<String, String>,
 }
 
@@ -45,11 +48,13 @@ pub(crate) type Waiting = imbl::HashMap<Arc<str>, Arc<Vec<Record>>>;
 pub(crate) struct Stored {
     pub(super) waiting: Waiting,
     pub(super) problems: Vec<SliceProblem>,
+    /// LOG slices that nobody has named yet, where the store keeps them.
+    pub(super) logs: LogNotes,
 }
 
 impl SessionBuilder {
     pub(crate) fn new(store: SharedStore, clock: Arc<dyn Clock>) -> Self {
-        Self { store, clock, id: None, tags: BTreeMap::new() }
+        Self { store, clock, id: None, ids: IdSource::random(), dispatcher: None, tags: BTreeMap::new() }
     }
 
     /// Where the session is kept.
@@ -67,6 +72,19 @@ impl SessionBuilder {
     /// The session's id. A fresh one if not given.
     pub fn id(mut self, id: impl Into<SessionId>) -> Self {
         self.id = Some(id.into());
+        self
+    }
+
+    /// Where the ids of its calls come from. By chance if not given.
+    pub fn ids(mut self, ids: IdSource) -> Self {
+        self.ids = ids;
+        self
+    }
+
+    /// Who hears its events, together with those of every other session that has the same dispatcher. One of its own, if
+    /// none is given.
+    pub fn dispatcher(mut self, dispatcher: Arc<Dispatcher>) -> Self {
+        self.dispatcher = Some(dispatcher);
         self
     }
 
@@ -88,14 +106,16 @@ impl SessionBuilder {
             id,
             created_at: now,
             clock: self.clock,
+            ids: self.ids,
             store: self.store,
             registry: ArcSwap::from_pointee(Registry::with_own_types()),
             reduces_calls: AtomicBool::new(false),
             inner: Mutex::new(Inner::default()),
-            dispatcher: Dispatcher::default(),
+            dispatcher: self.dispatcher.unwrap_or_default(),
             turn: Arc::default(),
             committing: tokio::sync::Mutex::new(()),
             stored: Mutex::default(),
+            unread: Arc::default(),
         };
         Session { core: Arc::new(core) }
     }
@@ -104,18 +124,25 @@ impl SessionBuilder {
     /// event here.
     pub async fn open(self) -> Result<Session, StoreError> {
         let session = self.build();
-        let stored = session.core.store.load(session.id()).await?;
-        session.read_back(stored.records);
-        lock(session.inner()).known = stored.sequence;
-        match stored.unfinished.is_empty() {
+        let unfinished = match session.is_durable() && session.core.store.has_pages() {
+            true => session.read_pages().await?,
+            false => {
+                let stored = session.core.store.load(session.id()).await?;
+                session.read_back(stored.records);
+                lock(session.inner()).known = stored.sequence;
+                stored.unfinished
+            }
+        };
+        match unfinished.is_empty() {
             true => {}
             // Whoever has the turn gives them their event, so that nobody does it twice.
             false if session.is_shared() => drop(session.store_turn().await?),
             false => {
                 let committing = session.committing().await;
-                session.close_interrupted(&committing, stored.unfinished).await?;
+                session.close_interrupted(&committing, unfinished).await?;
             }
         }
+        session.summarise_if_due(&session.committing().await).await;
         Ok(session)
     }
 }
@@ -127,6 +154,7 @@ impl Registry {
         let own = [
             SliceDef::of::<ToolInvoked>(),
             SliceDef::of::<super::PromptRendered>(),
+            SliceDef::of::<super::ToolsRendered>(),
             SliceDef::of::<super::PromptExecuted>(),
             SliceDef::of::<super::Undone>(),
         ];
@@ -139,9 +167,11 @@ impl Registry {
 }
 
 impl Session {
-    /// What could not be read from the store.
+    /// What could not be read from the store. Of a LOG slice that the store keeps, what nobody could read who looked at it.
     pub fn problems(&self) -> Vec<SliceProblem> {
-        lock(&self.core.stored).problems.clone()
+        let mut problems = lock(&self.core.stored).problems.clone();
+        problems.extend(self.core.unread.problems());
+        problems
     }
 
     pub(crate) fn slot_of<T: SliceType>(&self) -> Result<Slot, SessionError> {
@@ -155,9 +185,16 @@ impl Session {
     pub(crate) fn slot_for(&self, def: SliceDef) -> Result<Slot, SessionError> {
         let def = Arc::new(def);
         loop {
-            let records = lock(&self.core.stored).waiting.get(def.name).cloned();
+            let (records, note) = {
+                let stored = lock(&self.core.stored);
+                (stored.waiting.get(def.name).cloned(), stored.logs.get(def.name).cloned())
+            };
+            let source = lock(&self.core.inner).paging.source.clone();
             // The slice type's own code, so no lock is held.
-            let read = records.as_ref().map(|records| record::cell_of(&def, records));
+            let read = match (&note, &source) {
+                (Some(note), Some(source)) => Some(self.read_log(source, &def, note)),
+                _ => records.as_ref().map(|records| Ok((record::cell_of(&def, records)?, None))),
+            };
 
             let mut stored = lock(&self.core.stored);
             let mut registry = Registry::clone(&self.core.registry.load());
@@ -169,10 +206,12 @@ impl Session {
                 (None, None) => true,
                 (Some(_), None) | (None, Some(_)) => false,
             };
-            if still {
+            let mark = |logs: &LogNotes| logs.get(def.name).map(|note| note.mark);
+            if still && mark(&stored.logs) == note.map(|note| note.mark) {
                 let slot = registry.slot_shared(Arc::clone(&def))?;
                 if let Some(read) = read {
                     stored.waiting.remove(def.name);
+                    stored.logs.remove(def.name);
                     self.take_in(&mut stored, &mut registry, slot, &def, read);
                 }
                 self.set_registry(Arc::new(registry));
@@ -188,34 +227,68 @@ impl Session {
         self.set_registry(Arc::new(registry));
     }
 
+    /// The slot of a slice whose stored contents could be read.
+    pub(crate) fn readable_slot<T: SliceType>(&self) -> Result<Slot, SessionError> {
+        let slot = self.slot_of::<T>()?;
+        match self.unreadable(slot) {
+            None => Ok(slot),
+            Some(reason) => Err(SessionError::Unreadable { slice: T::NAME.to_owned(), reason }),
+        }
+    }
+
+    /// How often something of the log could not be read. Whoever decides by the log looks before and after.
+    pub(crate) fn unread(&self) -> u64 {
+        self.core.unread.count()
+    }
+
     /// Why a slice's stored contents could not be read, if they could not.
     pub(crate) fn unreadable(&self, slot: Slot) -> Option<String> {
         self.core.registry.load().broken(slot).map(|reason| reason.to_string())
     }
 
     fn read_back(&self, records: Vec<Record>) {
-        let mut slices: HashMap<String, Vec<Record>> = HashMap::new();
-        let mut problems = Vec::new();
-        let mut root = Root::default();
+        let mut reading = Reading::default();
         let version = lock(&self.core.inner).next_version();
         for record in records {
-            match record::apply_own(&mut root, &record, version) {
+            match record::apply_own(&mut reading.root, &record, version) {
                 Ok(true) => {}
-                Ok(false) => slices.entry(record.stream.clone()).or_default().push(record),
-                Err(reason) => problems.push(SliceProblem { slice: record.stream, reason }),
+                Ok(false) => reading.slices.entry(record.stream.clone()).or_default().push(record),
+                Err(reason) => reading.problems.push(SliceProblem { slice: record.stream, reason }),
             }
         }
+        self.place(reading);
+    }
+
+    /// Makes what was read the session's contents.
+    pub(super) fn place(&self, reading: Reading) {
+        let Reading { root, slices, logs, tallies, problems, .. } = reading;
         lock(&self.core.inner).state = Arc::new(root);
 
         let mut stored = lock(&self.core.stored);
         let mut registry = Registry::clone(&self.core.registry.load());
         stored.problems = problems;
+        {
+            let mut inner = lock(&self.core.inner);
+            let inner = &mut *inner;
+            for (name, note) in logs {
+                let known = registry.find_name(&name).and_then(|slot| Some((slot, registry.def(slot)?)));
+                match (known, &inner.paging.source) {
+                    (Some((slot, def)), Some(source)) => {
+                        if let Some(cell) = inner.log.cell_mut(slot, def) {
+                            cell.set_mark(source, def, note.mark);
+                        }
+                    }
+                    _ => _ = stored.logs.insert(name, note),
+                }
+            }
+            tallies.into_iter().for_each(|(slot, tally)| inner.log.set_tally(slot, tally));
+        }
         for (name, records) in slices {
             let known = registry.find_name(&name);
             match known.and_then(|slot| Some((slot, Arc::clone(registry.def(slot)?)))) {
                 // The runtime's own types, so this is no foreign code.
                 Some((slot, def)) => {
-                    let read = record::cell_of(&def, &records);
+                    let read = record::cell_of(&def, &records).map(|cell| (cell, None));
                     self.take_in(&mut stored, &mut registry, slot, &def, read);
                 }
                 None => {
@@ -233,17 +306,20 @@ impl Session {
         registry: &mut Registry,
         slot: Slot,
         def: &SliceDef,
-        read: Result<Cell, String>,
+        read: Result<(Cell, Option<Tally>), String>,
     ) {
         match read {
-            Ok(mut cell) => {
+            Ok((mut cell, tally)) => {
                 let mut inner = lock(&self.core.inner);
                 cell.version = inner.next_version();
                 match def.kind {
                     SliceKind::State => Arc::make_mut(&mut inner.state).set(slot, cell),
                     SliceKind::Log => inner.log.set(slot, cell),
                 };
-                inner.log.count(slot, def);
+                match tally {
+                    Some(tally) => inner.log.set_tally(slot, tally),
+                    None => inner.log.count(slot, def),
+                }
             }
             Err(reason) => {
                 tracing::error!(slice = def.name, reason, "a stored value cannot be read");
@@ -255,7 +331,7 @@ impl Session {
 
     pub(super) fn interrupted(&self, mark: CallMark) -> ToolInvoked {
         let message: Arc<str> = format!(
-            "{} was interrupted: the process ended while it ran; nothing of it was kept in this session",
+            "{} was interrupted: its process ended before it did; nothing of it was kept in this session",
             mark.tool
         )
         .into();

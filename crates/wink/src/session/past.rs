@@ -8,11 +8,15 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::paged::LogMark;
 use super::record::{self, CALLS, POLICIES};
 use super::root::{CallStat, Recount, Root};
 use super::slice::{Cell, Item, SliceDef, SliceKind, SliceType};
+use super::sync::contained;
 use super::{InvocationId, Registry, Session, Slot, ToolInvoked, UndoReach, Undone};
-use crate::store::{History, HistoryQuery, JournalId, NumberedRecord, Record, StoreError};
+use crate::store::{
+    History, HistoryQuery, JournalId, NumberedRecord, PageQuery, Record, StoreError, Summary,
+};
 use crate::support::lock::lock;
 
 /// What the store remembers of a call, and of what came after it as far as that is to be undone too.
@@ -20,6 +24,8 @@ pub(crate) struct PastCalls {
     reach: UndoReach,
     /// The number of the first record that is undone.
     first: u64,
+    /// What the session came to at some number before that, if the store has it.
+    summary: Option<Summary>,
     records: Vec<NumberedRecord>,
     pub(crate) journals: Vec<JournalId>,
     /// How the call that was named ended; none for an undo.
@@ -85,7 +91,7 @@ impl Session {
         let mut history = self.history(of_call).await?;
         let Some(first) = history.records.first().map(|record| record.sequence) else {
             // Looks through the log: only when there is nothing else to go by.
-            let was = self.has_recorded(call) || self.slice::<Undone>().iter().any(|undo| undo.id == call);
+            let was = self.has_recorded(call) || self.slice::<Undone>().newest().any(|undo| undo.id == call);
             return Err(if was { PastError::Forgotten } else { PastError::Unknown });
         };
         if history.compacted >= first || history.forgotten >= first {
@@ -111,7 +117,8 @@ impl Session {
             }
         }
         let journals = journals.into_iter().map(|journal| journal.id).collect();
-        Ok(PastCalls { reach, first, records, journals, named, calls, ids })
+        let summary = self.summary_before(first).await?;
+        Ok(PastCalls { reach, first, summary, records, journals, named, calls, ids })
     }
 
     /// What the slices that these calls changed were before.
@@ -135,7 +142,7 @@ impl Session {
         let mut slices = Vec::new();
         for (name, (slot, def)) in streams {
             let unreadable = |reason| PastError::Slices(BTreeMap::from([(name.to_owned(), reason)]));
-            let mut records = plain(self.before(name, past.first).await?);
+            let mut records = self.before(name, past).await?;
             let before = record::cell_of(&def, &records).map_err(unreadable)?;
             let own = past.records.iter().filter(|one| one.record.stream == name);
             let last = own.clone().map(|one| one.sequence).max().unwrap_or(past.first);
@@ -146,7 +153,7 @@ impl Session {
                 let now = lock(self.inner()).state.cell(slot, &def);
                 changed = !is_same(&def, &after, &now).map_err(unreadable)?;
             }
-            let items = before.items.iter().cloned().collect();
+            let items = before.items.iter().collect();
             slices.push(SliceBack { slot, name: def.name, items, changed });
         }
         Ok(slices)
@@ -158,7 +165,7 @@ impl Session {
         let mut before = Root::default();
         for stream in [POLICIES, CALLS].into_iter().filter(|stream| own(stream)) {
             let unreadable = |reason| PastError::Slices(BTreeMap::from([(stream.to_owned(), reason)]));
-            for one in plain(self.before(stream, past.first).await?) {
+            for one in self.before(stream, past).await? {
                 record::apply_own(&mut before, &one, 0).map_err(unreadable)?;
             }
         }
@@ -211,24 +218,48 @@ impl Session {
         lock(self.inner()).known
     }
 
-    async fn before(&self, stream: &str, first: u64) -> Result<Vec<NumberedRecord>, StoreError> {
-        let query = HistoryQuery {
-            stream: Some(stream.to_owned()),
-            upto: Some(first.saturating_sub(1)),
-            ..HistoryQuery::default()
+    async fn summary_before(&self, first: u64) -> Result<Option<Summary>, StoreError> {
+        if lock(self.inner()).paging.source.is_none() {
+            return Ok(None);
+        }
+        let opening = || self.core.store.opening(&self.core.id);
+        let summary = contained("look into the history", opening).await?.summary;
+        Ok(summary.filter(|summary| summary.sequence < first))
+    }
+
+    /// What a stream comes to just before these calls.
+    async fn before(&self, stream: &str, past: &PastCalls) -> Result<Vec<Record>, StoreError> {
+        let upto = past.first.saturating_sub(1);
+        let source = lock(self.inner()).paging.source.clone();
+        let Some(source) = source else {
+            let stream = Some(stream.to_owned());
+            let query = HistoryQuery { stream, upto: Some(upto), ..HistoryQuery::default() };
+            return Ok(self.history(query).await?.records.into_iter().map(|one| one.record).collect());
         };
-        Ok(self.history(query).await?.records)
+        let (mut after, mut records) = (0, Vec::new());
+        if let Some(summary) = &past.summary {
+            after = summary.sequence;
+            records.extend(summary.records.iter().filter(|one| one.stream == stream).cloned());
+        }
+        source.each(stream, LogMark { after, upto, count: 0 }, |one| records.push(one.record))?;
+        Ok(records)
     }
 
     async fn has_more(&self, stream: &str, after: u64) -> Result<bool, StoreError> {
+        let source = lock(self.inner()).paging.source.clone();
+        if let Some(source) = source {
+            let streams = vec![stream.to_owned()];
+            return Ok(!source
+                .page(&PageQuery { streams, after, most: 1, ..PageQuery::default() })?
+                .is_empty());
+        }
         let stream = Some(stream.to_owned());
         let query = HistoryQuery { stream, after: Some(after), ..HistoryQuery::default() };
         Ok(!self.history(query).await?.records.is_empty())
     }
 
-    async fn history(&self, query: HistoryQuery) -> Result<History, StoreError> {
-        super::sync::contained("look into the history", || self.core.store.history(&self.core.id, query))
-            .await
+    pub(super) async fn history(&self, query: HistoryQuery) -> Result<History, StoreError> {
+        contained("look into the history", || self.core.store.history(&self.core.id, query)).await
     }
 
     /// The events of one of the runtime's own types among records.
@@ -255,17 +286,13 @@ fn known(registry: &Registry, name: &str) -> Result<(Slot, Arc<SliceDef>), Strin
     }
 }
 
-fn plain(records: Vec<NumberedRecord>) -> Vec<Record> {
-    records.into_iter().map(|one| one.record).collect()
-}
-
 /// Whether two cells hold equal items, by how they are stored.
 fn is_same(def: &SliceDef, one: &Cell, other: &Cell) -> Result<bool, String> {
     if one.items.len() != other.items.len() {
         return Ok(false);
     }
     for (one, other) in one.items.iter().zip(other.items.iter()) {
-        if !Arc::ptr_eq(one, other) && def.encode(one)? != def.encode(other)? {
+        if !Arc::ptr_eq(&one, &other) && def.encode(&one)? != def.encode(&other)? {
             return Ok(false);
         }
     }

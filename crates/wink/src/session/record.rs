@@ -17,6 +17,8 @@ use crate::store::Record;
 pub(super) const CALLS: &str = "wink.calls";
 /// The stream of policy states.
 pub(super) const POLICIES: &str = "wink.policies";
+/// The stream of what a summary says of the log.
+pub(super) const LOGS: &str = "wink.log";
 
 #[derive(Serialize, Deserialize)]
 struct Stored {
@@ -34,7 +36,6 @@ enum StoredChange {
     ReplaceKey(Value),
     Replace(Vec<Value>),
     Remove(Vec<usize>),
-    Swap { earlier: usize, later: usize },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -53,7 +54,7 @@ enum StoredPolicy {
     Reset(Vec<(Arc<str>, Arc<str>, Value)>),
 }
 
-fn record(stream: &str, body: &impl Serialize) -> Result<Record, String> {
+pub(super) fn record(stream: &str, body: &impl Serialize) -> Result<Record, String> {
     let bytes = serde_json::to_vec(body).map_err(|error| error.to_string())?;
     Ok(Record::new(stream, bytes))
 }
@@ -68,7 +69,6 @@ pub(crate) fn of_change(def: &SliceDef, change: &Change) -> Result<Record, Strin
         Change::ReplaceKey(item) => StoredChange::ReplaceKey(def.encode(item)?),
         Change::Replace(items) => StoredChange::Replace(all(items)?),
         Change::Remove(positions) => StoredChange::Remove(positions.clone()),
-        Change::Swap { earlier, later } => StoredChange::Swap { earlier: *earlier, later: *later },
     };
     record(def.name, &Stored { version: def.version, kind: def.kind, change })
 }
@@ -117,7 +117,7 @@ pub(crate) fn of_tables(fork: &Fork) -> Result<Vec<Record>, String> {
 
 /// The whole contents of a slice, as what replaces whatever was there.
 pub(crate) fn of_cell(def: &SliceDef, cell: &Cell) -> Result<Record, String> {
-    of_change(def, &Change::Replace(cell.items.iter().cloned().collect()))
+    of_change(def, &Change::Replace(cell.items.iter().collect()))
 }
 
 /// All policy states and the index of calls, as what replaces whatever was there.
@@ -134,7 +134,7 @@ pub(crate) fn of_all_tables(root: &Root) -> Result<Vec<Record>, String> {
 
 /// Whether a stream is one of the session's own tables, so that no slice can have its name.
 pub(crate) fn is_own(stream: &str) -> bool {
-    [CALLS, POLICIES].contains(&stream)
+    [CALLS, POLICIES, LOGS].contains(&stream)
 }
 
 /// Applies a stored record of the session's own tables. False when it is a slice's.
@@ -196,6 +196,46 @@ pub(crate) fn kind_of(record: &Record) -> Option<SliceKind> {
     decode(record).ok().map(|found: Kind| found.kind)
 }
 
+/// What a change of a slice does to how many items it has, whatever its type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// So many come to the end.
+    Adds(u64),
+    /// These are all.
+    Replaces(u64),
+    /// It depends on the items.
+    Other,
+}
+
+/// The kind of slice that a record is of, and what it does to it; none for what is no record of a slice.
+pub(crate) fn shape_of(record: &Record) -> Option<(SliceKind, Shape)> {
+    use serde::de::IgnoredAny;
+
+    #[derive(Deserialize)]
+    struct Outline {
+        kind: SliceKind,
+        change: OutlineChange,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum OutlineChange {
+        Append(IgnoredAny),
+        Extend(Vec<IgnoredAny>),
+        Upsert(IgnoredAny),
+        ReplaceKey(IgnoredAny),
+        Replace(Vec<IgnoredAny>),
+        Remove(IgnoredAny),
+    }
+    let Outline { kind, change } = decode(record).ok()?;
+    let shape = match change {
+        OutlineChange::Append(_) => Shape::Adds(1),
+        OutlineChange::Extend(items) => Shape::Adds(items.len() as u64),
+        OutlineChange::Replace(items) => Shape::Replaces(items.len() as u64),
+        OutlineChange::Upsert(_) | OutlineChange::ReplaceKey(_) | OutlineChange::Remove(_) => Shape::Other,
+    };
+    Some((kind, shape))
+}
+
 fn change_of(def: &SliceDef, Stored { version, change, .. }: Stored) -> Result<Change, String> {
     let one = |value| def.decode(version, value);
     let all = |values: Vec<Value>| values.into_iter().map(one).collect::<Result<Vec<_>, _>>();
@@ -206,7 +246,6 @@ fn change_of(def: &SliceDef, Stored { version, change, .. }: Stored) -> Result<C
         StoredChange::ReplaceKey(value) => Change::ReplaceKey(one(value)?),
         StoredChange::Replace(values) => Change::Replace(all(values)?),
         StoredChange::Remove(positions) => Change::Remove(positions),
-        StoredChange::Swap { earlier, later } => Change::Swap { earlier, later },
     })
 }
 

@@ -231,6 +231,10 @@ impl Registry {
         self.broken.iter().find(|(broken, _)| *broken == slot).map(|(_, reason)| reason)
     }
 
+    pub(super) fn has_broken(&self) -> bool {
+        !self.broken.is_empty()
+    }
+
     pub(crate) fn set_broken(&mut self, slot: Slot, reason: Arc<str>) {
         self.broken.push((slot, reason));
     }

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use super::family::SESSION_TAG;
 use super::open::Waiting;
+use super::paged::LogSource;
 use super::reducer::Registry;
 use super::root::Root;
 use super::slice::SliceKind;
+use super::summary::LogNotes;
 use super::sync::{Pending, Replaced};
 use super::window::Late;
 use super::{Committing, Session, SessionBuilder, SessionSnapshot, SnapshotError, record};
@@ -18,6 +20,7 @@ pub(crate) struct Remembered {
     state: Arc<Root>,
     log: Root,
     waiting: Waiting,
+    logs: LogNotes,
     outbox: Vec<Record>,
     pending: Pending,
     known: u64,
@@ -31,6 +34,7 @@ impl Session {
             state: Arc::clone(&inner.state),
             log: inner.log.clone(),
             waiting: stored.waiting.clone(),
+            logs: stored.logs.clone(),
             outbox: inner.outbox.clone(),
             pending: inner.pending.clone(),
             known: inner.known,
@@ -46,7 +50,7 @@ impl Session {
         let gone =
             (std::mem::replace(&mut inner.state, Arc::new(root)), std::mem::replace(&mut inner.log, was.log));
         (inner.outbox, inner.pending, inner.known) = (was.outbox, was.pending, was.known);
-        stored.waiting = was.waiting;
+        (stored.waiting, stored.logs) = (was.waiting, was.logs);
         drop(inner);
         drop(stored);
         drop((gone, was.state));
@@ -107,18 +111,21 @@ impl Session {
             let unread = stored.waiting.iter().map(|(name, records)| {
                 (&**name, records.first().and_then(record::kind_of).unwrap_or(SliceKind::State))
             });
-            for (name, kind) in known.chain(unread) {
+            let unnamed = stored.logs.keys().map(|name| (&**name, SliceKind::Log));
+            for (name, kind) in known.chain(unread).chain(unnamed) {
                 let records = if kind == SliceKind::Log { &mut log } else { &mut state };
                 records.extend(reported(record::of_nothing(name, kind)));
             }
             state.extend(reported(record::of_all_tables(&Root::default())).into_iter().flatten());
         }
         stored.waiting = Waiting::new();
+        stored.logs = LogNotes::new();
         stored.problems.clear();
         let gone = {
             let mut inner = lock(self.inner());
             inner.state_changes();
             inner.outbox.extend(log);
+            inner.paging.empty();
             if self.is_shared() {
                 inner.pending.replaces(Replaced::Everything);
             }
@@ -144,10 +151,13 @@ impl Session {
         }
         let copy = builder.build();
         {
+            let (notes, source) =
+                (lock(&self.core.stored).logs.clone(), lock(self.inner()).paging.source.clone());
+            let unnamed = unnamed_logs(source.as_deref(), &notes);
             let stored = lock(&self.core.stored);
             let inner = lock(self.inner());
             copy.set_registry(self.registry());
-            lock(&copy.core.stored).waiting = stored.waiting.clone();
+            lock(&copy.core.stored).waiting = stored.waiting.clone().union(unnamed);
             let mut copied = lock(copy.inner());
             copied.state = Arc::clone(&inner.state);
             copied.log = inner.log.clone();
@@ -187,6 +197,21 @@ impl Session {
         records.extend(waiting.values().flat_map(|stored| stored.iter().cloned()));
         records
     }
+}
+
+/// The stored form of LOG slices that nobody has named, which the store keeps.
+pub(super) fn unnamed_logs(source: Option<&LogSource>, notes: &LogNotes) -> Waiting {
+    let mut waiting = Waiting::new();
+    for (name, note) in notes {
+        let mut records = Vec::new();
+        let read =
+            source.map_or(Ok(()), |source| source.each(name, note.mark, |one| records.push(one.record)));
+        if let Err(error) = read {
+            tracing::error!(slice = &**name, %error, "a part of the log cannot be read");
+        }
+        waiting.insert(Arc::clone(name), Arc::new(records));
+    }
+    waiting
 }
 
 fn reported<T>(encoded: Result<T, String>) -> Option<T> {

@@ -99,6 +99,38 @@ impl Root {
         }
     }
 
+    /// A slice, to be changed where it is.
+    pub(super) fn cell_mut(&mut self, slot: Slot, def: &SliceDef) -> Option<&mut Cell> {
+        if self.slices.get(slot.0).is_none_or(Option::is_none) {
+            self.set(slot, Cell::empty(def));
+        }
+        self.slices.get_mut(slot.0).and_then(Option::as_mut)
+    }
+
+    /// How many items of each slice are in memory, of those that have some there.
+    pub(super) fn held(&self) -> Vec<(Slot, usize)> {
+        let held = self.slices.iter().enumerate().filter_map(|(at, cell)| {
+            let held = cell.as_ref()?.items.held();
+            (held > 0).then_some((Slot(at), held))
+        });
+        held.collect()
+    }
+
+    /// Counts what was added to a slice without being in memory.
+    pub(super) fn tally_change(&mut self, slot: Slot, def: &SliceDef, change: &Change) {
+        if def.is_counted {
+            self.tally_mut(slot).apply(def, change);
+        }
+    }
+
+    pub(super) fn tally(&self, slot: Slot) -> Option<&Tally> {
+        self.tallies.iter().find(|(of, _)| *of == slot).map(|(_, tally)| tally)
+    }
+
+    pub(super) fn set_tally(&mut self, slot: Slot, tally: Tally) {
+        *self.tally_mut(slot) = tally;
+    }
+
     /// Counts a slice whose contents were set.
     pub(crate) fn count(&mut self, slot: Slot, def: &SliceDef) {
         if def.is_counted {
@@ -108,7 +140,7 @@ impl Root {
 
     /// How many items of a counted slice there are under two names, and the latest if it is kept.
     pub(crate) fn counted(&self, slot: Slot, under: [Arc<str>; 2]) -> Option<(u64, Option<&Item>)> {
-        self.tallies.iter().find(|(of, _)| *of == slot)?.1.get(under)
+        self.tally(slot)?.get(under)
     }
 
     fn tally_mut(&mut self, slot: Slot) -> &mut Tally {

@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::items::Items;
 use super::tally::Counted;
 use crate::support::future::catch;
 
@@ -135,6 +136,11 @@ impl<S> fmt::Debug for SliceOp<S> {
 }
 
 /// A slice as it was at one moment: cheap to hold, never changing.
+///
+/// A LOG slice of a session that was opened from a durable store is in the store, and only what is not stored yet in memory:
+/// the view reads it in pages as it is gone through, on the caller's thread, and holds one page at a time. How many items
+/// there are is known without reading. What cannot be read is left out, and among
+/// [`Session::problems`](super::Session::problems).
 pub struct SliceView<T> {
     items: Items,
     of: PhantomData<fn() -> T>,
@@ -173,7 +179,7 @@ impl<T: SliceType> SliceView<T> {
 
     /// The item with this key, in a keyed slice.
     pub fn get(&self, key: &str) -> Option<Arc<T>> {
-        self.items.get(key).and_then(typed)
+        self.items.get(key).cloned().and_then(typed)
     }
 
     /// Every item, oldest first, without copying.
@@ -206,69 +212,8 @@ impl<T: SliceType + fmt::Debug> fmt::Debug for SliceView<T> {
 /// One immutable item, its type known to the slice's [`SliceDef`].
 pub(crate) type Item = Arc<dyn Any + Send + Sync>;
 
-fn typed<T: Send + Sync + 'static>(item: &Item) -> Option<Arc<T>> {
-    Arc::clone(item).downcast().ok()
-}
-
-/// What a slice holds. Keyed slices pay for an index; the others do not.
-#[derive(Clone)]
-pub(crate) enum Items {
-    List(imbl::Vector<Item>),
-    Keyed { order: imbl::OrdMap<u64, Item>, places: imbl::HashMap<SliceKey, u64>, next: u64 },
-}
-
-impl Items {
-    fn empty(keyed: bool) -> Self {
-        if keyed {
-            Self::Keyed { order: imbl::OrdMap::new(), places: imbl::HashMap::new(), next: 0 }
-        } else {
-            Self::List(imbl::Vector::new())
-        }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Self::List(list) => list.len(),
-            Self::Keyed { order, .. } => order.len(),
-        }
-    }
-
-    fn last(&self) -> Option<&Item> {
-        match self {
-            Self::List(list) => list.last(),
-            Self::Keyed { order, .. } => order.get_max().map(|(_, item)| item),
-        }
-    }
-
-    fn get(&self, key: &str) -> Option<&Item> {
-        match self {
-            Self::List(_) => None,
-            Self::Keyed { order, places, .. } => places.get(key).and_then(|place| order.get(place)),
-        }
-    }
-
-    /// Whether both are the same collection. False may also mean equal contents.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::List(one), Self::List(other)) => one.ptr_eq(other),
-            (Self::Keyed { order: one, .. }, Self::Keyed { order: other, .. }) => one.ptr_eq(other),
-            (Self::List(_), Self::Keyed { .. }) | (Self::Keyed { .. }, Self::List(_)) => false,
-        }
-    }
-
-    pub(crate) fn iter(&self) -> Box<dyn Iterator<Item = &Item> + '_> {
-        match self {
-            Self::List(list) => Box::new(list.iter()),
-            Self::Keyed { order, .. } => Box::new(order.values()),
-        }
-    }
-
-    fn newest(&self) -> Box<dyn Iterator<Item = &Item> + '_> {
-        match self {
-            Self::List(list) => Box::new(list.iter().rev()),
-            Self::Keyed { order, .. } => Box::new(order.values().rev()),
-        }
-    }
+fn typed<T: Send + Sync + 'static>(item: Item) -> Option<Arc<T>> {
+    item.downcast().ok()
 }
 
 /// A concrete, repeatable change of a slice: what a reducer's wish comes down to, and what the store keeps.
@@ -280,11 +225,6 @@ pub(crate) enum Change {
     ReplaceKey(Item),
     Replace(Vec<Item>),
     Remove(Vec<usize>),
-    /// The last items trade places: `earlier` of them, and the `later` ones stored after those.
-    Swap {
-        earlier: usize,
-        later: usize,
-    },
 }
 
 impl Change {
@@ -298,11 +238,7 @@ impl Change {
         match self {
             Self::Append(item) => vec![item],
             Self::Extend(items) => items,
-            Self::Upsert(_)
-            | Self::ReplaceKey(_)
-            | Self::Replace(_)
-            | Self::Remove(_)
-            | Self::Swap { .. } => Vec::new(),
+            Self::Upsert(_) | Self::ReplaceKey(_) | Self::Replace(_) | Self::Remove(_) => Vec::new(),
         }
     }
 
@@ -311,11 +247,7 @@ impl Change {
         match self {
             Self::Append(_) => 1,
             Self::Extend(items) => items.len(),
-            Self::Upsert(_)
-            | Self::ReplaceKey(_)
-            | Self::Replace(_)
-            | Self::Remove(_)
-            | Self::Swap { .. } => 0,
+            Self::Upsert(_) | Self::ReplaceKey(_) | Self::Replace(_) | Self::Remove(_) => 0,
         }
     }
 }
@@ -349,32 +281,22 @@ impl Cell {
                 items.iter().for_each(|item| self.push(def, item));
             }
             Change::Remove(positions) => self.remove(def, positions),
-            Change::Swap { earlier, later } => self.swap(*earlier, *later),
         }
     }
 
     /// Takes the last items off a slice without keys.
     pub(crate) fn take_last(&mut self, count: usize) -> imbl::Vector<Item> {
         match &mut self.items {
-            Items::List(list) => list.split_off(list.len().saturating_sub(count)),
+            Items::List(list) | Items::Stored { tail: list, .. } => {
+                list.split_off(list.len().saturating_sub(count))
+            }
             Items::Keyed { .. } => imbl::Vector::new(),
         }
     }
 
     pub(crate) fn put_last(&mut self, last: imbl::Vector<Item>) {
-        if let Items::List(list) = &mut self.items {
+        if let Items::List(list) | Items::Stored { tail: list, .. } = &mut self.items {
             list.append(last);
-        }
-    }
-
-    fn swap(&mut self, earlier: usize, later: usize) {
-        if let Items::List(list) = &mut self.items
-            && let Some(at) = earlier.checked_add(later).and_then(|both| list.len().checked_sub(both))
-        {
-            let mut first = list.split_off(at);
-            let second = first.split_off(earlier);
-            list.append(second);
-            list.append(first);
         }
     }
 
@@ -391,7 +313,7 @@ impl Cell {
     /// Adds at the end; in a keyed slice the key's older item goes.
     fn push(&mut self, def: &SliceDef, item: &Item) {
         match &mut self.items {
-            Items::List(list) => list.push_back(Arc::clone(item)),
+            Items::List(list) | Items::Stored { tail: list, .. } => list.push_back(Arc::clone(item)),
             Items::Keyed { order, places, next } => {
                 if let Some(key) = (def.key)(item.as_ref())
                     && let Some(older) = places.insert(key, *next)
@@ -411,7 +333,7 @@ impl Cell {
             .iter()
             .enumerate()
             .filter(|(at, _)| !gone.contains(at))
-            .map(|(_, item)| Arc::clone(item))
+            .map(|(_, item)| item)
             .collect();
         self.items = Items::empty(def.keyed);
         kept.iter().for_each(|item| self.push(def, item));

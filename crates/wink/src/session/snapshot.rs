@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::family::SESSION_TAG;
 use super::open::Waiting;
 use super::reducer::Registry;
+use super::restore::unnamed_logs;
 use super::root::{CallStat, PolicyCell, Root};
 use super::slice::{Cell, Change, SliceDef, SliceKind};
 use super::{Session, SessionError, SessionId, record};
@@ -131,7 +132,7 @@ impl SessionSnapshot {
             if cell.items.len() == 0 {
                 continue;
             }
-            let items: Result<Vec<Value>, String> = cell.items.iter().map(|item| def.encode(item)).collect();
+            let items: Result<Vec<Value>, String> = cell.items.iter().map(|item| def.encode(&item)).collect();
             let items =
                 items.map_err(|reason| SessionError::Unreadable { slice: def.name.to_owned(), reason })?;
             slices
@@ -181,6 +182,14 @@ impl Session {
     /// The STATE as it is now, with or without LOG.
     pub fn snapshot_of(&self, scope: SnapshotScope) -> SessionSnapshot {
         let (tags, parent, children) = self.family_ids();
+        let unnamed = match scope {
+            SnapshotScope::State => Waiting::new(),
+            SnapshotScope::IncludeAll => {
+                let notes = lock(&self.core.stored).logs.clone();
+                let source = lock(self.inner()).paging.source.clone();
+                unnamed_logs(source.as_deref(), &notes)
+            }
+        };
         let (state, log, registry, waiting) = {
             // Naming a slice moves what was stored of it, so both ends are looked at together.
             let stored = lock(&self.core.stored);
@@ -189,7 +198,7 @@ impl Session {
                 SnapshotScope::State => None,
                 SnapshotScope::IncludeAll => Some(inner.log.clone()),
             };
-            (Arc::clone(&inner.state), log, self.registry(), stored.waiting.clone())
+            (Arc::clone(&inner.state), log, self.registry(), stored.waiting.clone().union(unnamed))
         };
         SessionSnapshot {
             session: self.id().clone(),

@@ -4,15 +4,19 @@
 //! Memory may be ahead of the store by what came from outside and was not sent yet. [`Pending`] is what is needed to bring
 //! that up to date; sessions of a store that is not shared keep nothing here.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::core::Inner;
 use super::fork::{Action, Touched};
 use super::open::SliceProblem;
+use super::record::Shape;
 use super::reducer::{Registry, Slot};
-use super::slice::{Cell, Change, Item, SliceDef, SliceKind};
-use super::{Closing, Committing, Fork, InvocationId, Session, ToolInvoked, record};
-use crate::store::{CallMark, Record, StoreError, StoreTurn};
+use super::settle::Held;
+use super::slice::{Cell, Change, Item, SliceDef, SliceKind, SliceType};
+use super::summary::LogNote;
+use super::{Closing, Committing, Fork, InvocationId, Session, ToolInvoked, record, settle};
+use crate::store::{CallMark, HistoryQuery, Record, StoreError, StoreTurn};
 use crate::support::future::{CatchPanic, catch};
 use crate::support::lock::lock;
 
@@ -25,6 +29,7 @@ pub(super) const MOST_RELOADS: usize = 32;
 pub(super) struct Unsent {
     pub(super) records: Vec<Record>,
     pub(super) pending: Pending,
+    pub(super) held: Held,
 }
 
 /// What was done from outside since the store was last given everything.
@@ -123,12 +128,17 @@ impl Pending {
 
 impl Inner {
     pub(super) fn take_unsent(&mut self) -> Unsent {
-        Unsent { records: std::mem::take(&mut self.outbox), pending: std::mem::take(&mut self.pending) }
+        Unsent {
+            held: self.hold(),
+            records: std::mem::take(&mut self.outbox),
+            pending: std::mem::take(&mut self.pending),
+        }
     }
 
     pub(super) fn put_back(&mut self, unsent: Unsent) {
         self.outbox.splice(0..0, unsent.records);
         self.pending.put_before(unsent.pending);
+        self.paging.put_back(&unsent.held);
     }
 }
 
@@ -137,6 +147,8 @@ struct Foreign {
     slot: Slot,
     def: Arc<SliceDef>,
     changes: Result<Vec<Change>, String>,
+    /// Of a LOG slice that the store keeps: what they did to how many items there are. Then `changes` are those to be counted.
+    shapes: Vec<Shape>,
     /// The slice with what is pending here done again, and the records of that.
     again: Option<(Cell, Vec<Record>)>,
 }
@@ -149,7 +161,20 @@ impl Session {
 
     /// Whether the event of a call is in the log. Looks through all of it: for when something went badly wrong.
     pub(crate) fn has_recorded(&self, call: InvocationId) -> bool {
-        self.slice::<ToolInvoked>().iter().any(|event| event.id == call)
+        self.slice::<ToolInvoked>().newest().any(|event| event.id == call)
+    }
+
+    /// Whether the event of a call is in the log, without looking through that part of it that is in the store.
+    async fn is_recorded(&self, call: InvocationId) -> Result<bool, StoreError> {
+        if lock(self.inner()).paging.source.is_none() {
+            return Ok(self.has_recorded(call));
+        }
+        let is_it = |item: Item| item.downcast_ref::<ToolInvoked>().is_some_and(|event| event.id == call);
+        let slot = self.slot_of::<ToolInvoked>();
+        let unsent = slot.is_ok_and(|slot| self.cell_now(slot).items.in_memory().any(is_it));
+        let stream = Some(ToolInvoked::NAME.to_owned());
+        let query = HistoryQuery { call: Some(call), stream, ..HistoryQuery::default() };
+        Ok(unsent || !self.history(query).await?.records.is_empty())
     }
 
     /// Waits until no other process runs a call of this session, and takes over what they left.
@@ -161,6 +186,20 @@ impl Session {
         Ok(turn)
     }
 
+    /// Takes over what other processes have committed, without waiting for their calls. Hands back the calls whose process has
+    /// died and that have no event yet, as they will be in the log: whoever runs a call next, or opens the session, puts them
+    /// there. Nothing is done for a session that only one process can have open.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn refresh(&self) -> Result<Vec<ToolInvoked>, StoreError> {
+        if !self.is_shared() {
+            return Ok(Vec::new());
+        }
+        let unfinished = self.catch_up(&self.committing().await).await?;
+        Ok(unfinished.into_iter().map(|mark| self.interrupted(mark)).collect())
+    }
+
     /// Gives calls whose process died their event.
     pub(super) async fn close_interrupted(
         &self,
@@ -170,7 +209,7 @@ impl Session {
         for mark in marks {
             let ends = Some(mark.invocation);
             // The event of a call whose end could not be stored may have come with a later batch.
-            let known = self.has_recorded(mark.invocation);
+            let known = self.is_recorded(mark.invocation).await?;
             let event = (!known).then(|| Arc::new(self.interrupted(mark)) as Item);
             let closing = Closing { event, ends, ..Closing::default() };
             let closed = self.close_failed(committing, &Fork::default(), closing).await;
@@ -189,24 +228,26 @@ impl Session {
             return Err(StoreError::failed("load what is new", reason));
         }
         if news.sequence > known {
-            self.take_over(&news.records, news.sequence);
+            let source = lock(self.inner()).paging.source.clone();
+            let starts = match &source {
+                Some(source) => settle::starts(source, &news.records, known, news.sequence)?,
+                None => HashMap::new(),
+            };
+            while !self.try_take_over(&news.records, news.sequence, &starts) {}
         }
         Ok(news.unfinished)
     }
 
-    fn take_over(&self, records: &[Record], sequence: u64) {
-        while !self.try_take_over(records, sequence) {}
-    }
-
-    /// False when something changed here meanwhile.
-    fn try_take_over(&self, records: &[Record], sequence: u64) -> bool {
+    /// False when something changed here meanwhile. `starts` are the numbers of the records that emptied LOG slices.
+    fn try_take_over(&self, records: &[Record], sequence: u64, starts: &HashMap<String, u64>) -> bool {
         let registry = self.registry();
+        let paged = lock(self.inner()).paging.source.is_some();
         let (actions, replaced) = {
             let inner = lock(self.inner());
             (inner.pending.actions.clone(), inner.pending.replaced)
         };
         // The slice types' own code, so no lock is held.
-        let mut foreign = self.by_slice(&registry, records, replaced);
+        let mut foreign = self.by_slice(&registry, records, replaced, paged);
         for one in foreign.iter_mut().filter(|one| one.def.kind == SliceKind::State) {
             let base = lock(self.inner()).pending.base(one.slot).cloned();
             if let (Some(base), Ok(changes)) = (base, &one.changes) {
@@ -246,13 +287,22 @@ impl Session {
             let kind = record::kind_of(record).unwrap_or(SliceKind::State);
             match replaced.covers(kind) {
                 true => inner.empty_too(&record.stream, kind),
+                false if paged && kind == SliceKind::Log => {
+                    let note = stored.logs.entry(record.stream.as_str().into());
+                    let note = note.or_insert_with(|| LogNote::empty(inner.paging.floor));
+                    let shape = record::shape_of(record).map_or(Shape::Other, |(_, shape)| shape);
+                    note.mark.take_foreign(&[shape], starts.get(&record.stream).copied(), sequence);
+                    if matches!(shape, Shape::Replaces(_)) {
+                        note.tally = None;
+                    }
+                }
                 false => {
                     let waiting = stored.waiting.entry(record.stream.as_str().into()).or_default();
                     Arc::make_mut(waiting).push(record.clone());
                 }
             }
         }
-        for Foreign { slot, def, changes, again } in foreign {
+        for Foreign { slot, def, changes, shapes, again } in foreign {
             let changes = match changes {
                 Ok(changes) => changes,
                 Err(reason) => {
@@ -265,6 +315,10 @@ impl Session {
                 continue;
             }
             match (def.kind, again) {
+                (SliceKind::Log, _) if paged => {
+                    let numbers = (starts.get(def.name).copied(), sequence);
+                    inner.settle_foreign((slot, &def), &shapes, &changes, numbers, version);
+                }
                 (SliceKind::Log, _) => {
                     let behind = inner.pending.behind(slot);
                     for change in &changes {
@@ -289,6 +343,7 @@ impl Session {
             }
         }
         inner.known = sequence;
+        inner.paging.grew(settle::weight(records));
         if !broken.is_empty() {
             let mut registry = Registry::clone(&registry);
             for (slot, def, reason) in broken {
@@ -302,7 +357,13 @@ impl Session {
     }
 
     /// The changes of each slice that has a type here and can be read.
-    fn by_slice(&self, registry: &Registry, records: &[Record], replaced: Replaced) -> Vec<Foreign> {
+    fn by_slice(
+        &self,
+        registry: &Registry,
+        records: &[Record],
+        replaced: Replaced,
+        paged: bool,
+    ) -> Vec<Foreign> {
         let mut foreign: Vec<Foreign> = Vec::new();
         for record in records.iter().filter(|record| !record::is_own(&record.stream)) {
             let Some(slot) = registry.find_name(&record.stream) else { continue };
@@ -312,11 +373,19 @@ impl Session {
             }
             let at = foreign.iter().position(|one| one.slot == slot).unwrap_or_else(|| {
                 let def = Arc::clone(def);
-                foreign.push(Foreign { slot, def, changes: Ok(Vec::new()), again: None });
+                foreign.push(Foreign { slot, def, changes: Ok(Vec::new()), shapes: Vec::new(), again: None });
                 foreign.len() - 1
             });
             let Some(one) = foreign.get_mut(at) else { continue };
             if replaced.covers(def.kind) {
+                continue;
+            }
+            if paged && def.kind == SliceKind::Log {
+                one.shapes.push(record::shape_of(record).map_or(Shape::Other, |(_, shape)| shape));
+                let counted = def.is_counted.then(|| record::change_in(def, record));
+                if let (Ok(changes), Some(Ok(change))) = (&mut one.changes, counted) {
+                    changes.push(change);
+                }
                 continue;
             }
             if let Ok(changes) = &mut one.changes {
@@ -365,7 +434,11 @@ impl Inner {
         if !self.outbox.iter().any(|record| record.stream == stream)
             && let Ok(nothing) = record::of_nothing(stream, kind)
         {
-            self.outbox.push(nothing);
+            // Before whatever is still to be stored: of LOG, all that comes after what empties it is new.
+            self.outbox.insert(0, nothing);
+            if kind == SliceKind::Log {
+                self.paging.empty_more();
+            }
         }
     }
 }

@@ -3,8 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
 use super::Session;
-use super::slice::{Change, Item, Items, SliceDef, SliceType};
+use super::items::Items;
+use super::slice::{Change, Item, SliceDef, SliceType};
 use crate::support::lock::lock;
 
 /// Under what an item of a LOG slice is counted.
@@ -33,11 +37,50 @@ struct Entry {
     latest: Option<Item>,
 }
 
+/// A tally as a summary has it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct StoredTally {
+    /// The number of the last record that is counted.
+    pub(super) upto: u64,
+    /// The version of the items.
+    version: u32,
+    entries: Vec<StoredEntry>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct StoredEntry {
+    under: [Arc<str>; 2],
+    count: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    latest: Option<Value>,
+}
+
 impl Tally {
+    /// The form in which it is kept, of all records up to number `upto`.
+    pub(super) fn to_stored(&self, def: &SliceDef, upto: u64) -> Result<StoredTally, String> {
+        let mut entries = Vec::new();
+        for Entry { under, count, latest } in &self.entries {
+            let latest = latest.as_ref().map(|latest| def.encode(latest)).transpose()?;
+            entries.push(StoredEntry { under: under.clone(), count: *count, latest });
+        }
+        Ok(StoredTally { upto, version: def.version, entries })
+    }
+
+    /// Reads what [`Tally::to_stored`] made.
+    pub(super) fn from_stored(def: &SliceDef, stored: &StoredTally) -> Result<Self, String> {
+        let mut tally = Self::default();
+        for StoredEntry { under, count, latest } in &stored.entries {
+            let latest = latest.clone().map(|latest| def.decode(stored.version, latest)).transpose()?;
+            tally.places.insert(under.clone(), tally.entries.len());
+            tally.entries.push(Entry { under: under.clone(), count: *count, latest });
+        }
+        Ok(tally)
+    }
+
     /// The counts of a whole slice.
     pub(super) fn of(def: &SliceDef, items: &Items) -> Self {
         let mut tally = Self::default();
-        items.iter().for_each(|item| tally.add(def, item));
+        items.iter().for_each(|item| tally.add(def, &item));
         tally
     }
 
@@ -45,12 +88,12 @@ impl Tally {
         match change {
             Change::Append(item) => self.add(def, item),
             Change::Extend(items) => items.iter().for_each(|item| self.add(def, item)),
+            Change::Replace(items) => {
+                *self = Self::default();
+                items.iter().for_each(|item| self.add(def, item));
+            }
             // Nothing else happens to a LOG slice.
-            Change::Upsert(_)
-            | Change::ReplaceKey(_)
-            | Change::Replace(_)
-            | Change::Remove(_)
-            | Change::Swap { .. } => {}
+            Change::Upsert(_) | Change::ReplaceKey(_) | Change::Remove(_) => {}
         }
     }
 

@@ -2,8 +2,7 @@
 //!
 //! What comes from outside meanwhile is in memory at once, as if there were no commit. Only when the store has
 //! answered is it known what it comes to: on top of the commit, or without it. LOG additions go to the outbox as
-//! they come; those of a slice that the commit adds to as well are stored after the commit's and stand before
-//! them in memory, which [`Change::Swap`] says in the store.
+//! they come; they are stored after what the commit adds to the same slice, and stand after it in memory too.
 
 use std::sync::Arc;
 
@@ -13,6 +12,7 @@ use super::fork::{Action, Fork};
 use super::log_part::LogAppend;
 use super::record;
 use super::reducer::{Registry, Slot};
+use super::settle::Sent;
 use super::slice::{Cell, Change};
 use crate::store::Record;
 use crate::support::future::drop_contained;
@@ -84,7 +84,13 @@ impl Session {
     }
 
     /// Publishes what was stored, and what came from outside meanwhile on top of it.
-    pub(super) fn close_window(&self, registry: &Registry, mut fork: Fork, mut log: &[LogAppend]) {
+    pub(super) fn close_window(
+        &self,
+        registry: &Registry,
+        mut fork: Fork,
+        mut log: &[LogAppend],
+        sent: Sent,
+    ) {
         let mut done = 0;
         let shared = self.is_shared();
         let changed = fork.touched.iter().filter(|touched| shared && !touched.changes.is_empty());
@@ -97,27 +103,24 @@ impl Session {
             if late.is_empty() {
                 let window = inner.window.take().unwrap_or_default();
                 inner.outbox.extend(records);
-                let gone = match shared {
-                    // Memory has to be as the store is: others read it in that order.
+                inner.pending.committed_before(stored);
+                let paged = inner.paging.source.is_some();
+                let gone = match self.is_durable() {
+                    // Memory has to be as the store is: it is read in that order.
                     true => {
-                        inner.pending.committed_before(stored);
                         let gone = inner.publish_stored(fork, &[]);
                         let version = inner.version();
-                        for LogAppend { slot, def, change } in log {
+                        for LogAppend { slot, def, change } in log.iter().filter(|_| !paged) {
                             let later = window.appended_to(*slot);
                             inner.log.apply_under(*slot, def, change, version, later);
                         }
                         gone
                     }
-                    false => {
-                        if self.is_durable() {
-                            inner.outbox.extend(swaps(registry, &window, log));
-                        }
-                        inner.publish_stored(fork, log)
-                    }
+                    false => inner.publish_stored(fork, log),
                 };
+                let stored = inner.settle(registry, sent, log);
                 drop(inner);
-                drop_contained((gone, window));
+                drop_contained((gone, stored, window));
                 return;
             }
             drop(inner);
@@ -176,25 +179,4 @@ impl Session {
             }
         }
     }
-}
-
-/// Puts the commit's LOG items, stored before what came meanwhile, after it.
-fn swaps(registry: &Registry, window: &Window, log: &[LogAppend]) -> Vec<Record> {
-    let mut records = Vec::new();
-    for (slot, later) in &window.appended {
-        let own = log.iter().filter(|append| append.slot == *slot);
-        let earlier: usize = own.map(|append| append.change.added()).sum();
-        if earlier > 0
-            && *later > 0
-            && let Some(def) = registry.def(*slot)
-        {
-            match record::of_change(def, &Change::Swap { earlier, later: *later }) {
-                Ok(record) => records.push(record),
-                Err(reason) => {
-                    tracing::error!(slice = def.name, reason, "the order of LOG events is not stored")
-                }
-            }
-        }
-    }
-    records
 }

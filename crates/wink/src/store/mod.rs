@@ -4,7 +4,9 @@
 //! never runs a reducer, never renders, never decides. [`MemoryStore`] keeps the ledger for as long as the
 //! process lives and nothing else, since the session itself is the copy in memory.
 
+mod error;
 mod memory;
+mod page;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +18,9 @@ use serde_json::Value;
 use crate::BoxFuture;
 use crate::session::{InvocationId, SessionId};
 
+pub use error::{StoreError, StoreErrorKind};
 pub use memory::MemoryStore;
+pub use page::{Opening, PageOrder, PageQuery, Summary};
 
 /// Whether what a store was given outlives the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -221,33 +225,6 @@ pub enum Rows {
     All,
 }
 
-/// A failure of the ground that the runtime stands on.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the store failed to {doing}: {reason}")]
-pub struct StoreError {
-    /// What it was asked to do.
-    pub doing: &'static str,
-    /// Why it could not.
-    pub reason: String,
-    /// What that means to whoever asked.
-    pub kind: StoreErrorKind,
-}
-
-/// What an error of the store means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum StoreErrorKind {
-    /// It could not be done.
-    #[default]
-    Failed,
-    /// Somebody else has committed to the session meanwhile. Whoever catches up can try again.
-    Moved,
-    /// The store has no such operation.
-    Unsupported,
-    /// A newer version wrote what is there, or something else did, or it is not what belongs there. It was left as it is.
-    Incompatible,
-}
-
 /// Keeps sessions and the ledger. [`crate::testing::store_contract`] is the suite that every implementation
 /// passes.
 pub trait Store: Send + Sync + 'static {
@@ -296,6 +273,57 @@ pub trait Store: Send + Sync + 'static {
         unsupported("look into the history")
     }
 
+    /// Whether sessions may leave their LOG to the store, and open without it: it has [`Store::opening`], [`Store::page`] and
+    /// [`Store::summarise`]. Sessions of a store that has not are read as a whole, and keep their LOG in memory.
+    fn has_pages(&self) -> bool {
+        false
+    }
+
+    /// What a session is opened from: its summary, if it has one. What was committed after that is read by [pages](Store::page).
+    fn opening<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<Opening, StoreError>> {
+        let _ = session;
+        unsupported("open a session")
+    }
+
+    /// A page of a session's records, at once and on the caller's thread: whoever looks at a LOG slice waits for it.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    fn page(&self, session: &SessionId, query: &PageQuery) -> Result<Vec<NumberedRecord>, StoreError> {
+        let _ = (session, query);
+        Err(StoreError::unsupported("read a page"))
+    }
+
+    /// How many records a [page](Store::page) of any size would have.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    fn count(&self, session: &SessionId, query: &PageQuery) -> Result<u64, StoreError> {
+        let (mut query, mut count) = (query.clone(), 0);
+        loop {
+            let page = self.page(session, &query)?;
+            let Some(last) = page.last() else { return Ok(count) };
+            count += page.len() as u64;
+            query.skip = 0;
+            match query.order {
+                PageOrder::OldestFirst => query.after = last.sequence,
+                PageOrder::NewestFirst => query.upto = last.sequence.saturating_sub(1),
+            }
+        }
+    }
+
+    /// Keeps what a session comes to at some number, to be opened from. It takes the place of an older summary; a newer one
+    /// stays, and so does what there is if the session has fewer records, or was compacted since. [Compacting](Store::compact)
+    /// a session leaves it without one.
+    fn summarise<'a>(
+        &'a self,
+        session: &'a SessionId,
+        summary: Summary,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        let _ = (session, summary);
+        unsupported("keep a summary")
+    }
+
     /// Of every stream that `whole` has a record of, the records numbered up to `upto` are replaced by that one, in the place
     /// of the last of them. A stream that has none up to there stays as it is. Returns how many records fewer there are.
     fn compact<'a>(
@@ -308,7 +336,7 @@ pub trait Store: Send + Sync + 'static {
         unsupported("compact a session")
     }
 
-    /// Makes it known that a call begins. Must survive the death of the process.
+    /// Makes it known that a call begins, which may have to wait for its turn yet. Must survive the death of the process.
     fn begin<'a>(&'a self, session: &'a SessionId, mark: CallMark) -> BoxFuture<'a, Result<(), StoreError>>;
 
     /// Makes the whole batch true, or nothing of it: an error says that nothing of it is, or ever will be. A ledger
@@ -330,26 +358,7 @@ pub trait Store: Send + Sync + 'static {
 }
 
 fn unsupported<'a, T: Send + 'a>(doing: &'static str) -> BoxFuture<'a, Result<T, StoreError>> {
-    let reason = "it has no such operation".to_owned();
-    Box::pin(std::future::ready(Err(StoreError { kind: StoreErrorKind::Unsupported, doing, reason })))
-}
-
-impl StoreError {
-    /// It could not be done.
-    pub fn failed(doing: &'static str, reason: impl Into<String>) -> Self {
-        Self { doing, reason: reason.into(), kind: StoreErrorKind::Failed }
-    }
-
-    /// The error of a commit that expected another sequence than there is.
-    pub fn moved(expected: u64, found: u64) -> Self {
-        let reason = format!("somebody else has committed meanwhile: {found} records, not {expected}");
-        Self { doing: "commit", reason, kind: StoreErrorKind::Moved }
-    }
-
-    /// Whether somebody else has committed meanwhile.
-    pub fn is_moved(&self) -> bool {
-        self.kind == StoreErrorKind::Moved
-    }
+    Box::pin(std::future::ready(Err(StoreError::unsupported(doing))))
 }
 
 impl Record {

@@ -13,7 +13,9 @@ use crate::session::{Session, SessionError};
 
 pub use digest::{RefreshError, Refreshed, WorkspaceDigest, WorkspaceDigestSection};
 pub use files::{HostMount, MountError, VfsConfig, VfsToolsSection};
-pub use planning::{Plan, PlanStatus, PlanStep, PlanningStrategy, PlanningToolsSection, StepStatus};
+pub use planning::{
+    Plan, PlanChecker, PlanStatus, PlanStep, PlanningStrategy, PlanningToolsSection, StepStatus,
+};
 
 /// Makes the slices of every suite known to a session, and what says which sections are open: for a program that has none
 /// of their sections at hand, and undoes what their tools did.

@@ -50,7 +50,8 @@ impl<T: Send + 'static> Drop for MustFinish<T> {
 ///
 /// It is called from `drop`, and so never panics.
 pub(crate) fn finish(work: impl Future<Output = ()> + Send + 'static) {
-    let mut work: BoxFuture<'static, ()> = Box::pin(work);
+    // Whoever drops us may have used up what the runtime lets a task do at once, and locks that are free would be waited for.
+    let mut work: BoxFuture<'static, ()> = Box::pin(tokio::task::coop::unconstrained(work));
     let mut cx = Context::from_waker(Waker::noop());
     match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(&mut cx))) {
         Ok(Poll::Ready(())) => {}

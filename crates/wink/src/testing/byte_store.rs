@@ -10,7 +10,8 @@ use crate::BoxFuture;
 use crate::session::SessionId;
 use crate::store::{
     Batch, CallMark, Claimed, Durability, History, HistoryQuery, LedgerChange, LedgerRow, LedgerState,
-    NumberedJournal, NumberedRecord, Record, Rows, Store, StoreError, StoredSession,
+    NumberedJournal, NumberedRecord, Opening, PageQuery, Record, Rows, Store, StoreError, StoredSession,
+    Summary,
 };
 use crate::support::lock::lock;
 
@@ -41,6 +42,8 @@ struct Kept {
     unfinished: Vec<CallMark>,
     sequence: u64,
     compacted: u64,
+    compactions: u64,
+    summary: Option<Summary>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -48,6 +51,7 @@ enum Entry {
     Begin { session: SessionId, mark: CallMark },
     Commit { session: SessionId, batch: Box<Batch> },
     Compact { session: SessionId, upto: u64, whole: Vec<Record> },
+    Summary { session: SessionId, sequence: u64, compactions: u64, records: Vec<Record> },
     Put(LedgerRow),
     Removed(Vec<String>),
 }
@@ -141,6 +145,10 @@ impl State {
             Entry::Compact { session, upto, whole } => {
                 self.sessions.entry(session).or_default().compact(upto, whole);
             }
+            Entry::Summary { session, sequence, compactions, records } => {
+                let summary = Summary { sequence, compactions, records };
+                self.sessions.entry(session).or_default().summary = Some(summary);
+            }
             Entry::Put(row) => self.set(row.key.clone(), Some(row)),
             Entry::Removed(keys) => keys.into_iter().for_each(|key| self.set(key, None)),
         }
@@ -160,6 +168,34 @@ impl State {
             records: new.map(|one| one.record.clone()).collect(),
             unfinished: kept.unfinished.clone(),
             sequence: kept.sequence,
+        }
+    }
+
+    fn opening(&self, session: &SessionId) -> Opening {
+        let Some(kept) = self.sessions.get(session) else { return Opening::default() };
+        Opening {
+            summary: kept.summary.clone(),
+            unfinished: kept.unfinished.clone(),
+            sequence: kept.sequence,
+            compactions: kept.compactions,
+        }
+    }
+
+    fn page(&self, session: &SessionId, query: &PageQuery) -> Vec<NumberedRecord> {
+        let records = self.sessions.get(session).map(|kept| kept.records.iter());
+        records.map_or_else(Vec::new, |records| query.page_of(records))
+    }
+
+    fn summarise(
+        &mut self,
+        session: SessionId,
+        Summary { sequence, compactions, records }: Summary,
+    ) -> Result<(), StoreError> {
+        let Some(kept) = self.sessions.get(&session) else { return Ok(()) };
+        let older = kept.summary.as_ref().is_none_or(|known| known.sequence < sequence);
+        match older && sequence <= kept.sequence && compactions == kept.compactions {
+            true => self.write(&Entry::Summary { session, sequence, compactions, records }),
+            false => Ok(()),
         }
     }
 
@@ -223,6 +259,7 @@ impl State {
 
 impl Kept {
     fn compact(&mut self, upto: u64, whole: Vec<Record>) {
+        let mut compacts = false;
         for record in whole {
             let same = |one: &NumberedRecord| one.sequence <= upto && one.record.stream == record.stream;
             let Some(last) = self.records.iter().filter(|one| same(one)).map(|one| one.sequence).max() else {
@@ -233,6 +270,12 @@ impl Kept {
                 one.record = record;
             }
             self.compacted = self.compacted.max(upto.min(self.sequence));
+            compacts = true;
+        }
+        if compacts {
+            self.compactions += 1;
+            // What it says of the log may not be so any more.
+            self.summary = None;
         }
     }
 }
@@ -252,6 +295,26 @@ impl Store for ByteStore {
         since: u64,
     ) -> BoxFuture<'a, Result<StoredSession, StoreError>> {
         ready(Ok(lock(&self.state).load(session, since)))
+    }
+
+    fn has_pages(&self) -> bool {
+        true
+    }
+
+    fn opening<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<Opening, StoreError>> {
+        ready(Ok(lock(&self.state).opening(session)))
+    }
+
+    fn page(&self, session: &SessionId, query: &PageQuery) -> Result<Vec<NumberedRecord>, StoreError> {
+        Ok(lock(&self.state).page(session, query))
+    }
+
+    fn summarise<'a>(
+        &'a self,
+        session: &'a SessionId,
+        summary: Summary,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        ready(lock(&self.state).summarise(session.clone(), summary))
     }
 
     fn history<'a>(

@@ -8,8 +8,8 @@ use tokio::sync::watch;
 use crate::BoxFuture;
 use crate::session::SessionId;
 use crate::store::{
-    Batch, CallMark, Claimed, Durability, History, HistoryQuery, LedgerChange, LedgerRow, Record, Rows,
-    SharedStore, Store, StoreError, StoreTurn, StoredSession,
+    Batch, CallMark, Claimed, Durability, History, HistoryQuery, LedgerChange, LedgerRow, NumberedRecord,
+    Opening, PageQuery, Record, Rows, SharedStore, Store, StoreError, StoreTurn, StoredSession, Summary,
 };
 use crate::support::lock::lock;
 
@@ -17,8 +17,12 @@ use crate::support::lock::lock;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreOp {
-    /// [`Store::load`] and [`Store::load_since`].
+    /// [`Store::load`], [`Store::opening`] and [`Store::load_since`].
     Load,
+    /// [`Store::page`] and [`Store::count`]. They cannot wait: one that is held is let through.
+    Page,
+    /// [`Store::summarise`].
+    Summarise,
     /// [`Store::turn`].
     Turn,
     /// [`Store::history`].
@@ -100,23 +104,31 @@ impl FaultyStore {
         lock(&self.plans).push(Plan { op, before: nth.saturating_sub(1), fault });
     }
 
-    #[expect(clippy::panic, reason = "asked for by the test")]
+    fn due(&self, op: StoreOp) -> Option<Fault> {
+        let mut plans = lock(&self.plans);
+        let due = plans.iter().position(|plan| plan.op == op && plan.before == 0);
+        plans
+            .iter_mut()
+            .filter(|plan| plan.op == op)
+            .for_each(|plan| plan.before = plan.before.saturating_sub(1));
+        due.map(|at| plans.remove(at).fault)
+    }
+
     async fn pass(&self, op: StoreOp) -> Result<(), StoreError> {
-        let fault = {
-            let mut plans = lock(&self.plans);
-            let due = plans.iter().position(|plan| plan.op == op && plan.before == 0);
-            plans
-                .iter_mut()
-                .filter(|plan| plan.op == op)
-                .for_each(|plan| plan.before = plan.before.saturating_sub(1));
-            due.map(|at| plans.remove(at).fault)
-        };
-        match fault {
-            None => Ok(()),
-            Some(Fault::Fail) => Err(refused(op)),
-            Some(Fault::Panic) => panic!("this store was told to panic"),
+        match self.due(op) {
             Some(Fault::Wait(gate)) => gate.wait(op).await,
+            fault => pass_now(op, fault.as_ref()),
         }
+    }
+}
+
+/// What becomes of an operation that does not wait.
+#[expect(clippy::panic, reason = "asked for by the test")]
+fn pass_now(op: StoreOp, fault: Option<&Fault>) -> Result<(), StoreError> {
+    match fault {
+        None | Some(Fault::Wait(_)) => Ok(()),
+        Some(Fault::Fail) => Err(refused(op)),
+        Some(Fault::Panic) => panic!("this store was told to panic"),
     }
 }
 
@@ -183,6 +195,38 @@ impl Store for FaultyStore {
         Box::pin(async move {
             self.pass(StoreOp::Load).await?;
             self.inner.load_since(session, since).await
+        })
+    }
+
+    fn has_pages(&self) -> bool {
+        self.inner.has_pages()
+    }
+
+    fn opening<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<Opening, StoreError>> {
+        Box::pin(async move {
+            self.pass(StoreOp::Load).await?;
+            self.inner.opening(session).await
+        })
+    }
+
+    fn page(&self, session: &SessionId, query: &PageQuery) -> Result<Vec<NumberedRecord>, StoreError> {
+        pass_now(StoreOp::Page, self.due(StoreOp::Page).as_ref())?;
+        self.inner.page(session, query)
+    }
+
+    fn count(&self, session: &SessionId, query: &PageQuery) -> Result<u64, StoreError> {
+        pass_now(StoreOp::Page, self.due(StoreOp::Page).as_ref())?;
+        self.inner.count(session, query)
+    }
+
+    fn summarise<'a>(
+        &'a self,
+        session: &'a SessionId,
+        summary: Summary,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            self.pass(StoreOp::Summarise).await?;
+            self.inner.summarise(session, summary).await
         })
     }
 
@@ -274,6 +318,8 @@ impl std::fmt::Debug for Gate {
 fn refused(op: StoreOp) -> StoreError {
     let doing = match op {
         StoreOp::Load => "load",
+        StoreOp::Page => "read a page",
+        StoreOp::Summarise => "keep a summary",
         StoreOp::Turn => "take a turn",
         StoreOp::History => "look into the history",
         StoreOp::Compact => "compact a session",

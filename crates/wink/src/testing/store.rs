@@ -10,6 +10,7 @@
 #![allow(clippy::cloned_ref_to_slice_refs, reason = "whole values read better")]
 
 mod numbers;
+mod pages;
 
 use std::slice;
 use std::sync::Barrier;
@@ -52,6 +53,8 @@ pub async fn store_contract(make: impl Fn() -> Open) {
     numbers::history_says_which_journals_a_call_had(make()).await;
     numbers::old_records_are_replaced_by_what_they_come_to(make()).await;
     numbers::the_living_are_left_alone(make()).await;
+    pages::records_are_read_by_pages(make()).await;
+    pages::a_session_is_opened_from_its_newest_summary(make()).await;
 }
 
 async fn commits_are_whole_and_in_order(mut open: Open) {

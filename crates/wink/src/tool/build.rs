@@ -268,24 +268,34 @@ impl<P: ToolData, R: ToolData> Built<P, R> {
     }
 
     fn check_example(&self, description: &str, input: &P, output: R) -> Result<ToolExample, String> {
+        let fault = |error: serde_json::Error| format!("example {description:?}: {error}");
+        let input = serde_json::to_value(input).map_err(fault)?;
+        let value = serde_json::to_value(&output).map_err(fault)?;
+        self.checked_example(description, input, value, |_| Ok(Arc::new(output)))
+    }
+
+    /// Holds an example to the rules of a real call.
+    fn checked_example(
+        &self,
+        description: &str,
+        input: Value,
+        output: Value,
+        typed: impl FnOnce(&Value) -> Result<Arc<dyn ErasedValue>, String>,
+    ) -> Result<ToolExample, String> {
         let description =
             check_description("the description of an example", description).map_err(|error| error.0)?;
         let fault = |text: String| format!("example {description:?}: {text}");
-        let input = match serde_json::to_value(input) {
-            Ok(Value::Null) => Value::Object(Map::new()),
-            Ok(value) => value,
-            Err(error) => return Err(fault(error.to_string())),
-        };
+        let input = if input.is_null() { Value::Object(Map::new()) } else { input };
         let text: Arc<str> = input.to_string().into();
         self.parse(&text, &ParseLimits::default())
             .map_err(|rejection| fault(format!("its input: {rejection}")))?;
-        let value = serde_json::to_value(&output).map_err(|error| fault(error.to_string()))?;
         if let Some(schema) = &self.contract.output_schema {
-            check_output(schema, &value).map_err(|text| fault(format!("its output: {text}")))?;
+            check_output(schema, &output).map_err(|text| fault(format!("its output: {text}")))?;
         }
-        let rendered = Erased::render(self, &output).into_owned();
+        let value = typed(&output).map_err(|text| fault(format!("its output: {text}")))?;
+        let rendered = Erased::render(self, value.as_ref()).into_owned();
         let input = serde_json::from_str(&self.contract.compiled.mask(&text)).unwrap_or(input);
-        Ok(ToolExample { description, input, output: value, rendered })
+        Ok(ToolExample { description, input, output, rendered })
     }
 }
 
@@ -356,6 +366,10 @@ impl<P: ToolData, R: ToolData> Erased for Built<P, R> {
                     .into()
             }
         }
+    }
+
+    fn example(&self, description: &str, input: Value, output: Value) -> Result<ToolExample, String> {
+        self.checked_example(description, input, output, |output| catch(|| self.revive(output))?)
     }
 
     fn revive(&self, json: &Value) -> Result<Arc<dyn ErasedValue>, String> {

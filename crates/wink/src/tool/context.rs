@@ -105,6 +105,11 @@ pub trait Progress: Send + Sync + 'static {
     fn progress(&self, invocation: InvocationId, done: f64, total: Option<f64>, message: &str);
     /// A piece of the output.
     fn partial(&self, invocation: InvocationId, text: &str);
+    /// It still runs, and nobody knows for how long: progress with a text that says so. For whoever shows the time anyway
+    /// there is nothing to be told.
+    fn still_running(&self, invocation: InvocationId, seconds: u32) {
+        self.progress(invocation, seconds.into(), None, &format!("running for {seconds} s"));
+    }
 }
 
 /// What all calls of an executor share.
@@ -285,6 +290,13 @@ impl ReadContext {
     pub fn progress(&self, done: f64, total: Option<f64>, message: &str) {
         if let Some(progress) = self.while_open(&self.inner.around.progress) {
             progress.progress(self.inner.invocation.id, done, total, message);
+        }
+    }
+
+    /// Says that the call goes on.
+    pub(super) fn still_running(&self, seconds: u32) {
+        if let Some(progress) = self.while_open(&self.inner.around.progress) {
+            progress.still_running(self.inner.invocation.id, seconds);
         }
     }
 

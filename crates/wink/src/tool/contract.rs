@@ -10,7 +10,10 @@ use super::error::ToolValidationError;
 use super::schema::CompiledSchema;
 use crate::ledger::IdempotencyConfig;
 
-/// What a tool says of itself, in MCP's four words. Hints for whoever shows it; nothing is decided by them.
+/// What a tool says of itself, in MCP's four words. Hints for whoever shows it. Two are taken at their word
+/// when a request is sent again ([`ToolCall::request_key`](crate::executor::ToolCall::request_key)): a tool that only reads is read
+/// again, and one that does not reach outside, stopped, is run again. Neither changes what an
+/// [idempotency config](crate::ledger::IdempotencyConfig) says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Annotations {
     /// It changes nothing.
@@ -19,7 +22,7 @@ pub struct Annotations {
     pub destructive: bool,
     /// Doing it twice is like doing it once.
     pub idempotent: bool,
-    /// It reaches beyond the workspace.
+    /// It reaches outside: beyond the session, the workspace and the resources that are restored with a call that fails.
     pub open_world: bool,
 }
 
@@ -55,7 +58,7 @@ pub enum HandlerKind {
 }
 
 /// The frozen contract.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Contract {
     pub(crate) name: Arc<str>,
     pub(crate) description: Arc<str>,
@@ -97,6 +100,14 @@ impl Contract {
         self.output_schema.as_deref()
     }
 
+    /// Arguments, as they came, with sensitive ones masked; see [`CompiledSchema::mask`].
+    pub fn masked(&self, arguments: &Arc<str>) -> Arc<str> {
+        match self.compiled.has_sensitive() {
+            true => self.compiled.mask(arguments).as_ref().into(),
+            false => Arc::clone(arguments),
+        }
+    }
+
     /// Representative calls.
     pub fn examples(&self) -> &[ToolExample] {
         &self.examples
@@ -112,7 +123,7 @@ impl Contract {
         self.timeout
     }
 
-    /// Whether its description may be replaced without touching code.
+    /// Whether its description, those of its parameters and its examples may be replaced without touching code.
     pub fn accepts_overrides(&self) -> bool {
         self.accepts_overrides
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::Value;
 
 use super::context::CallContext;
-use super::contract::Contract;
+use super::contract::{Contract, ToolExample};
 use super::error::{ToolError, ToolValidationError};
 use super::footprint::Footprint;
 use super::schema::{ParseLimits, Rejection};
@@ -131,6 +131,8 @@ pub(crate) trait Erased: Send + Sync {
     fn run_blocking(&self, params: Params, cx: CallContext) -> Result<ErasedResult, ToolError>;
     /// The value as the model sees it.
     fn render<'a>(&self, value: &'a dyn ErasedValue) -> Cow<'a, str>;
+    /// An example of it from JSON, held to the rules of a real call.
+    fn example(&self, description: &str, input: Value, output: Value) -> Result<ToolExample, String>;
     /// The value again, from its stored form.
     fn revive(&self, json: &Value) -> Result<Arc<dyn ErasedValue>, String>;
     /// The idempotency key's own part; none when the tool has no config or its strategy is none.

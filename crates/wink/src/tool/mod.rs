@@ -15,8 +15,10 @@ pub mod footprint;
 pub mod handler;
 pub(crate) mod render;
 pub mod result;
+pub(crate) mod reword;
 pub mod schema;
 pub mod secret;
+mod telling;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -195,7 +197,7 @@ impl<P: ToolData, R: ToolData> Tool<P, R> {
         self
     }
 
-    /// Keeps the description from being replaced without touching code.
+    /// Keeps its description, those of its parameters and its examples from being replaced without touching code.
     pub fn without_overrides(mut self) -> Self {
         self.accepts_overrides = false;
         self

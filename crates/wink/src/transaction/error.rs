@@ -19,6 +19,11 @@ pub enum TransactionError {
         "an operation of the transaction had not finished when it was to be kept; it was rolled back: end every operation first"
     )]
     Unfinished,
+    /// It looked at the log, and something of that could not be read.
+    #[error(
+        "a part of the log that it looked at could not be read; it was rolled back: try again, and see `Session::problems`"
+    )]
+    LogUnread,
     /// Something panicked on the way: a value that was dropped, or code between.
     #[error("committing panicked: {0}")]
     Panicked(String),

@@ -338,6 +338,9 @@ impl Transaction {
                 return Err((TransactionError::Unfinished, self.aborted(Fork::of_steps(steps), scope, turn)));
             }
         };
+        if !self.work().has_read_all() {
+            return Err((TransactionError::LogUnread, self.aborted(fork, scope, turn)));
+        }
         match scope.merge() {
             Ok(undo) => {
                 let events = self.work().session.events_of(&fork, true);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use super::views::Views;
 use super::{Transaction, TransactionError};
 use crate::resource::ResourceContext;
-use crate::session::{InvocationId, Session};
+use crate::session::Session;
 use crate::support::lock::lock;
 
 /// Transactions for a harness that runs its own tools.
@@ -59,7 +59,7 @@ impl PendingToolTracker {
     /// When a call with this id has not ended; it goes on undisturbed.
     pub async fn begin(&self, id: impl Into<String>, tool: impl Into<Arc<str>>) -> Result<(), TrackerError> {
         let (id, tool) = (id.into(), tool.into());
-        let invocation = InvocationId::fresh(self.session.clock().now());
+        let invocation = self.session.fresh_id(self.session.clock().now());
         // Calls overlap, so none has the session's turn.
         let call = Some((Arc::clone(&tool), invocation));
         let tx = Transaction::begin_on(&self.session, self.resources.tool_scope(), None, None, tool, call);

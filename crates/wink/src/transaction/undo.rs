@@ -109,7 +109,7 @@ pub async fn undo(
         return Err(UndoError::NoHistory);
     }
     let time = session.clock().now();
-    let id = InvocationId::fresh(time);
+    let id = session.fresh_id(time);
     let tx = Transaction::begin_call(session, resources, ("undo".into(), id)).await;
     if let Some(why) = tx.work().refusal() {
         return Err(match why {

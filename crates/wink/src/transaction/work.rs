@@ -8,7 +8,7 @@
 //! before stays behind as its list of steps, so that its LOG events stand whenever the gate is closed.
 
 use std::any::{TypeId, type_name};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -69,6 +69,8 @@ pub(crate) struct Work {
     pub(crate) invocation: Option<InvocationId>,
     state: Mutex<State>,
     idle: Condvar,
+    /// What of the log could not be read before it looked at it, if it has.
+    unread: OnceLock<u64>,
 }
 
 enum State {
@@ -91,7 +93,8 @@ impl Work {
         invocation: Option<InvocationId>,
     ) -> Self {
         let state = Mutex::new(State::Idle(Fork::default()));
-        Self { session, resources, footprint, tool, invocation, state, idle: Condvar::new() }
+        let (idle, unread) = (Condvar::new(), OnceLock::new());
+        Self { session, resources, footprint, tool, invocation, state, idle, unread }
     }
 
     /// The work of a transaction that never began.
@@ -107,6 +110,11 @@ impl Work {
             State::Refused(why) => Some(why.clone()),
             State::Idle(_) | State::Busy(_) | State::Lost(_) | State::Closed => None,
         }
+    }
+
+    /// Whether all of the log that it looked at could be read.
+    pub(crate) fn has_read_all(&self) -> bool {
+        self.unread.get().is_none_or(|before| *before == self.session.unread())
     }
 
     /// Closes the gate and takes the fork. When an operation still has it, only the LOG part is left.
@@ -159,6 +167,7 @@ impl Work {
         let slot = self.slot::<T>()?;
         if T::KIND == crate::session::SliceKind::Log {
             self.is_open()?;
+            self.unread.get_or_init(|| self.session.unread());
             return Ok(self.session.slice::<T>());
         }
         self.with(|fork, session| session.read_in(fork, slot))
@@ -341,11 +350,7 @@ impl Work {
     }
 
     fn slot<T: SliceType>(&self) -> Result<Slot, AccessError> {
-        let slot = self.session.slot_of::<T>()?;
-        match self.session.unreadable(slot) {
-            None => Ok(slot),
-            Some(reason) => Err(SessionError::Unreadable { slice: T::NAME.to_owned(), reason }.into()),
-        }
+        Ok(self.session.readable_slot::<T>()?)
     }
 }
 

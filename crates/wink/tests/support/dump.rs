@@ -87,6 +87,8 @@ impl Stored {
             "Removed" => {
                 body.as_array().unwrap().iter().for_each(|key| self.set(key.as_str().unwrap(), &Value::Null));
             }
+            // It says nothing that the records do not.
+            "Summary" => {}
             tag => panic!("an entry {tag:?}"),
         }
     }

@@ -16,7 +16,22 @@ use crate::filesystem::{EntryKind, FsError, FsPath, FsResult};
 
 /// The places that are guarded.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Guarded(Arc<[PathBuf]>);
+pub(super) struct Guarded(Arc<[Place]>);
+
+#[derive(Debug, Clone)]
+struct Place {
+    path: PathBuf,
+    reach: Reach,
+}
+
+/// What of a directory is guarded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// That it is one.
+    Itself,
+    /// And everything in it.
+    Below,
+}
 
 impl HostFilesystem {
     /// The same workspace, of which no fork changes what is at `paths` on disk, nor makes something there: such a change is
@@ -43,6 +58,23 @@ impl HostFilesystem {
     /// When a path is not one in the workspace, or this is a fork: what it has changed already would not be known to be
     /// allowed.
     pub fn guarding(&self, paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> FsResult<Self> {
+        self.with_guarded(paths, Reach::Itself)
+    }
+
+    /// The same for directories with everything in them: whatever changes something there is refused, be it back to what it
+    /// was.
+    ///
+    /// # Errors
+    /// As for [`HostFilesystem::guarding`].
+    pub fn guarding_below(&self, dirs: impl IntoIterator<Item = impl Into<PathBuf>>) -> FsResult<Self> {
+        self.with_guarded(dirs, Reach::Below)
+    }
+
+    fn with_guarded(
+        &self,
+        paths: impl IntoIterator<Item = impl Into<PathBuf>>,
+        reach: Reach,
+    ) -> FsResult<Self> {
         let Shared { base, instance, fork, guarded } = &*self.shared;
         if fork.is_some() {
             return Err(FsError::Unsupported { operation: "guarding places of a fork" });
@@ -53,7 +85,7 @@ impl HostFilesystem {
             if !path.components().all(|component| matches!(component, Component::Normal(_))) {
                 return Err(FsError::Outside { path: path.display().to_string() });
             }
-            places.push(path);
+            places.push(Place { path, reach });
         }
         let guarded = Guarded(places.into());
         let shared = Shared { base: Arc::clone(base), instance: *instance, fork: None, guarded };
@@ -68,14 +100,16 @@ impl Guarded {
             return Ok(());
         }
         let nothing = Layer::default();
-        let depends = |place: &PathBuf| depends_on(base.view(&nothing), &to_shown(place), place);
-        let places = self.0.iter().flat_map(|place| [place.clone()].into_iter().chain(depends(place)));
-        for place in places.filter(|place| !shows_through(layer, place)) {
+        let depends = |path: &PathBuf| depends_on(base.view(&nothing), &to_shown(path), path);
+        let places = self.0.iter().flat_map(|Place { path, reach }| {
+            [path.clone()].into_iter().chain(depends(path)).map(|path| Place { path, reach: *reach })
+        });
+        for Place { path: place, reach } in places.filter(|place| !shows_through(layer, place)) {
             let place = &*place;
             let path = to_shown(place);
             let found =
                 |layer| there(base.view(layer), place).map_err(|error| io_error(&path, "looked at", &error));
-            if !base.is_same(layer, &path, found(&nothing)?, found(layer)?)? {
+            if !base.is_same(layer, &path, reach, found(&nothing)?, found(layer)?)? {
                 return Err(FsError::Guarded { path });
             }
         }
@@ -84,9 +118,9 @@ impl Guarded {
 }
 
 /// Whether a layer leaves a place alone, with everything on the way to it.
-fn shows_through(layer: &Layer, place: &Path) -> bool {
+fn shows_through(layer: &Layer, place: &Place) -> bool {
     let (mut dir, mut at) = (&layer.root, PathBuf::new());
-    for name in place {
+    for name in &place.path {
         if dir.source.as_deref() != Some(at.as_path()) {
             return false;
         }
@@ -97,8 +131,8 @@ fn shows_through(layer: &Layer, place: &Path) -> bool {
             Some(Node::Moved(_) | Node::File(_) | Node::Link(_) | Node::Gone) => return false,
         }
     }
-    // A directory, the one that is there: what is in it is not guarded.
-    dir.source.as_deref() == Some(place)
+    // A directory, the one that is there.
+    dir.source.as_deref() == Some(&place.path) && (place.reach == Reach::Itself || dir.changed.is_empty())
 }
 
 /// What is at a place, links on the way being no way.
@@ -122,6 +156,7 @@ impl Base {
         &self,
         layer: &Layer,
         path: &FsPath,
+        reach: Reach,
         before: Option<Spot>,
         after: Option<Spot>,
     ) -> FsResult<bool> {
@@ -131,7 +166,7 @@ impl Base {
         let failed = |error| io_error(path, "looked at", &error);
         let view = self.view(layer);
         match (before.kind(), after.kind()) {
-            (EntryKind::Directory, EntryKind::Directory) => Ok(true),
+            (EntryKind::Directory, EntryKind::Directory) => Ok(reach == Reach::Itself),
             (EntryKind::Symlink, EntryKind::Symlink) => {
                 Ok(view.target(before).map_err(failed)? == view.target(after).map_err(failed)?)
             }

@@ -42,7 +42,7 @@ fn steps() -> impl Strategy<Value = Vec<Do>> {
         1 => Just(Do::Flush),
         2 => Just(Do::Reopen),
     ];
-    proptest::collection::vec(one, 1..25)
+    proptest::collection::vec(one, 1..40)
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -58,11 +58,7 @@ struct Model {
 
 impl Model {
     fn note(&mut self, note: u32) {
-        self.state_of_note(note);
         self.heard.push(note);
-    }
-
-    fn state_of_note(&mut self, note: u32) {
         self.notes.push(note);
         let next = self.sum.unwrap_or(0) + note;
         if next <= 1000 {
@@ -129,13 +125,12 @@ fn run(steps: Vec<Do>) {
                 commit_with_window(&kept, own, takes, |session| {
                     late.iter().for_each(|note| drop(session.dispatch(Note(*note))));
                 });
+                // In the log they stand in the order in which they are stored.
                 if takes {
-                    model.state_of_note(own);
+                    model.note(own);
                     model.calls += 1;
                 }
                 late.into_iter().for_each(|note| model.note(note));
-                // In the log they stand in the order in which they became visible.
-                model.heard.extend(takes.then_some(own));
             }
             Do::Roll(notes) => {
                 let mut fork = Fork::default();

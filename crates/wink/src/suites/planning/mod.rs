@@ -3,11 +3,13 @@
 //! [`Plan`] holds every rule; the tools only hand events to it and show what became of it. A plan belongs to the
 //! session, is rolled back with the call that changed it, and is stored like any other slice.
 
+mod checker;
 mod plan;
 mod tools;
 
 use crate::prompt::Section;
 
+pub use checker::PlanChecker;
 pub use plan::{AddStep, Plan, PlanStatus, PlanStep, SetupPlan, StepStatus, UpdateStep};
 pub use tools::ReadPlan;
 

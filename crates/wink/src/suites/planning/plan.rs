@@ -230,6 +230,6 @@ impl Render for Plan {
 }
 
 /// A title may have line breaks; the list of steps must not.
-fn one_line(text: &str) -> String {
+pub(super) fn one_line(text: &str) -> String {
     text.split(['\n', '\r']).map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }

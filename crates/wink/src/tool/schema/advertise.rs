@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::compile::is_annotation;
 use super::error::SchemaError;
 use super::pointer::definition;
-use super::tighten::{each_schema, tighten};
+use super::tighten::{each_schema, loosen, tighten};
 use crate::tool::secret::SENSITIVE_KEYWORD;
 
 /// The schema that models see for parameters of type `P`, and that their arguments are checked against.
@@ -17,8 +17,16 @@ use crate::tool::secret::SENSITIVE_KEYWORD;
 /// Objects are closed at every depth, integers have the bounds of their width, optional enums list their values
 /// and null, and types that occur once are inlined. `()` is an object without properties.
 pub fn advertised_schema<P: JsonSchema>() -> Result<Value, SchemaError> {
-    let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<P>();
-    advertise(schema.to_value())
+    advertise(schema_of::<P>(), tighten)
+}
+
+/// The same with objects that take further keys, unless the type itself refuses them.
+pub(crate) fn open_schema<P: JsonSchema>() -> Result<Value, SchemaError> {
+    advertise(schema_of::<P>(), loosen)
+}
+
+fn schema_of<P: JsonSchema>() -> Value {
+    SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<P>().to_value()
 }
 
 /// The schema of values of type `R`, as whoever gets them is told. Open, as what comes may one day say more.
@@ -35,7 +43,10 @@ pub(crate) fn output_schema<R: JsonSchema>() -> Value {
 }
 
 /// The part that does not depend on the type.
-fn advertise(mut schema: Value) -> Result<Value, SchemaError> {
+fn advertise(
+    mut schema: Value,
+    finish: fn(Value) -> Result<Value, SchemaError>,
+) -> Result<Value, SchemaError> {
     if let Value::Object(fields) = &mut schema {
         fields.shift_remove("$schema");
         fields.shift_remove("title");
@@ -52,7 +63,7 @@ fn advertise(mut schema: Value) -> Result<Value, SchemaError> {
     });
     list_optional_values(&mut schema);
     inline_definitions(&mut schema);
-    let mut schema = tighten(schema)?;
+    let mut schema = finish(schema)?;
     // Closing parts together has put some definitions where they are used.
     inline_definitions(&mut schema);
     Ok(schema)

@@ -12,6 +12,7 @@ mod compile;
 pub(crate) mod decode;
 mod error;
 mod fields;
+mod find;
 mod findings;
 mod mask;
 mod node;
@@ -31,10 +32,11 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub use advertise::advertised_schema;
-pub(crate) use advertise::output_schema;
+pub(crate) use advertise::{open_schema, output_schema};
 pub use error::SchemaError;
 pub use mask::mark_sensitive;
 pub use problem::{Problem, ProblemKind, Rejection, may_mean, nearest};
+pub(crate) use tighten::loosen;
 pub use tighten::tighten;
 pub(crate) use uniform::Typed;
 

@@ -19,16 +19,8 @@ use super::pointer::{Pointer, resolve};
 /// one without properties. What stands under `not` is left alone: closing it would let more pass, not less.
 /// The root must describe an object, and says so in its `type`.
 pub fn tighten(schema: Value) -> Result<Value, SchemaError> {
-    let mut schema = schema;
-    each_schema(&mut schema, &mut drop_unevaluated);
-    if let Value::Object(fields) = &mut schema
-        && !fields.contains_key("type")
-        && ["properties", "required"].iter().any(|keyword| fields.contains_key(*keyword))
-    {
-        fields.shift_insert(0, "type".to_owned(), "object".into());
-    }
-    // Compiling first bounds everything below: no reference loops, no explosion of alternatives.
-    CompiledSchema::compile(&schema)?;
+    // What was compiled bounds everything below: no reference loops, no explosion of alternatives.
+    let mut schema = loosen(schema)?;
     let original = schema.clone();
     let mut closer = Closer { root: &original, visited: 0 };
     closer.close(&mut schema, &Names::default(), &Pointer::ROOT, 0)?;
@@ -45,6 +37,19 @@ pub fn tighten(schema: Value) -> Result<Value, SchemaError> {
     {
         fields.shift_insert(0, "type".to_owned(), "object".into());
     }
+    Ok(schema)
+}
+
+/// The schema in a form that can be checked, with objects as open as they are. The root must describe an object.
+pub(crate) fn loosen(mut schema: Value) -> Result<Value, SchemaError> {
+    each_schema(&mut schema, &mut drop_unevaluated);
+    if let Value::Object(fields) = &mut schema
+        && !fields.contains_key("type")
+        && ["properties", "required"].iter().any(|keyword| fields.contains_key(*keyword))
+    {
+        fields.shift_insert(0, "type".to_owned(), "object".into());
+    }
+    CompiledSchema::compile(&schema)?;
     Ok(schema)
 }
 

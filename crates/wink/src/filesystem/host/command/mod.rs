@@ -113,6 +113,12 @@ impl HostFilesystem {
         self.make_layer(capture, &CancelToken::new())
     }
 
+    /// The same for a program that works in the workspace itself, and cannot be shown an overlay: by a scan. `cancel` stops the
+    /// wait for it.
+    pub fn scan_layer(&self, cancel: &CancelToken) -> FsResult<CommandLayer> {
+        self.make_layer(Capture::Scan, cancel)
+    }
+
     fn make_layer(&self, capture: Capture, cancel: &CancelToken) -> FsResult<CommandLayer> {
         let Some(fork) = &self.shared.fork else {
             return Err(FsError::Unsupported {

@@ -47,7 +47,7 @@ pub use prepare::{Expected, ExpectedState};
 use error::Doing;
 use intent::Intent;
 use prepare::{check, prepare};
-use shelf::{Name, Place, State, ensure_dir, list};
+use shelf::{Name, Place, State, ensure_dirs, list};
 
 /// How journals are kept.
 #[derive(Clone)]
@@ -155,9 +155,7 @@ impl Journal {
         let state_dir = state_dir.into();
         let (shelf, trash) = (state_dir.join("journal"), state_dir.join("trash"));
         // The trash is made now: rolling back needs no space.
-        for dir in [&state_dir, &shelf, &trash] {
-            ensure_dir(&*disk, dir)?;
-        }
+        ensure_dirs(&*disk, &state_dir, &[&state_dir, &shelf, &trash])?;
         Ok(Self { disk, state_dir, shelf, trash, options, pins: Mutex::default() })
     }
 

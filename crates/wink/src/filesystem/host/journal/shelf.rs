@@ -113,12 +113,36 @@ pub(super) fn list(disk: &dyn Disk, shelf: &Path) -> Result<Vec<Name>, JournalEr
     Ok(names)
 }
 
-/// Makes a directory that may be there, durably: whoever made it may not have come to that.
-pub(super) fn ensure_dir(disk: &dyn Disk, path: &Path) -> Result<(), JournalError> {
-    match disk.make_dir(path, 0o755) {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-        made => made.doing("make", path)?,
+/// Makes directories that may be there, durably, each after the one that it is in.
+///
+/// Whoever made one may have died before it was durable, so one that is there is synced too; unless there is the mark, which is made
+/// when all of them are. That takes three waits for the disk away from everybody who opens a workspace to make one call.
+pub(super) fn ensure_dirs(disk: &dyn Disk, state_dir: &Path, dirs: &[&Path]) -> Result<(), JournalError> {
+    let mark = state_dir.join("made");
+    let is_marked = disk.look(&mark).doing("look for", &mark)?.is_some();
+    for dir in dirs {
+        if make_dir(disk, dir)? == Made::Now || !is_marked {
+            let parent = dir.parent().unwrap_or(Path::new(""));
+            disk.sync_dir(parent).doing("sync", parent)?;
+        }
     }
-    let parent = path.parent().unwrap_or(Path::new(""));
-    disk.sync_dir(parent).doing("sync", parent)
+    if !is_marked {
+        // Need not be durable itself: without it there is more to do, and nothing to lose.
+        make_dir(disk, &mark)?;
+    }
+    Ok(())
+}
+
+#[derive(PartialEq)]
+enum Made {
+    Now,
+    Before,
+}
+
+fn make_dir(disk: &dyn Disk, path: &Path) -> Result<Made, JournalError> {
+    match disk.make_dir(path, 0o755) {
+        Ok(()) => Ok(Made::Now),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(Made::Before),
+        Err(error) => Err(error).doing("make", path),
+    }
 }

@@ -85,6 +85,17 @@ impl CommandRecord {
         file.seek(io::SeekFrom::End(0))?;
         file.write_all(&line)
     }
+
+    /// Takes back what was written down: these processes have done what they had to do in the workspace, and go on. For a
+    /// program that does several things one after the other, each of them kept or undone by itself.
+    pub fn withdraw(&self) -> io::Result<()> {
+        if self.disk.look(&self.path)?.is_none() {
+            return Ok(());
+        }
+        let text = self.disk.read(&self.path)?;
+        let first = text.iter().position(|byte| *byte == b'\n').map_or(text.len(), |end| end + 1);
+        self.disk.open_or_create(&self.path, 0o600)?.set_len(first as u64)
+    }
 }
 
 impl fmt::Debug for CommandRecord {

@@ -11,7 +11,7 @@ use std::io;
 
 use rustix::event::{Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, getsid, pidfd_open, pidfd_send_signal};
 
 use super::CommandMark;
 
@@ -108,8 +108,9 @@ impl Kin {
                 Environment::Has(_) | Environment::Secret => {}
             }
         }
-        // That of somebody outside of this process namespace.
-        sessions.remove(&0);
+        // That of somebody outside of this process namespace; and this process's own, which others than the command are in.
+        let foreign = [0, own_session()];
+        sessions.retain(|session| !foreign.contains(session));
         loop {
             let is_kin = |seen: &Seen| {
                 pids.contains(&seen.pid) || pids.contains(&seen.parent) || sessions.contains(&seen.session)
@@ -120,7 +121,7 @@ impl Kin {
                 break;
             }
             pids.extend(kin.iter().map(|kin| kin.pid));
-            sessions.extend(kin.iter().map(|kin| kin.session).filter(|session| *session != 0));
+            sessions.extend(kin.iter().map(|kin| kin.session).filter(|session| !foreign.contains(session)));
             found.kin.extend(kin);
         }
         if !is_given_away {
@@ -290,6 +291,11 @@ pub(super) fn all() -> io::Result<(Vec<Seen>, bool)> {
     }
     let went = seen.len() < pids.len();
     Ok((seen, went))
+}
+
+/// The session of this process; 0 if it is not to be had.
+fn own_session() -> u32 {
+    getsid(None).ok().and_then(|leader| u32::try_from(leader.as_raw_nonzero().get()).ok()).unwrap_or(0)
 }
 
 fn tells_environments() -> bool {

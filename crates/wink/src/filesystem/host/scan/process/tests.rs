@@ -42,6 +42,37 @@ fn what_is_noted_is_ended() {
 }
 
 #[test]
+fn what_is_withdrawn_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = Arc::new(HostDisk::open(dir.path()).unwrap());
+    let record = CommandRecord::new(&disk, PathBuf::from("begun"));
+    record.withdraw().unwrap();
+    disk.create(&record.path, b"trash\n", 0o600).unwrap();
+    let child = sleeper();
+    record.note(&CommandProcesses::new(child.id(), reaper()).unwrap()).unwrap();
+    record.withdraw().unwrap();
+    assert_eq!(disk.read(&record.path).unwrap(), b"trash\n");
+    end_all(&disk.read(&record.path).unwrap()).unwrap();
+    spared(child);
+}
+
+#[test]
+fn others_in_the_session_of_this_process_are_left_alone() {
+    let mark = CommandMark::fresh();
+    let mut marked =
+        Command::new("sleep").arg("1000").env(CommandMark::VARIABLE, mark.to_string()).spawn().unwrap();
+    let mut child =
+        Command::new("sleep").arg("1000").env(CommandMark::VARIABLE, mark.to_string()).spawn().unwrap();
+    let bystander = sleeper();
+    let processes = CommandProcesses::new(marked.id(), ProcessTree::Reaper(mark)).unwrap();
+    marked.kill().unwrap();
+    marked.wait().unwrap();
+    processes.end_others().unwrap();
+    assert!(child.wait().is_ok_and(|status| !status.success()));
+    spared(bystander);
+}
+
+#[test]
 fn whoever_was_given_the_number_is_left_alone() {
     let child = sleeper();
     let noted = CommandProcesses::new(child.id(), ProcessTree::Namespace).unwrap();

@@ -1,0 +1,137 @@
+//! What every adapter has, whoever it is that answers: terms, chance, an approver, resources and limits.
+
+use std::sync::Arc;
+
+use wink::executor::{Approver, Executor, ExecutorBuilder, ExecutorLimits};
+use wink::prompt::Prompt;
+use wink::resource::ResourceRegistry;
+use wink::session::Session;
+use wink::tool::AdapterInfo;
+
+use crate::adapter::{Evaluation, PromptResponse, Stopped};
+use crate::conversation::{Completed, Conversation, RunStats, Said, StopReason, Terms};
+use crate::driver::Ground;
+use crate::random::Random;
+use crate::sub_agent::Parent;
+
+#[derive(Clone, Default)]
+pub(crate) struct Base {
+    pub(crate) terms: Terms,
+    pub(crate) random: Random,
+    pub(crate) approver: Option<Arc<dyn Approver>>,
+    pub(crate) resources: Option<ResourceRegistry>,
+    pub(crate) limits: ExecutorLimits,
+}
+
+impl Base {
+    /// Makes an executor of which the caller decides the rest ready for an evaluation.
+    pub(crate) fn prepare(
+        &self,
+        adapter: AdapterInfo,
+        session: &Session,
+        builder: ExecutorBuilder,
+        evaluation: &mut Evaluation,
+    ) -> ExecutorBuilder {
+        let name = evaluation.named(&self.random);
+        let parent = Parent { session: session.clone(), run: name, evaluation: evaluation.clone() };
+        let adapter = adapter.utility(Arc::new(parent));
+        let mut builder =
+            builder.adapter(adapter).run(evaluation.run.clone()).cancel(evaluation.cancel.clone());
+        if let Some(deadline) = evaluation.deadline {
+            builder = builder.deadline(deadline);
+        }
+        if let Some(budget) = evaluation.budgets.last() {
+            builder = builder.budget(Arc::clone(budget));
+        }
+        if let Some(approver) = &self.approver {
+            builder = builder.approver(Arc::clone(approver));
+        }
+        builder
+    }
+
+    /// Opens an executor for an evaluation.
+    pub(crate) async fn open(
+        &self,
+        adapter: AdapterInfo,
+        prompt: &Prompt,
+        session: &Session,
+        evaluation: &mut Evaluation,
+    ) -> Result<Executor, StopReason> {
+        let mut limits = self.limits.clone();
+        if evaluation.one_at_a_time {
+            limits.max_calls_at_once = 1;
+        }
+        let mut builder = Executor::builder(prompt, session).limits(limits);
+        if let Some(resources) = &self.resources {
+            builder = builder.adapter_resources(resources.clone());
+        }
+        if let Some(resources) = &evaluation.loop_resources {
+            builder = builder.loop_resources(resources.clone());
+        }
+        if let Some(resources) = &evaluation.resources {
+            builder = builder.resources(resources.clone());
+        }
+        if let Some(opened) = &evaluation.opened {
+            builder = builder.opened(opened.clone());
+        }
+        let opening = self.prepare(adapter, session, builder, evaluation).open().await;
+        opening.map_err(|error| StopReason::Runtime(error.to_string()))
+    }
+
+    /// The conversation of a run, and what it begins with if the session does not know it.
+    pub(crate) fn conversation(
+        &self,
+        session: &Session,
+        evaluation: &mut Evaluation,
+    ) -> Result<(Conversation, Option<Said>), StopReason> {
+        let run_id = evaluation.named(&self.random);
+        let known = match evaluation.is_new_run {
+            true => None,
+            false => Conversation::read_back(session, &run_id)
+                .map_err(|error| StopReason::Runtime(error.to_string()))?,
+        };
+        Ok(known.map(|conversation| (conversation, None)).unwrap_or_else(|| {
+            let (task, terms) = (evaluation.task.clone(), self.terms.clone());
+            let began = Said::Began { task: task.clone(), terms: terms.clone() };
+            (Conversation::begin(run_id, task, terms), Some(began))
+        }))
+    }
+}
+
+impl Evaluation {
+    pub(crate) fn ground<'a>(&'a self, prompt: &'a Prompt, executor: &'a Executor) -> Ground<'a> {
+        Ground {
+            executor,
+            prompt,
+            run: Arc::new(self.run.clone()),
+            deadline: self.deadline,
+            budgets: &self.budgets,
+            cancel: &self.cancel,
+            watch: self.watch.as_deref().unwrap_or(&()),
+        }
+    }
+}
+
+impl PromptResponse {
+    /// What came of a run.
+    pub(crate) fn of(
+        run_id: Arc<str>,
+        prompt: &Prompt,
+        ended: Result<Completed, StopReason>,
+        stats: RunStats,
+    ) -> Result<Self, Stopped> {
+        match ended {
+            Ok(Completed { text, output, missing }) => {
+                Ok(Self { run_id, prompt: Arc::clone(prompt.name()), text, output, missing, stats })
+            }
+            Err(reason) => Err(Stopped { run_id, reason, stats }),
+        }
+    }
+}
+
+/// Closes what an evaluation opened.
+pub(crate) async fn close(executor: Executor) {
+    if let Err(errors) = executor.close().await {
+        tracing::warn!(?errors, "resources of an evaluation could not be closed");
+    }
+}

@@ -1,0 +1,285 @@
+//! An adapter of the program `claude` (Claude Code), by the control protocol of its agent SDK.
+//!
+//! The program has the loop here: it asks the model, and we serve it. The prompt is its system prompt, and the session's tools are an
+//! MCP server inside of this process, so that each of their calls goes through the executor. Tools of the program's own are offered if
+//! the prompt has them ([`native_tools`]); they go through the executor as well, by hooks: policies decide whether one may run, the log
+//! has it, and what it changed in the workspace is undone when it fails, or when the program dies.
+//!
+//! The program gets a home of its own, which is removed afterwards, and of this process's environment nothing but `PATH`; everything else is
+//! configuration ([`ClaudeAdapter::env`], [`ClaudeAdapter::secret`]). It reads no settings, not even the workspace's.
+//!
+//! ```no_run
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::sync::Arc;
+//! use wink::filesystem::host::{HostFilesystem, HostOptions};
+//! use wink::prelude::*;
+//! use wink::resource::Binding;
+//! use wink_models::claude::{ClaudeAdapter, Native, native_tools};
+//! use wink_models::{Adapter, Evaluation, Secret};
+//!
+//! let files = HostFilesystem::open("project", HostOptions::default())?;
+//! let tools = native_tools([Native::Read, Native::Edit]).resource(Binding::filesystem(Arc::new(files)));
+//! let prompt = PromptTemplate::builder("examples", "edits").section(tools).build()?.prompt();
+//! let key = Secret::new(std::env::var("ANTHROPIC_API_KEY")?);
+//! let adapter = ClaudeAdapter::new("sonnet").secret("ANTHROPIC_API_KEY", key)?;
+//! let evaluation = Evaluation::new().task("Correct the spelling in README.md.");
+//! let response = adapter.evaluate(&prompt, &Session::new(), evaluation).await?;
+//! println!("{}", response.text);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What is different from other adapters: the program repeats failed requests itself, so that there is no window and no wait of ours
+//! between them; and a run that was stopped cannot be taken up again, since its conversation was in the program.
+
+mod calls;
+mod ending;
+mod mcp;
+mod native;
+mod pipes;
+mod process;
+mod run;
+mod serve;
+#[cfg(test)]
+mod tests;
+mod transcript;
+mod wire;
+mod working;
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use wink::BoxFuture;
+use wink::executor::{Approver, Executor, ExecutorLimits};
+use wink::filesystem::Filesystem;
+use wink::filesystem::host::HostFilesystem;
+use wink::prompt::Prompt;
+use wink::resource::ResourceRegistry;
+use wink::session::Session;
+use wink::tool::AdapterInfo;
+
+use crate::Secret;
+use crate::adapter::{Adapter, Evaluation, PromptResponse, Stopped};
+use crate::base::{self, Base};
+use crate::conversation::{Completed, Ended, Next, RunStats, StopReason, Terms};
+use crate::finish;
+use crate::random::Random;
+use crate::recording::{Scrubber, TooShort};
+
+pub use native::{Native, native_tools};
+
+use native::Pending;
+use pipes::{Lines, Writer};
+use process::{Leash, Start};
+use serve::{Server, Setup};
+
+/// The name of the adapter, for the log.
+const NAME: &str = "claude";
+
+/// An adapter of the program `claude`. Cheap to clone.
+#[derive(Clone)]
+#[must_use = "an adapter does nothing until it evaluates a prompt"]
+pub struct ClaudeAdapter {
+    program: PathBuf,
+    model: Arc<str>,
+    environment: Vec<(OsString, OsString)>,
+    secrets: Vec<(OsString, Secret<String>)>,
+    scrubber: Scrubber,
+    base: Base,
+}
+
+impl ClaudeAdapter {
+    /// An adapter that has the program use this model, which may be one of its own names for models.
+    pub fn new(model: impl Into<Arc<str>>) -> Self {
+        Self {
+            program: NAME.into(),
+            model: model.into(),
+            environment: Vec::new(),
+            secrets: Vec::new(),
+            scrubber: Scrubber::new(),
+            base: Base::default(),
+        }
+    }
+
+    /// Where the program is; otherwise it is looked for in `PATH`.
+    pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
+        self.program = program.into();
+        self
+    }
+
+    /// A variable of its environment: `ANTHROPIC_BASE_URL`, for example. What is secret goes to [`ClaudeAdapter::secret`].
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// A variable of its environment that nobody is to see: `ANTHROPIC_API_KEY`, for example. It is taken out of all that goes to the
+    /// log or into errors.
+    ///
+    /// The program's own commands have the program's environment, and the model sees what they print.
+    ///
+    /// # Errors
+    /// When it is too short to be found in other texts.
+    pub fn secret(mut self, name: impl Into<OsString>, value: Secret<String>) -> Result<Self, TooShort> {
+        self.scrubber = self.scrubber.knowing(&value)?;
+        self.secrets.push((name.into(), value));
+        Ok(self)
+    }
+
+    /// What conversations are held to. Of the retries only their number counts.
+    pub fn terms(mut self, terms: Terms) -> Self {
+        self.base.terms = terms;
+        self
+    }
+
+    /// Where names of runs come from.
+    pub fn random(mut self, random: Random) -> Self {
+        self.base.random = random;
+        self
+    }
+
+    /// Who is asked when a policy wants somebody's word.
+    pub fn approver(mut self, approver: Arc<dyn Approver>) -> Self {
+        self.base.approver = Some(approver);
+        self
+    }
+
+    /// Resources of the adapter: over those of sections, under the loop's.
+    pub fn resources(mut self, resources: ResourceRegistry) -> Self {
+        self.base.resources = Some(resources);
+        self
+    }
+
+    /// What calls are held to.
+    pub fn limits(mut self, limits: ExecutorLimits) -> Self {
+        self.base.limits = limits;
+        self
+    }
+
+    /// A run from its beginning to its end.
+    async fn run(
+        &self,
+        prompt: &Prompt,
+        session: &Session,
+        evaluation: &mut Evaluation,
+    ) -> (Result<Completed, StopReason>, RunStats) {
+        let never = |reason| (Err(reason), RunStats::default());
+        let (conversation, began) = match self.base.conversation(session, evaluation) {
+            Ok((conversation, Some(began))) => (conversation, began),
+            Ok((conversation, None)) => {
+                let ended = match conversation.next() {
+                    Next::Ended(Ended::Completed(completed)) => Ok(completed),
+                    _ => Err(StopReason::Runtime(NOT_TAKEN_UP.to_owned())),
+                };
+                return (ended, conversation.stats());
+            }
+            Err(reason) => return never(reason),
+        };
+        let leash = Arc::new(Leash::default());
+        let pending = Pending::new(Arc::clone(&leash));
+        let adapter = AdapterInfo::new(NAME).utility(Arc::clone(&pending.0));
+        let executor = match self.base.open(adapter, prompt, session, evaluation).await {
+            Ok(executor) => executor,
+            Err(reason) => return never(reason),
+        };
+        let came = match self.start(prompt, &executor, &leash).await {
+            Err(reason) => never(reason),
+            Ok((program, stdout, stdin, workspace)) => {
+                let setup = Setup {
+                    ground: evaluation.ground(prompt, &executor),
+                    terms: self.base.terms.clone(),
+                    task: evaluation.task.clone(),
+                    scrubber: self.scrubber.clone(),
+                    conversation,
+                    workspace,
+                    pending,
+                };
+                Server::new(setup, Lines::new(stdout), Writer::new(stdin), Some(program)).run(began).await
+            }
+        };
+        base::close(executor).await;
+        came
+    }
+
+    /// Starts the program, in the workspace if it has tools of its own to use there.
+    async fn start(
+        &self,
+        prompt: &Prompt,
+        executor: &Executor,
+        leash: &Arc<Leash>,
+    ) -> Result<Started, StopReason> {
+        let runtime =
+            |error: &dyn std::fmt::Display| StopReason::Runtime(self.scrubber.text(&error.to_string()));
+        let rendered = executor.rendered().ok_or_else(|| runtime(&"the prompt was not rendered"))?;
+        // Also those of sections that are closed: the program cannot be given more of its own tools later.
+        let natives: Vec<Native> =
+            prompt.possible_tools().filter_map(|placed| Native::by_tool(placed.name())).collect();
+        let workspace = if natives.is_empty() {
+            None
+        } else {
+            let files =
+                executor.resources().get::<dyn Filesystem>().await.map_err(|error| runtime(&error))?;
+            let on_disk = HostFilesystem::of(&*files).map(|files| files.root().canonicalize());
+            let root = on_disk.ok_or_else(|| runtime(&NOT_ON_DISK))?;
+            Some(root.map_err(|error| runtime(&error))?)
+        };
+        let secrets = self.secrets.iter().map(|(name, value)| (name.as_os_str(), OsStr::new(value.expose())));
+        let plain = self.environment.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()));
+        let output = finish::output_spec(&rendered);
+        let start = Start {
+            program: &self.program,
+            environment: plain.chain(secrets).collect(),
+            workspace: workspace.as_deref(),
+            model: &self.model,
+            prompt: rendered.text(),
+            tools: natives.into_iter().map(Native::name).collect(),
+            output: output.as_ref().map(|output| &*output.schema),
+            max_turns: self.base.terms.max_turns,
+            max_attempts: self.base.terms.retry.max_attempts,
+        };
+        let (program, stdout, stdin) = start.start(leash).map_err(|error| {
+            let program = Path::new(&self.program).display();
+            runtime(&format!(
+                "the program {program} cannot be started: {error}; install Claude Code, or say where it is"
+            ))
+        })?;
+        Ok((program, stdout, stdin, workspace))
+    }
+}
+
+type Started = (process::Program, tokio::process::ChildStdout, tokio::process::ChildStdin, Option<PathBuf>);
+
+const NOT_ON_DISK: &str = "the prompt has tools of Claude Code, but the workspace is not a directory on disk; bind a HostFilesystem as the \
+                           workspace, or leave the tools out";
+
+const NOT_TAKEN_UP: &str =
+    "the run cannot be taken up again: its conversation was in Claude Code, which has ended; start a new run";
+
+impl Adapter for ClaudeAdapter {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn evaluate<'a>(
+        &'a self,
+        prompt: &'a Prompt,
+        session: &'a Session,
+        mut evaluation: Evaluation,
+    ) -> BoxFuture<'a, Result<PromptResponse, Stopped>> {
+        Box::pin(async move {
+            let run_id = evaluation.named(&self.base.random);
+            let (ended, stats) = self.run(prompt, session, &mut evaluation).await;
+            PromptResponse::of(run_id, prompt, ended, stats)
+        })
+    }
+}
+
+impl std::fmt::Debug for ClaudeAdapter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClaudeAdapter")
+            .field("program", &self.program)
+            .field("model", &self.model)
+            .finish_non_exhaustive()
+    }
+}

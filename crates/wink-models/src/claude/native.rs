@@ -1,0 +1,275 @@
+//! The program's own tools, as tools of the session: each of their calls goes through the executor like any other, so that
+//! policies decide on it, the log has it, and what it did to the workspace is kept or undone as a whole.
+//!
+//! The executor's handler only stands for the program here: it has the workspace saved ([`Working`]), lets the program begin, and
+//! waits until that says how it ended. The program works in the workspace itself, so such calls are taken one at a time, by
+//! the session's turn; and all that they changed is found by looking.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+use wink::prompt::Section;
+use wink::tool::{Annotations, Handler, IntoToolResult, Tool, ToolContext, ToolError, ToolResult};
+
+use super::process::Leash;
+use super::working::Working;
+use crate::lock;
+
+/// A tool that the program `claude` has itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Native {
+    /// Reads a file.
+    Read,
+    /// Finds files by name.
+    Glob,
+    /// Searches files.
+    Grep,
+    /// Replaces text in a file.
+    Edit,
+    /// Writes a file.
+    Write,
+    /// Changes a cell of a notebook.
+    NotebookEdit,
+    /// Runs a command, outside of any sandbox. One that exits with another status than 0 has failed, and is undone.
+    Bash,
+    /// Gets a page of the web.
+    WebFetch,
+    /// Searches the web.
+    WebSearch,
+    /// Starts a sub-agent. The call is over when that has begun; what the sub-agent calls are calls of their own.
+    Agent,
+}
+
+/// What a tool can reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// It looks at the workspace.
+    Reads,
+    /// It changes the workspace.
+    Writes,
+    /// It looks at something outside.
+    Looks,
+    /// It starts others that call tools.
+    Delegates,
+}
+
+impl Native {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::Read,
+        Self::Glob,
+        Self::Grep,
+        Self::Edit,
+        Self::Write,
+        Self::NotebookEdit,
+        Self::Bash,
+        Self::WebFetch,
+        Self::WebSearch,
+        Self::Agent,
+    ];
+
+    /// What the program calls it.
+    pub fn name(self) -> &'static str {
+        self.names().0
+    }
+
+    /// What it is called in the session: in policies, and in the log. Its `file_path` is a `path` there, from the root of the
+    /// workspace.
+    pub fn tool(self) -> &'static str {
+        self.names().1
+    }
+
+    fn names(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Self::Read => ("Read", "claude_read", "Read a file."),
+            Self::Glob => ("Glob", "claude_glob", "Find files by name."),
+            Self::Grep => ("Grep", "claude_grep", "Search files."),
+            Self::Edit => ("Edit", "claude_edit", "Replace text in a file."),
+            Self::Write => ("Write", "claude_write", "Write a file."),
+            Self::NotebookEdit => ("NotebookEdit", "claude_notebook_edit", "Change a cell of a notebook."),
+            Self::Bash => ("Bash", "claude_bash", "Run a command."),
+            Self::WebFetch => ("WebFetch", "claude_web_fetch", "Get a page of the web."),
+            Self::WebSearch => ("WebSearch", "claude_web_search", "Search the web."),
+            Self::Agent => ("Agent", "claude_agent", "Start a sub-agent."),
+        }
+    }
+
+    pub(super) fn reach(self) -> Reach {
+        match self {
+            Self::Read | Self::Glob | Self::Grep => Reach::Reads,
+            Self::Edit | Self::Write | Self::NotebookEdit | Self::Bash => Reach::Writes,
+            Self::WebFetch | Self::WebSearch => Reach::Looks,
+            Self::Agent => Reach::Delegates,
+        }
+    }
+
+    pub(super) fn by_name(name: &str) -> Option<Self> {
+        // The name that it had in earlier versions.
+        let name = if name == "Task" { "Agent" } else { name };
+        Self::ALL.into_iter().find(|native| native.name() == name)
+    }
+
+    pub(super) fn by_tool(tool: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|native| native.tool() == tool)
+    }
+
+    /// The tool, for a section of one's own.
+    pub fn into_tool(self) -> Tool<Value, Value> {
+        let (_, tool, description) = self.names();
+        let reads = self.reach() != Reach::Writes;
+        let annotations = Annotations {
+            read_only: reads,
+            destructive: !reads,
+            idempotent: reads,
+            open_world: matches!(self, Self::Bash | Self::WebFetch | Self::WebSearch | Self::Agent),
+        };
+        // The program has looked at the arguments before.
+        let schema = json!({ "type": "object", "additionalProperties": true });
+        Tool::dynamic::<ToolContext, _>(tool, description, schema, Standing(self))
+            .annotations(annotations)
+            .without_overrides()
+    }
+}
+
+/// A section with these tools of the program, under key `claude`. A prompt that has them is for a
+/// [`ClaudeAdapter`](super::ClaudeAdapter): nobody else can run them.
+///
+/// Those that change files need the workspace on disk ([`HostFilesystem`](wink::filesystem::host::HostFilesystem)). What of them goes outside, as a command
+/// of `Bash` may, is not undone.
+pub fn native_tools(tools: impl IntoIterator<Item = Native>) -> Section {
+    Section::tools("claude", "Claude Code")
+        .body("Tools of Claude Code. What one of them changes in the workspace is undone when it fails.")
+        .with_tools(tools.into_iter().map(Native::into_tool))
+}
+
+/// How the program says that a tool ended.
+#[derive(Debug)]
+pub(super) enum End {
+    /// With this result.
+    Succeeded(Value),
+    /// With this error.
+    Failed(String),
+}
+
+/// Calls of tools that the program runs.
+pub(super) struct Pending {
+    leash: Arc<Leash>,
+    /// Is told of calls that may begin.
+    begin: mpsc::UnboundedSender<Arc<str>>,
+    expected: Mutex<HashMap<Arc<str>, Expected>>,
+}
+
+struct Expected {
+    native: Native,
+    /// Why it must not begin, whatever the policies say.
+    refusal: Option<String>,
+    end: oneshot::Receiver<End>,
+}
+
+impl Pending {
+    pub(super) fn new(leash: Arc<Leash>) -> (Arc<Self>, mpsc::UnboundedReceiver<Arc<str>>) {
+        let (begin, begun) = mpsc::unbounded_channel();
+        (Arc::new(Self { leash, begin, expected: Mutex::default() }), begun)
+    }
+
+    /// A call is on its way. Dropping what this gives says that the program is gone.
+    pub(super) fn expect(
+        &self,
+        id: &Arc<str>,
+        native: Native,
+        refusal: Option<String>,
+    ) -> oneshot::Sender<End> {
+        let (ended, end) = oneshot::channel();
+        lock(&self.expected).insert(Arc::clone(id), Expected { native, refusal, end });
+        ended
+    }
+
+    /// A call that did not get as far as its handler is not expected any more.
+    pub(super) fn forget(&self, id: &str) {
+        lock(&self.expected).remove(id);
+    }
+
+    fn arrived(&self, id: &str, native: Native) -> Option<Expected> {
+        let mut expected = lock(&self.expected);
+        match expected.get(id).is_some_and(|call| call.native == native) {
+            true => expected.remove(id),
+            false => None,
+        }
+    }
+
+    /// The program may begin. Whoever does not listen any more has ended it.
+    fn may_begin(&self, id: &Arc<str>) {
+        let _ = self.begin.send(Arc::clone(id));
+    }
+}
+
+/// Stands for a tool that the program runs.
+struct Standing(Native);
+
+impl Standing {
+    async fn run(&self, cx: &ToolContext) -> Result<ToolResult<Value>, ToolError> {
+        let id = Arc::clone(&cx.invocation().call_id);
+        let Some((pending, mut call)) = cx
+            .adapter()
+            .get::<Pending>()
+            .and_then(|pending| pending.arrived(&id, self.0).map(|call| (pending, call)))
+        else {
+            let text = format!("{} is run by Claude Code itself and by nobody else", self.0.tool());
+            return Err(ToolError::new(text));
+        };
+        if let Some(refusal) = call.refusal {
+            return Err(ToolError::new(refusal));
+        }
+        match call.end.try_recv() {
+            Err(oneshot::error::TryRecvError::Empty) => {}
+            Ok(_) | Err(oneshot::error::TryRecvError::Closed) => {
+                return Err(ToolError::new("Claude Code gave this call up before it began"));
+            }
+        }
+        let working = match self.0.reach() {
+            Reach::Writes => Some(Working::begin(cx, &pending.leash).await?),
+            Reach::Reads | Reach::Looks => None,
+            Reach::Delegates => {
+                pending.may_begin(&id);
+                return Ok(ToolResult::done("the sub-agent has begun"));
+            }
+        };
+        pending.may_begin(&id);
+        let end = call.end.await;
+        match end {
+            Ok(End::Succeeded(value)) => {
+                if let Some(working) = working {
+                    working.keep().await?;
+                }
+                // The model has the program's own words for it.
+                Ok(ToolResult::value(value).exclude_value_from_context())
+            }
+            Ok(End::Failed(text)) => {
+                if let Some(working) = working {
+                    working.undo().await?;
+                }
+                Ok(ToolResult::error(text))
+            }
+            Err(_) => {
+                if let Some(working) = working {
+                    working.undo_all().await?;
+                }
+                Err(ToolError::new("Claude Code ended while it ran this; what it had changed is undone")
+                    .in_doubt())
+            }
+        }
+    }
+}
+
+impl Handler<ToolContext, Value, Value> for Standing {
+    fn call<'a>(
+        &'a self,
+        _: Value,
+        cx: &'a mut ToolContext,
+    ) -> impl Future<Output: IntoToolResult<Value = Value>> + Send + 'a {
+        self.run(cx)
+    }
+}

@@ -1,0 +1,108 @@
+//! What was said, as it is kept in the session's log.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use wink::session::{Session, SliceKind, SliceType};
+
+use super::{Conversation, Input, RUN_LIFE, Said, Unexpected};
+
+/// One step of a conversation. LOG: never rolled back, so that what was said stays said whatever became of the calls.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ConversationStep {
+    /// The run.
+    pub run: Arc<str>,
+    /// When.
+    pub time: Timestamp,
+    /// What was said; of the calls in it, without sensitive arguments.
+    pub said: Said,
+    /// Whether there were any, so that the calls cannot be made again from this.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub withheld: bool,
+}
+
+impl SliceType for ConversationStep {
+    const NAME: &'static str = "wink.conversation";
+    const KIND: SliceKind = SliceKind::Log;
+}
+
+/// A run cannot be taken up again.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotReadBack {
+    /// Its steps do not fit together.
+    #[error("run {run} cannot be taken up again: step {number} does not fit: {reason}")]
+    Broken {
+        /// The run.
+        run: Arc<str>,
+        /// The step, from 1.
+        number: usize,
+        /// What is wrong.
+        reason: Unexpected,
+    },
+    /// Its steps do not begin at the beginning.
+    #[error("run {run} cannot be taken up again: its beginning is not in the log any more")]
+    NoBeginning {
+        /// The run.
+        run: Arc<str>,
+    },
+    /// Its last calls had sensitive arguments.
+    #[error(
+        "run {run} cannot be taken up again: the last calls had sensitive arguments, which are not kept; look what was done, and start a new run"
+    )]
+    Withheld {
+        /// The run.
+        run: Arc<str>,
+    },
+    /// Nobody knows any more which of its calls were made.
+    #[error(
+        "run {run} cannot be taken up again: it was last heard of at {last}, and its calls are known for seven days only; start a new run"
+    )]
+    TooOld {
+        /// The run.
+        run: Arc<str>,
+        /// Its last step.
+        last: Timestamp,
+    },
+}
+
+impl Conversation {
+    /// The conversation of a run that a session knows, as far as it got. None if it does not know the run.
+    ///
+    /// # Errors
+    /// When its steps are not a conversation, or it is too long ago.
+    pub fn read_back(session: &Session, run: &str) -> Result<Option<Self>, NotReadBack> {
+        // From the end, where a run is that is to be taken up; what was before it is not looked at.
+        let mut steps = Vec::new();
+        for step in session.slice::<ConversationStep>().newest().filter(|step| &*step.run == run) {
+            let is_first = matches!(step.said, Said::Began { .. });
+            steps.push(step);
+            if is_first {
+                break;
+            }
+        }
+        let mut steps = steps.into_iter().rev();
+        let Some(first) = steps.next() else { return Ok(None) };
+        let name = Arc::clone(&first.run);
+        let Said::Began { task, terms } = &first.said else {
+            return Err(NotReadBack::NoBeginning { run: name });
+        };
+        let mut conversation = Self::begin(Arc::clone(&name), task.clone(), terms.clone());
+        let (mut last, mut withheld) = (first.time, false);
+        for (at, step) in steps.enumerate() {
+            (last, withheld) = (step.time, step.withheld);
+            let broken = |reason| NotReadBack::Broken { run: Arc::clone(&name), number: at + 2, reason };
+            conversation.take(Input::Said(step.said.clone())).map_err(broken)?;
+        }
+        if withheld && conversation.is_executing() {
+            return Err(NotReadBack::Withheld { run: name });
+        }
+        let age = session.clock().now().duration_since(last);
+        let is_old = age.try_into().is_ok_and(|age: std::time::Duration| age >= RUN_LIFE);
+        match is_old && !conversation.has_ended() {
+            true => Err(NotReadBack::TooOld { run: name, last }),
+            false => Ok(Some(conversation)),
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The state machine by itself: against chance, and for what it costs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use wink::limits::TokenUsage;
+use wink::session::Session;
+
+use super::*;
+use crate::model::ModelErrorKind;
+
+fn response(text: &str, calls: usize, stop: Stop) -> ModelResponse {
+    let call = |index: usize| Called {
+        id: format!("c{index}").into(),
+        name: "tool".into(),
+        arguments: format!("{{\"n\":{index}}}").into(),
+    };
+    ModelResponse {
+        text: text.into(),
+        calls: (0..calls).map(call).collect(),
+        stop,
+        usage: TokenUsage::new(3, 2),
+        provider: None,
+    }
+}
+
+fn answers(calls: &[ToolCall]) -> Vec<ToolAnswer> {
+    let answer = |call: &ToolCall| ToolAnswer {
+        id: Arc::clone(&call.id),
+        name: Arc::clone(&call.tool),
+        text: "done".into(),
+        success: true,
+    };
+    calls.iter().map(answer).collect()
+}
+
+fn answered(calls: &[ToolCall], expanded: bool) -> Said {
+    let tally = Tally { calls: calls.len() as u64, ..Tally::default() };
+    Said::Answered { answers: answers(calls), tally, expanded }
+}
+
+/// What chance decides at each step.
+#[derive(Debug, Clone, Copy)]
+struct Roll {
+    calls: usize,
+    stop: u8,
+    fails: bool,
+    expanded: bool,
+    missing: bool,
+    chance: u64,
+}
+
+fn roll() -> impl Strategy<Value = Roll> {
+    (0usize..4, 0u8..12, any::<bool>(), any::<bool>(), any::<bool>(), any::<u64>()).prop_map(
+        |(calls, stop, fails, expanded, missing, chance)| Roll {
+            calls,
+            stop,
+            fails,
+            expanded,
+            missing,
+            chance,
+        },
+    )
+}
+
+/// What somebody who drives the conversation would tell it.
+fn input(next: &Next, conversation: &Conversation, roll: Roll, at: Duration) -> Option<Input> {
+    Some(match next {
+        Next::Ended(_) => return None,
+        Next::Ask if roll.fails => {
+            let kind = if roll.stop == 0 { ModelErrorKind::Rejected } else { ModelErrorKind::Throttled };
+            let retry_after = roll.expanded.then(|| Duration::from_secs(2));
+            let error = ModelError { kind, message: "no".to_owned(), retry_safe: true, retry_after };
+            Input::Failed { error, at, left: None, chance: roll.chance }
+        }
+        Next::Ask => {
+            let stop = match roll.stop {
+                0 => Stop::Refused,
+                1 | 2 => Stop::Truncated,
+                3 => Stop::Paused,
+                _ => Stop::Complete,
+            };
+            Input::Said(Said::Responded(response("text", roll.calls, stop)))
+        }
+        Next::Wait(_) => Input::Waited,
+        Next::Execute(calls) => Input::Said(answered(calls, roll.expanded)),
+        Next::Finish(_) if roll.missing && conversation.reminders_left() > 0 => {
+            Input::Said(Said::Reminded { missing: "more".into() })
+        }
+        Next::Finish(_) => Input::Said(Said::Finished { output: None, missing: None }),
+    })
+}
+
+proptest! {
+    /// Whatever happens, it ends, and every call has one answer. Read back at any step from what was said, it goes on as if
+    /// nothing had happened, but for the tries of a request, which begin anew.
+    // cases 210, 225
+    #[test]
+    fn a_conversation_that_is_read_back_is_the_same(rolls in prop::collection::vec(roll(), 400), task in any::<bool>()) {
+        let terms = Terms { max_turns: 20, max_expansions: 3, ..Terms::default() };
+        let session = Session::new();
+        let task: Option<Arc<str>> = task.then(|| "do it".into());
+        let keep = |said: Said| {
+            let step = ConversationStep { run: "r".into(), time: session.clock().now(), said, withheld: false };
+            assert!(session.dispatch(step).is_ok());
+        };
+        keep(Said::Began { task: task.clone(), terms: terms.clone() });
+        let mut conversation = Conversation::begin("r", task, terms);
+        let mut at = Duration::ZERO;
+        for roll in rolls {
+            let next = conversation.next();
+            let Some(input) = input(&next, &conversation, roll, at) else { break };
+            if let Next::Wait(wait) = next {
+                at += wait;
+            }
+            let said = matches!(input, Input::Said(_));
+            if let Input::Said(said) = &input {
+                keep(said.clone());
+            }
+            conversation.take(input).unwrap();
+            let read = Conversation::read_back(&session, "r").unwrap().unwrap();
+            if said {
+                prop_assert_eq!(&read, &conversation);
+            }
+            prop_assert_eq!(read.messages(), conversation.messages());
+        }
+        prop_assert!(matches!(conversation.next(), Next::Ended(_)), "it ends");
+        prop_assert!(conversation.stats().turns <= 20);
+        // Between a message with calls and the next there are their answers, each once.
+        let messages: Vec<_> = conversation.messages().iter().collect();
+        for pair in messages.windows(2) {
+            if let Message::Assistant { calls, .. } = &**pair[0] && !calls.is_empty() {
+                let Message::Tools { answers } = &**pair[1] else { panic!("{:?}", pair[1]) };
+                let ids = |id: &Arc<str>| id.to_string();
+                let answered: Vec<_> = answers.iter().map(|answer| ids(&answer.id)).collect();
+                prop_assert_eq!(answered, calls.iter().map(|call| ids(&call.id)).collect::<Vec<_>>());
+            }
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_changes_nothing() {
+    let mut conversation = Conversation::begin("r", None, Terms::default());
+    let before = conversation.clone();
+    let error = conversation.take(Input::Waited).unwrap_err();
+    assert_eq!(error.to_string(), "the conversation was told that the wait is over, but is to ask the model");
+    assert_eq!(conversation, before);
+    conversation.take(Input::Said(Said::Responded(response("", 2, Stop::Complete)))).unwrap();
+    let Next::Execute(calls) = conversation.next() else { panic!() };
+    let one_missing = Input::Said(answered(&calls[..1], false));
+    assert!(conversation.take(one_missing).is_err());
+    conversation.take(Input::Said(answered(&calls, false))).unwrap();
+    assert_eq!(conversation.next(), Next::Ask);
+}
+
+#[test]
+fn a_call_that_was_cut_off_is_answered_and_not_executed() {
+    let mut conversation = Conversation::begin("r", None, Terms::default());
+    conversation.take(Input::Said(Said::Responded(response("", 3, Stop::Truncated)))).unwrap();
+    let Next::Execute(calls) = conversation.next() else { panic!() };
+    let keys: Vec<_> =
+        calls.iter().map(|call| (call.id.to_string(), call.request_key.clone().unwrap())).collect();
+    assert_eq!(keys, [("c0".to_owned(), "r/1/0".into()), ("c1".to_owned(), "r/1/1".into())]);
+    conversation.take(Input::Said(answered(&calls, false))).unwrap();
+    let Message::Tools { answers } = &**conversation.messages().last().unwrap() else { panic!() };
+    assert_eq!(answers.iter().map(|answer| answer.success).collect::<Vec<_>>(), [true, true, false]);
+    assert_eq!(&*answers[2].text, CUT_OFF);
+    // With nothing but the cut call, there is nothing to execute.
+    conversation.take(Input::Said(Said::Responded(response("", 1, Stop::Truncated)))).unwrap();
+    assert_eq!(conversation.next(), Next::Ask);
+    assert_eq!(conversation.stats().calls, 2, "a call that did not reach the runtime is not one");
+}
+
+#[test]
+fn only_what_was_said_is_kept() {
+    let session = Session::new();
+    assert_eq!(Conversation::read_back(&session, "r"), Ok(None));
+    let keep = |said| {
+        let step = ConversationStep { run: "r".into(), time: session.clock().now(), said, withheld: false };
+        assert!(session.dispatch(step).is_ok());
+    };
+    keep(Said::Reminded { missing: "all".into() });
+    assert_eq!(Conversation::read_back(&session, "r"), Err(NotReadBack::NoBeginning { run: "r".into() }));
+}
+
+#[test]
+fn a_run_that_nobody_remembers_is_not_taken_up() {
+    let clock = wink::testing::FakeClock::new("2026-03-01T12:00:00Z".parse().unwrap());
+    let session = Session::builder().clock(Arc::new(clock.clone())).build();
+    let said = Said::Began { task: None, terms: Terms::default() };
+    let time = session.clock().now();
+    assert!(session.dispatch(ConversationStep { run: "r".into(), time, said, withheld: false }).is_ok());
+    clock.advance(RUN_LIFE - Duration::from_secs(1));
+    assert!(Conversation::read_back(&session, "r").unwrap().is_some());
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(
+        Conversation::read_back(&session, "r"),
+        Err(NotReadBack::TooOld { run: "r".into(), last: time })
+    );
+    // What one came to that has ended is known for good.
+    for said in
+        [Said::Responded(response("done", 0, Stop::Complete)), Said::Finished { output: None, missing: None }]
+    {
+        assert!(session.dispatch(ConversationStep { run: "r".into(), time, said, withheld: false }).is_ok());
+    }
+    assert!(Conversation::read_back(&session, "r").unwrap().unwrap().has_ended());
+}
+
+#[test]
+fn calls_without_their_arguments_are_not_made_again() {
+    let session = Session::new();
+    let keep = |said, withheld| {
+        let step = ConversationStep { run: "r".into(), time: session.clock().now(), said, withheld };
+        assert!(session.dispatch(step).is_ok());
+    };
+    let read = || Conversation::read_back(&session, "r");
+    keep(Said::Began { task: None, terms: Terms::default() }, false);
+    keep(Said::Responded(response("", 1, Stop::Complete)), true);
+    assert_eq!(read(), Err(NotReadBack::Withheld { run: "r".into() }));
+    let mut conversation = Conversation::begin("r", None, Terms::default());
+    conversation.take(Input::Said(Said::Responded(response("", 1, Stop::Complete)))).unwrap();
+    let Next::Execute(calls) = conversation.next() else { panic!() };
+    keep(answered(&calls, false), false);
+    assert_eq!(read().unwrap().unwrap().next(), Next::Ask, "once they are answered, it goes on");
+}
+
+#[test]
+fn waits_grow_are_spread_and_respect_the_provider() {
+    let policy = RetryPolicy::default();
+    let wait = |failures: u32, after, chance| {
+        let mut retries = Retries::default();
+        let mut failed = || {
+            let retry_after = after;
+            let message = String::new();
+            let error =
+                ModelError { kind: ModelErrorKind::Throttled, message, retry_safe: true, retry_after };
+            retries.failed(&policy, error, Duration::ZERO, None, chance).unwrap()
+        };
+        for _ in 0..failures {
+            failed();
+        }
+        failed()
+    };
+    let millis = Duration::from_millis;
+    assert_eq!((wait(0, None, 0), wait(0, None, u64::MAX)), (millis(250), millis(500)));
+    assert_eq!((wait(3, None, 0), wait(3, None, u64::MAX)), (millis(2000), millis(4000)));
+    let after = Duration::from_secs(7);
+    assert_eq!(wait(0, Some(after), 0), after);
+    assert_eq!(wait(0, Some(after), u64::MAX), after + millis(250));
+}

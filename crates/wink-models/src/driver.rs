@@ -1,0 +1,466 @@
+//! Does what a conversation says: asks the model, executes calls, waits, and keeps what was said.
+//!
+//! What the model said is durable before any of its calls is executed: asked again, it might want something else. What the
+//! calls came to is not waited for, since calls that are executed again have their effect once, by their request keys.
+
+use std::ops::Deref;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use wink::executor::{Escalation, Executor, Outcome, ToolCall};
+use wink::limits::{BudgetTracker, CancelToken, Clock, Deadline, TokenUsage};
+use wink::prompt::{PlacedTool, Prompt, RenderedPrompt};
+use wink::session::{LoggedValue, PromptExecuted, RunContext, Session};
+use wink::store::Durability;
+
+use crate::conversation::{
+    Completed, Conversation, ConversationStep, Ended, Input, Next, RunStats, Said, StopReason, Tally,
+    Unexpected,
+};
+use crate::finish::{self, Judged, Parsed};
+use crate::message::ToolAnswer;
+use crate::model::{Model, ModelError, ModelRequest, OutputSpec, Settings, Stream, ToolSpec};
+use crate::random::Random;
+
+/// Sees a run go on.
+pub trait Watch: Stream {
+    /// What the run came to so far.
+    fn stats(&self, stats: RunStats) {
+        let _ = stats;
+    }
+
+    /// These calls are executed now.
+    fn calls(&self, calls: &[ToolCall]) {
+        let _ = calls;
+    }
+
+    /// And this came of them.
+    fn outcomes(&self, outcomes: &[Outcome]) {
+        let _ = outcomes;
+    }
+
+    /// A request failed.
+    fn failed(&self, error: &ModelError) {
+        let _ = error;
+    }
+
+    /// It is sent again after this long.
+    fn waiting(&self, wait: Duration) {
+        let _ = wait;
+    }
+}
+
+impl Watch for () {}
+
+/// What every run has, whoever it is that asks the model.
+#[derive(Clone)]
+pub(crate) struct Ground<'a> {
+    pub(crate) executor: &'a Executor,
+    pub(crate) prompt: &'a Prompt,
+    pub(crate) run: Arc<RunContext>,
+    pub(crate) deadline: Option<Deadline>,
+    pub(crate) budgets: &'a [Arc<BudgetTracker>],
+    pub(crate) cancel: &'a CancelToken,
+    pub(crate) watch: &'a dyn Watch,
+}
+
+/// Everything that a run is driven with.
+pub(crate) struct Driver<'a> {
+    pub(crate) ground: Ground<'a>,
+    pub(crate) model: &'a dyn Model,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) random: &'a Random,
+}
+
+impl<'a> Deref for Driver<'a> {
+    type Target = Ground<'a>;
+
+    fn deref(&self) -> &Ground<'a> {
+        &self.ground
+    }
+}
+
+/// What the model is shown beside the messages.
+struct Shown {
+    rendered: Arc<RenderedPrompt>,
+    prompt: Arc<str>,
+    tools: Arc<[ToolSpec]>,
+    output: Option<Arc<OutputSpec>>,
+}
+
+impl Shown {
+    fn of(rendered: Arc<RenderedPrompt>) -> Self {
+        Self {
+            prompt: rendered.shared_text(),
+            tools: rendered.tools().iter().map(spec).collect(),
+            output: finish::output_spec(&rendered),
+            rendered,
+        }
+    }
+}
+
+fn spec(placed: &PlacedTool) -> ToolSpec {
+    let contract = placed.tool.contract();
+    ToolSpec {
+        name: Arc::clone(contract.name()),
+        description: contract.description().into(),
+        parameters: Arc::new(contract.schema().clone()),
+        examples: contract.examples().iter().map(|example| example.input.clone()).collect(),
+    }
+}
+
+impl Driver<'_> {
+    /// Begins a run, or takes it up where the session says that it got.
+    pub(crate) async fn run(
+        &self,
+        mut conversation: Conversation,
+        is_new: Option<Said>,
+    ) -> (Result<Completed, StopReason>, RunStats) {
+        let (begun, attempt) = match is_new {
+            Some(began) => (self.keep(&conversation, began, None).await, 1),
+            None => (self.take_up(&mut conversation), if conversation.is_executing() { 2 } else { 1 }),
+        };
+        let ended = match begun {
+            Ok(()) => self.go_on(&mut conversation, attempt).await,
+            Err(reason) => Err(reason),
+        };
+        self.flush().await;
+        self.watch.stats(conversation.stats());
+        (ended, conversation.stats())
+    }
+
+    /// What was used before counts, too: once, in a tracker that may have counted some of it.
+    fn take_up(&self, conversation: &mut Conversation) -> Result<(), StopReason> {
+        let (run, used) = (self.run_id(), conversation.stats().usage);
+        for budget in self.budgets {
+            let known = budget.used_by(run);
+            budget.record(
+                run,
+                TokenUsage {
+                    input_tokens: used.input_tokens.saturating_sub(known.input_tokens),
+                    output_tokens: used.output_tokens.saturating_sub(known.output_tokens),
+                    cached_tokens: used.cached_tokens.saturating_sub(known.cached_tokens),
+                },
+            );
+        }
+        self.stop_if_used_up(conversation)
+    }
+
+    async fn go_on(
+        &self,
+        conversation: &mut Conversation,
+        mut attempt: u32,
+    ) -> Result<Completed, StopReason> {
+        let Some(rendered) = self.executor.rendered() else {
+            return Err(StopReason::Runtime("the prompt was not rendered".to_owned()));
+        };
+        let mut shown = Shown::of(rendered);
+        loop {
+            self.watch.stats(conversation.stats());
+            let mut parsed = None;
+            let input = match conversation.next() {
+                Next::Ended(Ended::Completed(completed)) => return Ok(completed),
+                Next::Ended(Ended::Stopped(reason)) => return Err(reason),
+                Next::Ask => self.ask(conversation, &shown).await,
+                Next::Wait(wait) => self.wait(wait).await,
+                Next::Execute(calls) => {
+                    let tried = std::mem::replace(&mut attempt, 1);
+                    let calls = calls.into_iter().map(|call| self.keyed(call.attempt(tried))).collect();
+                    self.execute(calls, &mut shown).await
+                }
+                Next::Finish(text) => {
+                    let left = conversation.reminders_left();
+                    let (input, output) = self.judged(&shown.rendered, left, text).await;
+                    parsed = output;
+                    input
+                }
+            };
+            self.tell(conversation, input, parsed).await?;
+        }
+    }
+}
+
+impl Ground<'_> {
+    /// Tells the conversation what happened, and keeps what was said.
+    pub(crate) async fn tell(
+        &self,
+        conversation: &mut Conversation,
+        input: Input,
+        parsed: Option<Parsed>,
+    ) -> Result<(), StopReason> {
+        let Input::Said(said) = input else {
+            return conversation.take(input).map_err(misfit);
+        };
+        conversation.take(Input::Said(said.clone())).map_err(misfit)?;
+        let costs = match &said {
+            Said::Responded(response) => {
+                self.count(response.usage);
+                true
+            }
+            // Of sub-runs.
+            Said::Answered { .. } => true,
+            Said::Began { .. } | Said::Reminded { .. } | Said::Finished { .. } => false,
+        };
+        self.keep(conversation, said, parsed).await?;
+        if costs { self.stop_if_used_up(conversation) } else { Ok(()) }
+    }
+
+    pub(crate) fn stop_if_used_up(&self, conversation: &mut Conversation) -> Result<(), StopReason> {
+        match self.budgets.iter().find_map(|budget| budget.check().err()) {
+            Some(error) if !conversation.has_ended() => {
+                let stopped = Input::Stopped { reason: StopReason::Budget(error), tally: Tally::default() };
+                conversation.take(stopped).map_err(misfit)
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Keeps what was said in the session, and on its disk where something depends on it.
+    pub(crate) async fn keep(
+        &self,
+        conversation: &Conversation,
+        said: Said,
+        parsed: Option<Parsed>,
+    ) -> Result<(), StopReason> {
+        let session = self.session();
+        let (must_last, finished) = match &said {
+            Said::Responded(response) => (!response.calls.is_empty(), false),
+            Said::Finished { .. } => (true, true),
+            // Whoever takes the run up without these comes to them again.
+            Said::Began { .. } | Said::Answered { .. } | Said::Reminded { .. } => (false, false),
+        };
+        let (said, withheld) = self.without_sensitive(said);
+        let (run, time) = (Arc::clone(conversation.run()), session.clock().now());
+        let step = ConversationStep { run, time, said, withheld };
+        let kept = session.dispatch(step);
+        if !kept.failures.is_empty() {
+            return Err(StopReason::Runtime(format!("what was said could not be kept: {:?}", kept.failures)));
+        }
+        // In one batch with the step: nothing is sent before the flush.
+        if finished && let Next::Ended(Ended::Completed(completed)) = conversation.next() {
+            self.record(conversation, completed, parsed);
+        }
+        if must_last {
+            let failed = |error| StopReason::Runtime(format!("what was said could not be stored: {error}"));
+            session.flush().await.map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// As it may be in the log, and whether something is missing.
+    fn without_sensitive(&self, mut said: Said) -> (Said, bool) {
+        let Said::Responded(response) = &mut said else { return (said, false) };
+        let mut withheld = false;
+        for call in &mut response.calls {
+            let Some(placed) = self.prompt.placed_tools().find(|placed| *placed.name() == call.name) else {
+                continue;
+            };
+            let masked = placed.tool.contract().masked(&call.arguments);
+            withheld |= masked != call.arguments;
+            call.arguments = masked;
+        }
+        if withheld {
+            // The provider's own form of the calls may be in it.
+            response.provider = None;
+        }
+        (said, withheld)
+    }
+
+    /// Says in the log that the prompt was evaluated, and puts its result where it belongs.
+    fn record(&self, conversation: &Conversation, completed: Completed, parsed: Option<Parsed>) {
+        let session = self.session();
+        let recorded = session.dispatch(PromptExecuted {
+            run: Arc::clone(&self.run),
+            prompt: Arc::clone(self.prompt.name()),
+            time: session.clock().now(),
+            text: completed.text,
+            output: completed.output.map_or(LoggedValue::None, LoggedValue::Json),
+            usage: Some(conversation.stats().usage),
+        });
+        if !recorded.is_ok() {
+            tracing::warn!(?recorded, "the end of an evaluation was recorded with failures");
+        }
+        if let Some(parsed) = parsed {
+            parsed.dispatch(session);
+        }
+    }
+}
+
+impl Driver<'_> {
+    async fn ask(&self, conversation: &Conversation, shown: &Shown) -> Input {
+        let request = ModelRequest {
+            prompt: Arc::clone(&shown.prompt),
+            messages: conversation.messages().clone(),
+            tools: Arc::clone(&shown.tools),
+            output: shown.output.clone(),
+            settings: Arc::clone(&self.settings),
+        };
+        let responding = self.model.respond(&request, self.watch, self.cancel);
+        match self.held(responding).await {
+            Ok(Ok(response)) => Input::Said(Said::Responded(response)),
+            Ok(Err(error)) => {
+                let clock = self.clock();
+                tracing::info!(%error, "a request failed");
+                self.watch.failed(&error);
+                let left = self.deadline.map(|deadline| deadline.remaining(&**clock));
+                Input::Failed { error, at: clock.monotonic(), left, chance: self.random.any() }
+            }
+            Err(reason) => Input::Stopped { reason, tally: Tally::default() },
+        }
+    }
+
+    async fn wait(&self, wait: Duration) -> Input {
+        self.watch.waiting(wait);
+        let until = self.clock().monotonic().saturating_add(wait);
+        match self.held(self.clock().sleep_until(until)).await {
+            Ok(()) => Input::Waited,
+            Err(reason) => Input::Stopped { reason, tally: Tally::default() },
+        }
+    }
+
+    async fn execute(&self, calls: Vec<ToolCall>, shown: &mut Shown) -> Input {
+        self.watch.calls(&calls);
+        let outcomes = self.executor.batch_cancellable(calls, Some(self.cancel.clone())).await;
+        self.watch.outcomes(&outcomes);
+        let tally = Tally::of(outcomes.iter().map(|outcome| outcome.event.ending));
+        let mut expanded = false;
+        if let Some(escalation) = outcomes.iter().find_map(|outcome| outcome.escalation.clone()) {
+            match self.escalated(escalation) {
+                Ok(rendered) => {
+                    *shown = Shown::of(rendered);
+                    expanded = true;
+                }
+                Err(reason) => return Input::Stopped { reason, tally },
+            }
+        }
+        let answers = outcomes.iter().map(answer).collect();
+        Input::Said(Said::Answered { answers, tally, expanded })
+    }
+}
+
+impl Ground<'_> {
+    /// What a call asks of whoever drives it: the prompt as it is with the opened sections, or the end.
+    pub(crate) fn escalated(&self, escalation: Escalation) -> Result<Arc<RenderedPrompt>, StopReason> {
+        let exhausted = || {
+            let past = self.deadline.and_then(|deadline| deadline.check(&**self.clock()).err());
+            let over = || self.budgets.iter().find_map(|budget| budget.check().err());
+            past.map(StopReason::Deadline).or_else(|| over().map(StopReason::Budget))
+        };
+        match escalation {
+            Escalation::Visibility(expansion) => {
+                self.executor.expand(&expansion).map_err(|error| StopReason::Runtime(error.to_string()))
+            }
+            Escalation::Evaluation(error) => Err(exhausted().unwrap_or(StopReason::Evaluation(error))),
+            Escalation::Cancelled => Err(StopReason::Cancelled),
+            Escalation::Restore(error) => Err(StopReason::Runtime(error.to_string())),
+            other => Err(StopReason::Runtime(other.to_string())),
+        }
+    }
+
+    /// What follows from the model's last word.
+    pub(crate) async fn judged(
+        &self,
+        rendered: &RenderedPrompt,
+        reminders_left: u32,
+        text: Arc<str>,
+    ) -> (Input, Option<Parsed>) {
+        match self.until_stopped(finish::judge(self.prompt, rendered, self.executor, &text)).await {
+            Ok(judged) => finished(judged, reminders_left, text),
+            Err(reason) => (Input::Stopped { reason, tally: Tally::default() }, None),
+        }
+    }
+
+    /// Says that all of the log is to stay there, whatever came of a run.
+    pub(crate) async fn flush(&self) {
+        if let Err(error) = self.session().flush().await {
+            tracing::error!(%error, "the end of a run could not be stored");
+        }
+    }
+
+    /// Work that is only begun if the run need not stop.
+    pub(crate) async fn held<T>(&self, work: impl Future<Output = T>) -> Result<T, StopReason> {
+        if self.cancel.is_cancelled() {
+            return Err(StopReason::Cancelled);
+        }
+        if let Some(deadline) = self.deadline {
+            deadline.check(&**self.clock())?;
+        }
+        self.until_stopped(work).await
+    }
+
+    /// Work, until it is done or the run must stop. What is not done then is dropped.
+    async fn until_stopped<T>(&self, work: impl Future<Output = T>) -> Result<T, StopReason> {
+        let deadline = async {
+            let Some(deadline) = self.deadline else { return std::future::pending().await };
+            // The clock may be set back meanwhile; what counts is the time then.
+            while !deadline.is_past(&**self.clock()) {
+                let until = self.clock().monotonic().saturating_add(deadline.remaining(&**self.clock()));
+                self.clock().sleep_until(until).await;
+            }
+            StopReason::Deadline(deadline.exceeded())
+        };
+        let (work, deadline) = (pin!(work), pin!(deadline));
+        tokio::select! {
+            biased;
+            done = work => Ok(done),
+            () = self.cancel.cancelled() => Err(StopReason::Cancelled),
+            reason = deadline => Err(reason),
+        }
+    }
+
+    /// Request keys are for runs that can be taken up again.
+    pub(crate) fn keyed(&self, call: ToolCall) -> ToolCall {
+        match self.session().store().durability() {
+            Durability::Restart => call,
+            Durability::Process => ToolCall { request_key: None, ..call },
+        }
+    }
+
+    pub(crate) fn count(&self, usage: TokenUsage) {
+        for budget in self.budgets {
+            budget.record(self.run_id(), usage);
+        }
+    }
+
+    pub(crate) fn run_id(&self) -> &str {
+        self.run.run_id.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn session(&self) -> &Session {
+        self.executor.session()
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        self.session().clock()
+    }
+}
+
+fn misfit(error: Unexpected) -> StopReason {
+    StopReason::Runtime(error.to_string())
+}
+
+/// What follows from the model's last word: it is told what is wrong, as often as it may be, and then that is how it is.
+fn finished(judged: Judged, reminders_left: u32, text: Arc<str>) -> (Input, Option<Parsed>) {
+    let said = |said| (Input::Said(said), None);
+    match (judged.output, judged.missing) {
+        (Err(missing), _) | (Ok(_), Some(missing)) if reminders_left > 0 => said(Said::Reminded { missing }),
+        (Err(reason), _) => {
+            let reason = StopReason::Output { reason: reason.to_string(), text };
+            (Input::Stopped { reason, tally: Tally::default() }, None)
+        }
+        (Ok(parsed), missing) => {
+            let output = parsed.as_ref().map(Parsed::json);
+            (Input::Said(Said::Finished { output, missing }), parsed)
+        }
+    }
+}
+
+fn answer(outcome: &Outcome) -> ToolAnswer {
+    ToolAnswer {
+        id: Arc::clone(&outcome.answer.call_id),
+        name: Arc::clone(&outcome.answer.tool),
+        text: Arc::clone(&outcome.answer.text),
+        success: outcome.answer.success,
+    }
+}

@@ -1,0 +1,73 @@
+//! Recordings: what was asked, what was answered and when, in one file, from which a run can be repeated without a model.
+//!
+//! A recording is JSON lines. The first is the header; then a line for each request and one for its answer, each with what the
+//! clock said since the line before. A request says what is new in it since an earlier one of the same conversation, so a
+//! recording grows with what was said and not with its square.
+//!
+//! What makes a session the same, byte for byte: its id, the ids of its calls, chance, and the time. The header has the seeds, the
+//! lines have every reading of the clock, and calls of recorded runs are executed one after the other. What tools find in the
+//! world outside has to be the same as well.
+
+mod clock;
+mod read;
+mod requests;
+mod scrub;
+mod write;
+
+use serde::{Deserialize, Serialize};
+use wink::session::IdSource;
+
+pub use read::{Recording, RecordingError};
+pub use scrub::{Scrubber, TooShort};
+pub use write::Recorder;
+
+pub(crate) use read::{answer_on, is_recording};
+
+use crate::model::ModelResponse;
+use crate::random::Random;
+use crate::scripted::Failure;
+use clock::Tick;
+use requests::RecordedRequest;
+
+/// The version of the form.
+const VERSION: u32 = 1;
+
+/// The first line.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Header {
+    wink_recording: u32,
+    model: String,
+    session: String,
+    run: String,
+    seed: u64,
+}
+
+impl Header {
+    /// Where the ids of calls come from.
+    fn ids(&self) -> IdSource {
+        IdSource::seeded(self.seed)
+    }
+
+    /// Where chance comes from: another stream than the ids'.
+    fn random(&self) -> Random {
+        Random::seeded(!self.seed)
+    }
+}
+
+/// Any other line.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    /// What the clock said since the line before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    clock: Vec<Tick>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    request: Option<RecordedRequest>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    response: Option<ModelResponse>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error: Option<Failure>,
+    /// The request was given up, so that there is no answer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    dropped: bool,
+}

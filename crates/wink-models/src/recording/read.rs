@@ -1,0 +1,245 @@
+//! Reading a recording, and repeating its run.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use wink::BoxFuture;
+use wink::limits::{CancelToken, Clock};
+use wink::session::{SessionBuilder, SessionId};
+use wink::tool::secret::MASK;
+
+use super::clock::{Replayed, ReplayingClock};
+use super::requests::{RecordedRequest, Requests};
+use super::{Header, Line, VERSION};
+use crate::adapter::Evaluation;
+use crate::lock;
+use crate::model::{BoxModel, Model, ModelError, ModelErrorKind, ModelRequest, ModelResponse, Stream};
+use crate::random::Random;
+use crate::scripted::tell;
+
+/// A recorded run that can be repeated: once, from its beginning. It is used as its [`Recorder`](super::Recorder) was.
+pub struct Recording {
+    header: Header,
+    clock: Arc<ReplayingClock>,
+    model: Arc<ReplayedModel>,
+}
+
+/// A recording cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordingError {
+    /// It cannot be read.
+    #[error("the recording {path} cannot be read: {source}")]
+    Io {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is none.
+    #[error("this is no recording: its first line has no \"wink_recording\"")]
+    NoRecording,
+    /// It is of another version.
+    #[error("the recording has version {found}; this is version {VERSION}")]
+    Version {
+        /// Which.
+        found: u32,
+    },
+    /// A line cannot be understood.
+    #[error("line {line} of the recording cannot be understood: {reason}")]
+    Line {
+        /// Which, from 1.
+        line: usize,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Recording {
+    /// Reads a recording.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is no recording.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, RecordingError> {
+        let path = path.as_ref();
+        let failed = |source| RecordingError::Io { path: path.display().to_string(), source };
+        Self::parse(&std::fs::read_to_string(path).map_err(failed)?)
+    }
+
+    /// Reads the text of a recording.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn parse(text: &str) -> Result<Self, RecordingError> {
+        let mut lines = text.lines().enumerate().peekable();
+        let header = lines.next().and_then(|(_, line)| serde_json::from_str::<Header>(line).ok());
+        let header = header.ok_or(RecordingError::NoRecording)?;
+        if header.wink_recording != VERSION {
+            return Err(RecordingError::Version { found: header.wink_recording });
+        }
+        let mut clock = Vec::new();
+        let mut exchanges = VecDeque::new();
+        while let Some((at, line)) = lines.next() {
+            let line: Line = match serde_json::from_str(line) {
+                Ok(line) => line,
+                // A process that was killed leaves half of its last line.
+                Err(_) if lines.peek().is_none() && !text.ends_with('\n') => break,
+                Err(error) => return Err(RecordingError::Line { line: at + 1, reason: error.to_string() }),
+            };
+            clock.push(line.clock);
+            match (line.request, line.response, line.error, line.dropped) {
+                (Some(request), ..) => exchanges.push_back(Exchange { request, answer: Answer::None }),
+                (None, response, error, dropped) => {
+                    let answer = match (response, error) {
+                        (Some(response), _) => Answer::Given(Ok(response)),
+                        (None, Some(failure)) => Answer::Given(Err(failure.into())),
+                        (None, None) if dropped => Answer::GivenUp,
+                        (None, None) => continue,
+                    };
+                    // Of sub-runs inside, the last request is the one that is answered.
+                    let open = |one: &&mut Exchange| matches!(one.answer, Answer::None);
+                    if let Some(exchange) = exchanges.iter_mut().rev().find(open) {
+                        exchange.answer = answer;
+                    }
+                }
+            }
+        }
+        let clock = Arc::new(ReplayingClock::new(clock));
+        let model = Arc::new(ReplayedModel {
+            name: header.model.clone(),
+            clock: Arc::clone(&clock),
+            state: Mutex::new((Requests::default(), exchanges)),
+        });
+        Ok(Self { header, clock, model })
+    }
+
+    /// What was asked, answered with what was answered then.
+    pub fn model(&self) -> BoxModel {
+        Arc::clone(&self.model) as BoxModel
+    }
+
+    /// A session with the recorded one's id, ids and time.
+    pub fn session(&self, builder: SessionBuilder) -> SessionBuilder {
+        let id = SessionId::from(self.header.session.as_str());
+        builder.id(id).clock(self.clock()).ids(self.header.ids())
+    }
+
+    /// The time as it was then.
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        Arc::new(Replayed(Arc::clone(&self.clock)))
+    }
+
+    /// Chance as it was then.
+    pub fn random(&self) -> Random {
+        self.header.random()
+    }
+
+    /// The evaluation as it was then.
+    pub fn evaluation(&self, mut evaluation: Evaluation) -> Evaluation {
+        evaluation.run.run_id = Some(self.header.run.clone());
+        evaluation.one_at_a_time()
+    }
+}
+
+impl std::fmt::Debug for Recording {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recording").field("header", &self.header).finish_non_exhaustive()
+    }
+}
+
+struct Exchange {
+    request: RecordedRequest,
+    answer: Answer,
+}
+
+enum Answer {
+    /// The process died first.
+    None,
+    /// Nobody waited for it any more.
+    GivenUp,
+    Given(Result<ModelResponse, ModelError>),
+}
+
+struct ReplayedModel {
+    name: String,
+    clock: Arc<ReplayingClock>,
+    state: Mutex<(Requests, VecDeque<Exchange>)>,
+}
+
+impl ReplayedModel {
+    fn next(&self, request: &ModelRequest) -> Result<Answer, ModelError> {
+        let mut state = lock(&self.state);
+        let (requests, exchanges) = &mut *state;
+        let asked = requests.record(request);
+        let Some(exchange) = exchanges.pop_front() else {
+            return Err(differs("the recording is over, and another response was asked for"));
+        };
+        // What was scrubbed was another then.
+        let text = |request: &RecordedRequest| serde_json::to_string(request).unwrap_or_default();
+        if exchange.request != asked && !text(&exchange.request).contains(MASK) {
+            return Err(differs("the model is asked something else than when this was recorded"));
+        }
+        Ok(exchange.answer)
+    }
+}
+
+fn differs(message: &str) -> ModelError {
+    ModelError {
+        kind: ModelErrorKind::Rejected,
+        message: message.to_owned(),
+        retry_safe: false,
+        retry_after: None,
+    }
+}
+
+impl Model for ReplayedModel {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn respond<'a>(
+        &'a self,
+        request: &'a ModelRequest,
+        stream: &'a dyn Stream,
+        _: &'a CancelToken,
+    ) -> BoxFuture<'a, Result<ModelResponse, ModelError>> {
+        Box::pin(async move {
+            let answer = self.next(request)?;
+            self.clock.next_stretch();
+            match answer {
+                Answer::Given(answer) => {
+                    self.clock.next_stretch();
+                    if let Ok(response) = &answer {
+                        tell(stream, response);
+                    }
+                    answer
+                }
+                // Its deadline came; if it was not that, somebody cancelled it.
+                Answer::GivenUp if self.clock.somebody_slept() => std::future::pending().await,
+                Answer::GivenUp | Answer::None => Err(ModelError {
+                    kind: ModelErrorKind::Cancelled,
+                    ..differs("the recorded request was not answered")
+                }),
+            }
+        })
+    }
+}
+
+/// Whether a text is a recording.
+pub(crate) fn is_recording(text: &str) -> bool {
+    text.lines().next().is_some_and(|line| serde_json::from_str::<Header>(line).is_ok())
+}
+
+/// The answer on a line of a recording, if there is one.
+pub(crate) fn answer_on(line: &str) -> Result<Option<Result<ModelResponse, ModelError>>, String> {
+    if serde_json::from_str::<Header>(line).is_ok() {
+        return Ok(None);
+    }
+    let line: Line = serde_json::from_str(line).map_err(|error| error.to_string())?;
+    Ok(match (line.response, line.error) {
+        (Some(response), _) => Some(Ok(response)),
+        (None, Some(failure)) => Some(Err(failure.into())),
+        (None, None) => None,
+    })
+}

@@ -1,0 +1,96 @@
+//! Requests as they are written down: each with what is new since an earlier one.
+
+use std::sync::Arc;
+
+use imbl::Vector;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::message::Message;
+use crate::model::{ModelRequest, OutputSpec, Settings, ToolSpec};
+
+/// How many conversations may go on side by side without being written down anew: a run, and the sub-runs inside it.
+const MOST_KNOWN: usize = 16;
+
+/// A request as it is written down.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RecordedRequest {
+    /// Its number, from 0.
+    number: usize,
+    /// The request that it goes on from, if there is one; the rest is what is new.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    after: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    prompt: Option<Arc<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tools: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    output: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    settings: Option<Settings>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    messages: Vec<Arc<Message>>,
+}
+
+/// What was asked lately.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    asked: usize,
+    known: Vec<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    number: usize,
+    request: ModelRequest,
+}
+
+impl Requests {
+    /// How a request is written down that comes after those before.
+    pub(super) fn record(&mut self, request: &ModelRequest) -> RecordedRequest {
+        let number = self.asked;
+        self.asked += 1;
+        let at = self.known.iter().rposition(|known| continues(&known.request.messages, &request.messages));
+        let before = at.map(|at| self.known.remove(at));
+        if self.known.len() >= MOST_KNOWN {
+            self.known.remove(0);
+        }
+        self.known.push(Known { number, request: request.clone() });
+        let earlier = before.as_ref().map(|known| &known.request);
+        let said = earlier.map_or(0, |earlier| earlier.messages.len());
+        let differs = |same: &dyn Fn(&ModelRequest) -> bool| earlier.is_none_or(|earlier| !same(earlier));
+        RecordedRequest {
+            number,
+            after: before.as_ref().map(|known| known.number),
+            prompt: differs(&|it| Arc::ptr_eq(&it.prompt, &request.prompt) || it.prompt == request.prompt)
+                .then(|| Arc::clone(&request.prompt)),
+            tools: differs(&|it| Arc::ptr_eq(&it.tools, &request.tools) || it.tools == request.tools)
+                .then(|| request.tools.iter().map(tool).collect()),
+            output: differs(&|it| it.output == request.output)
+                .then(|| request.output.as_deref().map(output))
+                .flatten(),
+            settings: differs(&|it| it.settings == request.settings)
+                .then(|| Settings::clone(&request.settings)),
+            // Without going through those that were there.
+            messages: request.messages.clone().split_off(said).into_iter().collect(),
+        }
+    }
+}
+
+/// Whether one list of messages is the other with more at its end. Messages are shared, so it is enough to look at the last.
+fn continues(earlier: &Vector<Arc<Message>>, later: &Vector<Arc<Message>>) -> bool {
+    match (earlier.last(), earlier.len().checked_sub(1).and_then(|at| later.get(at))) {
+        (Some(last), Some(same)) => Arc::ptr_eq(last, same),
+        (Some(_) | None, _) => false,
+    }
+}
+
+fn tool(spec: &ToolSpec) -> Value {
+    let ToolSpec { name, description, parameters, examples } = spec;
+    serde_json::json!({ "name": name, "description": description, "parameters": parameters, "examples": examples })
+}
+
+fn output(spec: &OutputSpec) -> Value {
+    serde_json::json!({ "name": spec.name, "schema": spec.schema })
+}

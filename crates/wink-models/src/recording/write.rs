@@ -1,0 +1,232 @@
+//! Writing a recording, while the run goes on.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use serde_json::Value;
+use wink::BoxFuture;
+use wink::limits::{CancelToken, Clock};
+use wink::session::{SessionBuilder, SessionId};
+
+use super::clock::{RecordingClock, Tick};
+use super::requests::Requests;
+use super::scrub::Scrubber;
+use super::{Header, Line, VERSION};
+use crate::adapter::Evaluation;
+use crate::lock;
+use crate::model::{BoxModel, Model, ModelError, ModelRequest, ModelResponse, Stream};
+use crate::random::Random;
+
+/// Records a run: hand on its model, session, evaluation and chance, and finish it at the end.
+///
+/// What was said is in it word for word, but for the secrets that its scrubber knows: without the arguments of a call, sensitive
+/// ones too, the run could not be repeated. Whoever has such tools tells the scrubber, or keeps the recording as what it is.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use std::sync::Arc;
+/// use wink::limits::SystemClock;
+/// use wink::prelude::*;
+/// use wink_models::recording::{Recorder, Scrubber};
+/// use wink_models::{Adapter, Evaluation, ModelAdapter, ScriptedModel};
+///
+/// let model = Arc::new(ScriptedModel::parse(r#"{"text": "Hello."}"#)?);
+/// let prompt = PromptTemplate::builder("examples", "hello")
+///     .section(Section::markdown("task", "Task").body("Say hello."))
+///     .build()?
+///     .prompt();
+///
+/// let recorder = Recorder::start(std::io::sink(), model, Arc::new(SystemClock), Scrubber::new());
+/// let session = recorder.session(Session::builder()).build();
+/// let adapter = ModelAdapter::new(recorder.model()).random(recorder.random());
+/// let response = adapter.evaluate(&prompt, &session, recorder.evaluation(Evaluation::new())).await?;
+/// recorder.finish()?;
+/// assert_eq!(&*response.text, "Hello.");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+#[must_use = "a recording has to be finished"]
+pub struct Recorder {
+    header: Header,
+    clock: Arc<dyn Clock>,
+    model: BoxModel,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    tape: Arc<Mutex<Vec<Tick>>>,
+    requests: Mutex<Requests>,
+    scrubber: Scrubber,
+    out: Mutex<Out>,
+}
+
+struct Out {
+    to: Box<dyn Write + Send>,
+    failed: Option<std::io::Error>,
+}
+
+impl Recorder {
+    /// Records into a new file.
+    ///
+    /// # Errors
+    /// When it cannot be made; one that is there is not overwritten.
+    pub fn create(
+        path: impl AsRef<Path>,
+        model: BoxModel,
+        clock: Arc<dyn Clock>,
+        scrubber: Scrubber,
+    ) -> std::io::Result<Self> {
+        let file = File::create_new(path)?;
+        Ok(Self::start(BufWriter::new(file), model, clock, scrubber))
+    }
+
+    /// Records into anything.
+    pub fn start(
+        to: impl Write + Send + 'static,
+        model: BoxModel,
+        clock: Arc<dyn Clock>,
+        scrubber: Scrubber,
+    ) -> Self {
+        let random = Random::system();
+        let header = Header {
+            wink_recording: VERSION,
+            model: model.name().to_owned(),
+            session: random.name().to_string(),
+            run: random.name().to_string(),
+            seed: random.any(),
+        };
+        let shared = Arc::new(Shared {
+            tape: Arc::default(),
+            requests: Mutex::default(),
+            scrubber,
+            out: Mutex::new(Out { to: Box::new(to), failed: None }),
+        });
+        let clock = Arc::new(RecordingClock::new(clock, Arc::clone(&shared.tape)));
+        Self { header, clock, model, shared }.begun()
+    }
+
+    fn begun(self) -> Self {
+        self.shared.write(serde_json::to_value(&self.header));
+        self
+    }
+
+    /// The model, recorded.
+    pub fn model(&self) -> BoxModel {
+        Arc::new(RecordedModel { model: Arc::clone(&self.model), shared: Arc::clone(&self.shared) })
+    }
+
+    /// A session whose clock and ids can be repeated.
+    pub fn session(&self, builder: SessionBuilder) -> SessionBuilder {
+        let id = SessionId::from(self.header.session.as_str());
+        builder.id(id).clock(Arc::clone(&self.clock)).ids(self.header.ids())
+    }
+
+    /// The clock, recorded.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// Chance that can be repeated.
+    pub fn random(&self) -> Random {
+        self.header.random()
+    }
+
+    /// An evaluation that can be repeated: it has the recording's run id, and executes calls one after the other.
+    pub fn evaluation(&self, mut evaluation: Evaluation) -> Evaluation {
+        evaluation.run.run_id = Some(self.header.run.clone());
+        evaluation.one_at_a_time()
+    }
+
+    /// Writes what is left.
+    ///
+    /// # Errors
+    /// What went wrong first in the whole recording.
+    pub fn finish(self) -> std::io::Result<()> {
+        self.shared.line(Line::default());
+        let mut out = lock(&self.shared.out);
+        match out.failed.take() {
+            Some(error) => Err(error),
+            None => out.to.flush(),
+        }
+    }
+}
+
+impl Shared {
+    fn line(&self, line: Line) {
+        let clock = std::mem::take(&mut *lock(&self.tape));
+        let mut value = serde_json::to_value(Line { clock, ..line });
+        // All that somebody else has said; the rest is our own.
+        for part in ["request", "response", "error"] {
+            if let Some(part) = value.as_mut().ok().and_then(|value| value.get_mut(part)) {
+                *part = self.scrubber.value(part.take());
+            }
+        }
+        self.write(value);
+    }
+
+    fn write(&self, value: serde_json::Result<Value>) {
+        let mut out = lock(&self.out);
+        if out.failed.is_some() {
+            return;
+        }
+        let written = value.map_err(std::io::Error::from).and_then(|value| {
+            writeln!(out.to, "{value}")?;
+            // A run that is killed leaves what it came to.
+            out.to.flush()
+        });
+        if let Err(error) = written {
+            tracing::error!(%error, "a recording cannot be written; the run goes on without it");
+            out.failed = Some(error);
+        }
+    }
+}
+
+impl std::fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recorder").field("header", &self.header).finish_non_exhaustive()
+    }
+}
+
+struct RecordedModel {
+    model: BoxModel,
+    shared: Arc<Shared>,
+}
+
+impl Model for RecordedModel {
+    fn name(&self) -> &str {
+        self.model.name()
+    }
+
+    fn respond<'a>(
+        &'a self,
+        request: &'a ModelRequest,
+        stream: &'a dyn Stream,
+        cancel: &'a CancelToken,
+    ) -> BoxFuture<'a, Result<ModelResponse, ModelError>> {
+        Box::pin(async move {
+            let asked = lock(&self.shared.requests).record(request);
+            self.shared.line(Line { request: Some(asked), ..Line::default() });
+            let mut unanswered = Unanswered(Some(&self.shared));
+            let answer = self.model.respond(request, stream, cancel).await;
+            unanswered.0 = None;
+            self.shared.line(match &answer {
+                Ok(response) => Line { response: Some(response.clone()), ..Line::default() },
+                Err(error) => Line { error: Some(error.into()), ..Line::default() },
+            });
+            answer
+        })
+    }
+}
+
+/// Writes that a request was given up.
+struct Unanswered<'a>(Option<&'a Shared>);
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0 {
+            shared.line(Line { dropped: true, ..Line::default() });
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! The real program `claude`, with a server of the Messages API on loopback: `./test clients` gets the program, and says with
+//! `CLAUDE_PROGRAM` where it is.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+
+#[path = "support/messages.rs"]
+mod messages;
+
+use std::path::Path;
+
+use messages::{Answer, Messages};
+use serde_json::{Value, json};
+use wink::limits::{CancelToken, TokenUsage};
+use wink::policy::{Decision, policy_fn};
+use wink::prelude::*;
+use wink::prompt::Output;
+use wink::session::{Ending, ToolInvoked};
+use wink::transaction::{UndoForce, UndoReach, UndoRequest};
+use wink_models::claude::{ClaudeAdapter, Native, native_tools};
+use wink_models::conversation::RetriesExhausted;
+use wink_models::{
+    Adapter, Evaluation, ModelErrorKind, PromptResponse, RetryPolicy, Secret, StopReason, Stopped, Terms,
+};
+use wink_store::Workspace;
+
+const KEY: &str = "sk-a-key-that-nobody-sees";
+
+#[data]
+struct Name {
+    name: String,
+}
+
+async fn greet(params: Name, _: &mut ToolContext) -> ToolResult<String> {
+    ToolResult::value(format!("Hello, {}!", params.name))
+}
+
+fn prompt(workspace: &Workspace, natives: &[Native]) -> Prompt {
+    let own = Section::markdown("own", "Own")
+        .body("Greet with the tool.")
+        .tool(Tool::new("greet", "Greets somebody.", greet))
+        .tool(Tool::new("shout", "Is denied.", greet));
+    let closed = Section::markdown("closed", "Closed")
+        .body("Whisper, too.")
+        .summary("More.")
+        .visibility(Visibility::Summary)
+        .tool(Tool::new("whisper", "Whispers.", greet));
+    let rules = policy_fn("rules", |call, _| match &**call.tool.name() {
+        "shout" => Decision::deny("not so loud"),
+        "claude_write" => Decision::deny("write nothing new"),
+        _ => Decision::Allow,
+    });
+    let natives = native_tools(natives.iter().copied()).resources(workspace.resources());
+    let builder = PromptTemplate::builder("tests", "claude").section(own).section(closed).section(natives);
+    builder.policy(rules).build().unwrap().prompt()
+}
+
+fn adapter(messages: &Messages) -> ClaudeAdapter {
+    ClaudeAdapter::new("scripted")
+        .program(
+            std::env::var_os("CLAUDE_PROGRAM")
+                .unwrap_or_else(|| panic!("CLAUDE_PROGRAM says where the program is")),
+        )
+        .env("ANTHROPIC_BASE_URL", &messages.url)
+        .secret("ANTHROPIC_API_KEY", Secret::new(KEY.to_owned()))
+        .unwrap()
+        .terms(Terms {
+            max_turns: 20,
+            retry: RetryPolicy { max_attempts: 2, ..RetryPolicy::default() },
+            ..Terms::default()
+        })
+}
+
+fn call(id: &str, name: &str, input: Value) -> Value {
+    json!({ "type": "tool_use", "id": id, "name": name, "input": input })
+}
+
+fn says(text: &str) -> Value {
+    json!({ "type": "text", "text": text })
+}
+
+/// A workspace with one file, in a directory of its own.
+fn workspace() -> (tempfile::TempDir, Workspace) {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a.txt"), "one\ntwo\n").unwrap();
+    let workspace = Workspace::open(dir.path()).unwrap();
+    (dir, workspace)
+}
+
+struct World {
+    dir: tempfile::TempDir,
+    workspace: Workspace,
+    session: Session,
+    messages: Messages,
+}
+
+impl World {
+    async fn new(script: impl Fn(&Path, &Value, usize) -> Answer + Send + Sync + 'static) -> Self {
+        let (dir, workspace) = workspace();
+        let session = workspace.session("run").open().await.unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let messages = Messages::start(move |request, turn| script(&root, request, turn));
+        Self { dir, workspace, session, messages }
+    }
+
+    async fn run(&self, natives: &[Native], evaluation: Evaluation) -> Result<PromptResponse, Stopped> {
+        let prompt = prompt(&self.workspace, natives);
+        let came = adapter(&self.messages).evaluate(&prompt, &self.session, evaluation).await;
+        self.session.flush().await.unwrap();
+        self.nothing_is_left();
+        came
+    }
+
+    fn read(&self, name: &str) -> Option<String> {
+        std::fs::read_to_string(self.dir.path().join(name)).ok()
+    }
+
+    /// Of each call: tool, whether it succeeded, and how it ended.
+    fn log(&self) -> Vec<(String, Ending)> {
+        let events = self.session.slice::<ToolInvoked>();
+        events.iter().map(|event| (event.tool.to_string(), event.ending)).collect()
+    }
+
+    /// No process of the program's, and no secret.
+    fn nothing_is_left(&self) {
+        let root = self.dir.path().canonicalize().unwrap();
+        for process in std::fs::read_dir("/proc").unwrap().flatten() {
+            assert_ne!(
+                std::fs::read_link(process.path().join("cwd")).ok(),
+                Some(root.clone()),
+                "{process:?}"
+            );
+        }
+        let events: Vec<_> =
+            self.session.slice::<ToolInvoked>().iter().map(|event| format!("{event:?}")).collect();
+        assert!(!events.join("\n").contains(KEY));
+    }
+
+    /// What the model was told of calls, in the last request.
+    fn told(&self) -> Vec<(String, bool)> {
+        let last = self.messages.last();
+        let blocks =
+            last["messages"].as_array().unwrap().iter().filter_map(|message| message["content"].as_array());
+        let results = blocks.flatten().filter(|block| block["type"] == "tool_result");
+        let text = |content: &Value| match content {
+            Value::String(text) => text.clone(),
+            blocks => {
+                blocks.as_array().unwrap().iter().map(|block| block["text"].as_str().unwrap()).collect()
+            }
+        };
+        results.map(|block| (text(&block["content"]), block["is_error"] == json!(true))).collect()
+    }
+}
+
+// cases 207, 211
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_of_both_kinds_are_one_log_and_one_workspace() {
+    let world = World::new(|root, _, turn| {
+        let a = root.join("a.txt");
+        let edit =
+            |id, old, new| call(id, "Edit", json!({ "file_path": a, "old_string": old, "new_string": new }));
+        Ok(vec![match turn {
+            0 => call("t0", "mcp__wink__greet", json!({ "name": "Ada" })),
+            1 => call("t1", "mcp__wink__shout", json!({ "name": "Ada" })),
+            2 => call("t2", "Read", json!({ "file_path": a })),
+            3 => edit("t3", "one", "ONE"),
+            // The program sees the file as it left it.
+            4 => edit("t4", "two", "TWO"),
+            5 => call("t5", "Write", json!({ "file_path": root.join("b.txt"), "content": "b" })),
+            6 => {
+                call("t6", "Bash", json!({ "command": "echo broken > a.txt; echo new > c.txt; env; exit 3" }))
+            }
+            7 => call("t7", "Bash", json!({ "command": "mkdir d && echo made > d/e.txt; rm -f nothing" })),
+            _ => says("Done."),
+        }])
+    })
+    .await;
+    let natives = [Native::Read, Native::Edit, Native::Write, Native::Bash];
+    let response = world.run(&natives, Evaluation::new().task("Go.")).await.unwrap();
+    assert_eq!(&*response.text, "Done.");
+    let stats = response.stats;
+    assert_eq!((stats.turns, stats.calls, stats.rolled_back, stats.denied), (9, 8, 1, 2));
+    assert_eq!(stats.usage, TokenUsage::new(90, 45));
+    assert_eq!(
+        world.log(),
+        [
+            ("greet", Ending::Succeeded),
+            ("shout", Ending::Denied),
+            ("claude_read", Ending::Succeeded),
+            ("claude_edit", Ending::Succeeded),
+            ("claude_edit", Ending::Succeeded),
+            ("claude_write", Ending::Denied),
+            ("claude_bash", Ending::Failed),
+            ("claude_bash", Ending::Succeeded),
+        ]
+        .map(|(tool, ending)| (tool.to_owned(), ending))
+    );
+    assert_eq!(world.read("a.txt").as_deref(), Some("ONE\nTWO\n"));
+    assert_eq!((world.read("b.txt"), world.read("c.txt")), (None, None));
+    assert_eq!(world.read("d/e.txt").as_deref(), Some("made\n"));
+    let told = world.told();
+    assert_eq!(told[0], ("Hello, Ada!".to_owned(), false));
+    assert_eq!(told[1], ("not so loud".to_owned(), true));
+    assert!(told[5].1 && told[5].0.contains("write nothing new"), "{told:?}");
+    assert!(world.messages.last().to_string().contains("What this call changed in the workspace is undone."));
+
+    // What a tool of the program's did is undone like anything else.
+    let edit = world.session.slice::<ToolInvoked>().iter().find(|event| &*event.call_id == "t4").unwrap().id;
+    let request = UndoRequest { call: edit, reach: UndoReach::Call, force: UndoForce::Refuse };
+    world.workspace.undo(&world.session, request).await.unwrap();
+    assert_eq!(world.read("a.txt").as_deref(), Some("ONE\ntwo\n"));
+}
+
+// cases 225, 240b
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tools_of_a_section_that_was_opened_can_be_called() {
+    let world = World::new(|_, _, turn| {
+        Ok(vec![match turn {
+            0 => call(
+                "t0",
+                "mcp__wink__open_sections",
+                json!({ "section_keys": ["closed"], "reason": "to know" }),
+            ),
+            1 => call("t1", "mcp__wink__whisper", json!({ "name": "Ada" })),
+            _ => says("Done."),
+        }])
+    })
+    .await;
+    world.run(&[], Evaluation::new()).await.unwrap();
+    let told = world.told();
+    assert!(told[0].0.contains("Whisper, too.") && !told[0].1, "{told:?}");
+    assert_eq!(told[1], ("Hello, Ada!".to_owned(), false));
+}
+
+#[data]
+#[derive(Debug, PartialEq)]
+struct Verdict {
+    guilty: bool,
+}
+
+// case 207
+#[tokio::test(flavor = "multi_thread")]
+async fn a_typed_result_is_of_its_type() {
+    let messages = Messages::start(|_, turn| {
+        let input = if turn == 0 { json!({ "guilty": "perhaps" }) } else { json!({ "guilty": false }) };
+        Ok(vec![call(&format!("t{turn}"), "StructuredOutput", input)])
+    });
+    let section = Section::markdown("task", "Task").body("Decide.");
+    let builder =
+        PromptTemplate::builder("tests", "court").section(section).output(Output::object::<Verdict>());
+    let prompt = builder.build().unwrap().prompt();
+    let response = adapter(&messages).evaluate(&prompt, &Session::new(), Evaluation::new()).await.unwrap();
+    assert_eq!(response.output::<Verdict>(), Some(Verdict { guilty: false }));
+    assert_eq!((response.stats.turns, response.stats.calls), (2, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sub_agents_at_the_same_time_take_turns() {
+    let world = World::new(|_, request, turn| {
+        let first = request["messages"][0].to_string();
+        let agent = |id, task| {
+            call(
+                id,
+                "Agent",
+                json!({ "description": task, "prompt": task, "subagent_type": "general-purpose" }),
+            )
+        };
+        let work = |id: &str, file: &str| {
+            call(id, "Bash", json!({ "command": format!("cat *.txt | wc -l; echo x > {file}") }))
+        };
+        Ok(match (first.contains("TASK A"), first.contains("TASK B"), turn) {
+            (true, _, 0) => vec![work("a0", "b.txt"), work("a1", "c.txt")],
+            (_, true, 0) => vec![work("b0", "d.txt"), work("b1", "e.txt")],
+            (true, _, _) | (_, true, _) => vec![says("It is done.")],
+            (_, _, 0) => vec![agent("s0", "TASK A"), agent("s1", "TASK B")],
+            _ => vec![says("Done.")],
+        })
+    })
+    .await;
+    let response = world.run(&[Native::Agent, Native::Bash], Evaluation::new().task("Go.")).await.unwrap();
+    assert_eq!(&*response.text, "Done.");
+    let mut log = world.log();
+    log.sort_by(|one, other| one.0.cmp(&other.0));
+    let succeeded = |tool: &str| (tool.to_owned(), Ending::Succeeded);
+    assert_eq!(log[..2], [succeeded("claude_agent"), succeeded("claude_agent")]);
+    assert_eq!(
+        log[2..],
+        [
+            succeeded("claude_bash"),
+            succeeded("claude_bash"),
+            succeeded("claude_bash"),
+            succeeded("claude_bash")
+        ]
+    );
+    for file in ["b.txt", "c.txt", "d.txt", "e.txt"] {
+        assert_eq!(world.read(file).as_deref(), Some("x\n"));
+    }
+    assert_eq!((response.stats.turns, response.stats.calls), (2, 6));
+}
+
+// case 210
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_never_ends_is_stopped() {
+    let world = World::new(|_, _, turn| {
+        Ok(vec![call(&format!("t{turn}"), "mcp__wink__greet", json!({ "name": "Ada" }))])
+    })
+    .await;
+    let stopped = world.run(&[], Evaluation::new().task("Go.")).await.unwrap_err();
+    assert_eq!(stopped.reason, StopReason::TurnCap { max_turns: 20 });
+    assert_eq!((stopped.stats.turns, stopped.stats.calls), (20, 20));
+}
+
+// case 205
+#[tokio::test(flavor = "multi_thread")]
+async fn a_provider_that_fails_is_told_by_kind() {
+    for (status, error, kind) in [
+        (401, "authentication_error", ModelErrorKind::Unauthorized),
+        (400, "invalid_request_error", ModelErrorKind::Rejected),
+        (429, "rate_limit_error", ModelErrorKind::Throttled),
+        (529, "overloaded_error", ModelErrorKind::Unavailable),
+    ] {
+        let world = World::new(move |_, _, _| Err((status, error))).await;
+        let found = match world.run(&[], Evaluation::new().task("Go.")).await.unwrap_err().reason {
+            StopReason::Request(error) => error.kind,
+            StopReason::Retries(RetriesExhausted::Attempts { attempts: 2, last }) => last.kind,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(found, kind);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_dies_has_changed_nothing() {
+    let world = World::new(|_, _, turn| {
+        Ok(vec![match turn {
+            0 => call("t0", "Bash", json!({ "command": "echo kept > kept.txt" })),
+            _ => call(
+                "t1",
+                "Bash",
+                json!({ "command": "echo broken > a.txt; kill -9 $PPID; sleep 5; echo late > late.txt" }),
+            ),
+        }])
+    })
+    .await;
+    let stopped = world.run(&[Native::Bash], Evaluation::new().task("Go.")).await.unwrap_err();
+    let StopReason::Request(error) = &stopped.reason else { panic!("{stopped:?}") };
+    assert_eq!(error.kind, ModelErrorKind::Unavailable);
+    assert!(!stopped.to_string().contains(KEY));
+    let ended = [Ending::Succeeded, Ending::Errored].map(|ending| ("claude_bash".to_owned(), ending));
+    assert_eq!(world.log(), ended);
+    assert_eq!(world.read("a.txt").as_deref(), Some("one\ntwo\n"));
+    assert_eq!((world.read("kept.txt").as_deref(), world.read("late.txt")), (Some("kept\n"), None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_is_cancelled_leaves_nothing_behind() {
+    let world = World::new(|_, _, _| {
+        let command = "echo broken > a.txt; (setsid sh -c 'sleep 300; echo late > late.txt' &); touch began; \
+                       while true; do sleep 1; done";
+        Ok(vec![call("t0", "Bash", json!({ "command": command, "timeout": 300_000 }))])
+    })
+    .await;
+    let cancel = CancelToken::new();
+    let evaluation = Evaluation::new().task("Go.").cancel(cancel.clone());
+    let began = async {
+        while world.read("began").is_none() {
+            tokio::task::yield_now().await;
+        }
+        cancel.cancel();
+    };
+    let natives = [Native::Bash];
+    let (came, ()) = tokio::join!(world.run(&natives, evaluation), began);
+    assert_eq!(came.unwrap_err().reason, StopReason::Cancelled);
+    assert_eq!(world.log(), [("claude_bash".to_owned(), Ending::Cancelled)]);
+    assert_eq!(world.read("a.txt").as_deref(), Some("one\ntwo\n"));
+    assert_eq!((world.read("began"), world.read("late.txt")), (None, None));
+}
