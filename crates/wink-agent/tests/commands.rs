@@ -19,7 +19,7 @@ use wink::session::Ending;
 use wink_agent::OpenSession;
 use wink_store::WorkspaceOptions;
 
-use support::{Place, load};
+use support::{Place, heard, load, make_pipe};
 
 /// Where what commands do is found out by what this machine has, and by a scan.
 fn places() -> [Place; 2] {
@@ -272,19 +272,26 @@ async fn a_command_whose_time_is_over_is_gone_with_all_that_it_started() {
 async fn a_cancelled_command_is_gone_with_all_that_it_started() {
     for place in places() {
         let (started, marker) = (place.outside().join("started"), "86412.25");
-        assert!(std::process::Command::new("mkfifo").arg(&started).status().unwrap().success());
+        make_pipe(&started);
         let opened =
             open(&place, &script("wait", &lingering(marker), &format!("env = {{ STARTED = {started:?} }}")))
                 .await;
         let cancel = CancelToken::new();
         let token = cancel.clone();
         let executor = opened.executor().clone();
-        let calling =
+        let mut calling =
             tokio::spawn(
                 async move { executor.call_cancellable(ToolCall::new("1", "wait", "{}"), token).await },
             );
-        tokio::task::spawn_blocking(move || fs::read(started).unwrap()).await.unwrap();
-        assert!(runs(marker));
+        tokio::select! {
+            outcome = &mut calling => panic!("{}", outcome.unwrap().answer.text),
+            started = heard(&started) => assert_eq!(started.unwrap(), "started\n"),
+        }
+        // What the shell has begun may not have become another program yet.
+        while !runs(marker) {
+            assert!(!calling.is_finished(), "{}", calling.await.unwrap().answer.text);
+            tokio::task::yield_now().await;
+        }
         cancel.cancel();
         let outcome = calling.await.unwrap();
         assert!(matches!(outcome.escalation, Some(Escalation::Cancelled)), "{:?}", outcome.escalation);

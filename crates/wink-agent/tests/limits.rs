@@ -16,7 +16,7 @@ use wink::tool::Progress;
 use wink_agent::OpenSession;
 use wink_store::{StoreOptions, WorkspaceOptions};
 
-use support::{Place, load};
+use support::{Place, heard, load, make_pipe};
 
 const AGENT: &str = r#"
 [agent]
@@ -115,19 +115,15 @@ async fn a_command_that_takes_long_says_so_every_second() {
     let clock = fake_clock();
     let (place, opened) = open(&clock).await;
     let pipe = place.outside().join("pipe");
-    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    make_pipe(&pipe);
     let told = Arc::new(Told::default());
     let options = CallOptions::new().progress(Arc::clone(&told) as _);
     let wait = call("wait", &serde_json::json!({ "pipe": pipe }).to_string());
     let mut calling = std::pin::pin!(opened.executor().call_with(wait, options));
     // It runs, and waits for the other end.
-    let ready = {
-        let pipe = pipe.clone();
-        tokio::task::spawn_blocking(move || std::fs::read_to_string(pipe).unwrap())
-    };
     tokio::select! {
         outcome = &mut calling => panic!("{}", outcome.answer.text),
-        ready = ready => assert_eq!(ready.unwrap(), "ready\n"),
+        ready = heard(&pipe) => assert_eq!(ready.unwrap(), "ready\n"),
     }
     for second in 1..=3 {
         clock.advance(Duration::from_secs(1));
@@ -138,9 +134,9 @@ async fn a_command_that_takes_long_says_so_every_second() {
             }
         }
     }
-    let writing = tokio::task::spawn_blocking(move || std::fs::write(pipe, "done\n").unwrap());
+    let writing = std::thread::spawn(move || std::fs::write(pipe, "done\n").unwrap());
     assert_eq!(&*calling.await.answer.text, "done");
-    writing.await.unwrap();
+    writing.join().unwrap();
     let told = told.0.lock().unwrap();
     assert_eq!(*told, ["1 None running for 1 s", "2 None running for 2 s", "3 None running for 3 s"]);
 }

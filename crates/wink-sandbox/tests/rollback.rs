@@ -400,8 +400,9 @@ impl World {
         }
         let made = Process::new("mkfifo").arg(self.fifo()).status().unwrap();
         assert!(made.success());
-        let fifo = self.fifo();
-        let begun = tokio::task::spawn_blocking(move || fs::read(fifo).unwrap());
+        // On a thread of its own: one of the runtime's would keep a test that has failed from ending.
+        let (fifo, (sender, begun)) = (self.fifo(), tokio::sync::oneshot::channel());
+        std::thread::spawn(move || sender.send(fs::read(fifo).unwrap()));
         let mut call = Box::pin(call);
         tokio::select! {
             outcome = &mut call => panic!("it ended: {}", outcome.text()),
@@ -693,14 +694,17 @@ async fn somebody_elses_edit(capture: Capture) {
     *orders.0.lock().unwrap() = Some(order);
     assert!(Process::new("mkfifo").arg(world.fifo()).status().unwrap().success(), "{elsewhere}");
     let (fifo, theirs) = (world.fifo(), root.join("theirs"));
-    let editing = tokio::task::spawn_blocking(move || {
+    let (sender, edited) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
         assert_eq!(fs::read(fifo).unwrap(), b"begun\n");
         fs::write(theirs, "by somebody else").unwrap();
         fs::write(written, "").unwrap();
+        sender.send(()).unwrap();
     });
     let outcome = world.executor.call(ToolCall::new("call", "mess", json!({}).to_string())).await;
-    editing.await.unwrap();
     assert!(!outcome.is_success(), "{}", outcome.text());
+    let edited = tokio::time::timeout(Duration::from_secs(60), edited).await;
+    edited.unwrap_or_else(|_| panic!("it never began: {}", outcome.text())).unwrap();
     let kept = match capture {
         Capture::Overlay => root.join("theirs"),
         Capture::Scan => {

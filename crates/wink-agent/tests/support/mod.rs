@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tokio::sync::oneshot;
 use wink_agent::Agent;
 use wink_store::{Workspace, WorkspaceOptions};
 
@@ -41,4 +42,18 @@ impl Place {
     pub(crate) fn outside(&self) -> &Path {
         self.dir.path()
     }
+}
+
+/// A pipe with a name.
+pub(crate) fn make_pipe(path: &Path) {
+    assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+/// What is written to a pipe, to its end. A thread of its own waits for it: one of the runtime's would keep a test that has failed
+/// from ending, if nobody ever writes.
+pub(crate) fn heard(pipe: &Path) -> oneshot::Receiver<String> {
+    let (sender, heard) = oneshot::channel();
+    let pipe = pipe.to_owned();
+    std::thread::spawn(move || sender.send(fs::read_to_string(pipe).unwrap()));
+    heard
 }
