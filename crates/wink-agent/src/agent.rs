@@ -14,6 +14,7 @@ use wink_store::Workspace;
 use crate::build::{Binding, Digest, Held, build};
 use crate::builtin;
 use crate::file::File;
+use crate::model::ModelConfig;
 use crate::own_file;
 use crate::problem::{LoadError, Problems};
 
@@ -40,6 +41,7 @@ pub(crate) struct Inner {
     prompt: Prompt,
     pub(crate) held: Held,
     pub(crate) digest: Digest,
+    model: Option<ModelConfig>,
     /// Where its overrides are kept; nowhere for one that was not looked for in a workspace.
     place: Option<PathBuf>,
     /// What was in its file; nothing for one that is in no file.
@@ -201,6 +203,11 @@ impl Agent {
         &self.inner.prompt
     }
 
+    /// Who answers, if its file says that.
+    pub fn model(&self) -> Option<&ModelConfig> {
+        self.inner.model.as_ref()
+    }
+
     /// Where its overrides are kept; none for an agent that was not looked for in a workspace.
     pub fn overrides(&self) -> Option<LocalOverrides> {
         self.inner.place.clone().map(LocalOverrides::new)
@@ -247,9 +254,10 @@ impl Agent {
                 if let Some(overrides) = &overrides {
                     prompt = prompt.with_overrides(overrides.clone()).map_err(OverrideError::from)?;
                 }
-                let (held, digest) = (built.held, built.digest);
+                let (held, digest, model) = (built.held, built.digest, built.model);
                 let read = matches!(origin, Origin::File(_)).then(|| Arc::from(text.as_bytes()));
-                let inner = Inner { origin, prompt, held, digest, place, read, overrides, per_workspace };
+                let inner =
+                    Inner { origin, prompt, held, digest, model, place, read, overrides, per_workspace };
                 Ok(Self { inner: Arc::new(inner) })
             }
             // Nothing is left out silently.
