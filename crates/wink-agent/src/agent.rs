@@ -6,8 +6,10 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::fs::OFlags;
+use wink::limits::Budget;
 use wink::prompt::{LocalOverrides, OverrideError, Overrides, Prompt};
 use wink_store::Workspace;
 
@@ -57,6 +59,15 @@ pub(crate) struct Inner {
 enum Texts {
     Overridden,
     AsWritten,
+}
+
+/// What a session of an agent is held to as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionLimits {
+    /// How long it may go on after it was opened.
+    pub deadline: Option<Duration>,
+    /// How many tokens may be used.
+    pub budget: Option<Budget>,
 }
 
 /// Where an agent comes from.
@@ -206,6 +217,11 @@ impl Agent {
     /// Who answers, if its file says that.
     pub fn model(&self) -> Option<&ModelConfig> {
         self.inner.model.as_ref()
+    }
+
+    /// What its sessions are held to as a whole.
+    pub fn limits(&self) -> SessionLimits {
+        SessionLimits { deadline: self.inner.held.deadline, budget: self.inner.held.budget }
     }
 
     /// Where its overrides are kept; none for an agent that was not looked for in a workspace.

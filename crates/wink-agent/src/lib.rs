@@ -74,7 +74,7 @@ mod problem;
 mod read;
 mod untouched;
 
-pub use agent::{Agent, FILE_NAME, OVERRIDES_NAME, OVERRIDES_TAG, Origin};
+pub use agent::{Agent, FILE_NAME, OVERRIDES_NAME, OVERRIDES_TAG, Origin, SessionLimits};
 pub use command::withhold_variable;
 pub use file::duration;
 pub use model::{ModelConfig, ModelProvider, RetryConfig};

@@ -1,11 +1,10 @@
 //! Opening: an agent on a session of a workspace.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use wink::executor::{Executor, ExecutorBuilder, ExecutorLimits};
 use wink::filesystem::FsError;
-use wink::limits::{Budget, InvalidDeadline};
+use wink::limits::InvalidDeadline;
 use wink::prompt::Prompt;
 use wink::resource::{Binding, ResourceRegistry};
 use wink::session::{Session, SessionBuilder};
@@ -36,10 +35,6 @@ pub struct Prepared {
     pub resources: ResourceRegistry,
     /// What calls are held to.
     pub limits: ExecutorLimits,
-    /// How long it may go on.
-    pub deadline: Option<Duration>,
-    /// How many tokens may be used.
-    pub budget: Option<Budget>,
 }
 
 /// A session could not be opened.
@@ -127,8 +122,7 @@ impl Agent {
         }
         let files = own_file::guarded(workspace.files(), self.origin())?;
         let resources = ResourceRegistry::of([Binding::filesystem(Arc::new(files))]).unwrap_or_default();
-        let held = &self.inner.held;
-        let (limits, deadline, budget) = (held.limits.clone(), held.deadline, held.budget);
-        Ok(Prepared { session, prompt: self.prompt_in(workspace), resources, limits, deadline, budget })
+        let (prompt, limits) = (self.prompt_in(workspace), self.inner.held.limits.clone());
+        Ok(Prepared { session, prompt, resources, limits })
     }
 }
