@@ -5,13 +5,17 @@ use wink_models::{ModelErrorKind, PromptResponse, RunReport, RunStats, StopReaso
 use crate::args::Common;
 use crate::frame::{self, CliError, Done, Exit, note};
 
-/// In a word how it ended, and what it came to.
-pub(in crate::commands) fn how(came: &Result<PromptResponse, Stopped>) -> (&'static str, RunStats) {
+/// In a word or two how it ended, and what it came to.
+pub(in crate::commands) fn how(came: &Result<PromptResponse, Stopped>) -> (String, RunStats) {
     let stats = match came {
         Ok(response) => response.stats,
         Err(stopped) => stopped.stats,
     };
-    (RunReport::of(came).stopped_by, stats)
+    let how = match (came, RunReport::of(came).stopped_by) {
+        (Ok(_), how) => how.to_owned(),
+        (Err(_), why) => format!("stopped ({why})"),
+    };
+    (how, stats)
 }
 
 /// Prints the result; or tells why there is none.
@@ -42,7 +46,7 @@ pub(in crate::commands) fn told(common: &Common, came: &Result<PromptResponse, S
 }
 
 /// The typed result as JSON, else the last word.
-fn print(response: &PromptResponse) -> Done {
+pub(in crate::commands) fn print(response: &PromptResponse) -> Done {
     match &response.output {
         Some(output) => {
             frame::print(&serde_json::to_string_pretty(output).map_err(CliError::internal)?)
@@ -75,7 +79,7 @@ fn why(stopped: &Stopped) -> CliError {
             said(Exit::Usage).hint("look at the key, and at the variable that has it (--key-env)")
         }
         StopReason::TurnCap { .. } => {
-            said(Exit::Evaluation).hint("a new run may have more: --max-turns, or `max_turns` in [model]")
+            said(Exit::Evaluation).hint(format!("{resume}, with a larger --max-turns"))
         }
         StopReason::Request(_) | StopReason::Expansions { .. } | StopReason::Evaluation(_) => {
             said(Exit::Evaluation)

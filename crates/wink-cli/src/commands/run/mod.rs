@@ -3,7 +3,7 @@
 
 pub(super) mod ended;
 mod model;
-mod record;
+pub(super) mod record;
 mod resume;
 pub(super) mod view;
 
@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use wink::limits::{Budget, BudgetTracker, CancelToken, Deadline};
 use wink::session::RunContext;
-use wink_agent::{Agent, Prepared, duration};
+use wink_agent::{Prepared, duration};
 use wink_models::{Adapter, Evaluation, ModelAdapter, PromptResponse, Stopped};
 
 use self::model::{Chosen, Who};
@@ -41,6 +41,7 @@ pub(super) async fn run(common: &Common, args: RunArgs) -> Done {
     let usage = |error: &dyn std::fmt::Display| CliError::new(Exit::Usage, error.to_string());
     let own = agent.limits();
     let ahead = ahead.or(own.deadline);
+    let began = clock.now();
     let deadline = ahead.map(|ahead| Deadline::after(ahead, &*clock)).transpose();
     let deadline = deadline.map_err(|error| usage(&error))?;
     let budget = match args.budget {
@@ -58,6 +59,7 @@ pub(super) async fn run(common: &Common, args: RunArgs) -> Done {
                 task: task.clone(),
                 terms: chosen.terms.clone(),
                 settings: chosen.settings.clone(),
+                began,
                 deadline: deadline.map(Deadline::timestamp),
                 budget,
             };
@@ -74,8 +76,11 @@ pub(super) async fn run(common: &Common, args: RunArgs) -> Done {
     let view = View::new(told, waiting.reporter());
     let mut evaluation = Evaluation::new().watch(Arc::clone(&view) as _);
     if let Some(resume) = &args.resume {
-        let run = resume::find(&prepared.session, resume.as_deref())?;
+        let run = resume::find(&prepared.session, resume.as_deref(), args.max_turns)?;
         evaluation = evaluation.run(RunContext { run_id: Some(run), ..RunContext::default() });
+        if let Some(turns) = args.max_turns {
+            evaluation = evaluation.max_turns(turns);
+        }
     }
     if let Some(task) = task {
         evaluation = evaluation.task(task);
@@ -90,7 +95,7 @@ pub(super) async fn run(common: &Common, args: RunArgs) -> Done {
     if let Some(recorded) = &recorded {
         evaluation = recorded.recorder().evaluation(evaluation);
     }
-    let began = Instant::now();
+    let started = Instant::now();
     let adapter = adapter(chosen, &prepared, recorded.as_ref(), &args, waiting.reporter());
     let came = evaluate(&*adapter, prepared, evaluation, &waiting.reporter()).await?;
     drop(waiting);
@@ -99,7 +104,7 @@ pub(super) async fn run(common: &Common, args: RunArgs) -> Done {
     }
     let kept = recorded.map_or(Ok(()), Recorded::finish);
     let (how, stats) = ended::how(&came);
-    view.ended(how, stats, began.elapsed());
+    view.ended(&how, stats, started.elapsed());
     let exit = ended::told(common, &came)?;
     kept.map(|()| exit)
 }
@@ -185,10 +190,4 @@ fn deadline(text: &str) -> Result<std::time::Duration, CliError> {
     duration(text).map_err(|hint| {
         CliError::new(Exit::Usage, format!("--deadline {text}: this is no stretch of time")).hint(hint)
     })
-}
-
-/// The agent's prompt may be asked for by whoever looks for tools in it.
-pub(super) fn reaches_outside(agent: &Agent, tool: &str) -> bool {
-    let placed = agent.prompt().possible_tools().find(|placed| &**placed.name() == tool);
-    placed.is_some_and(|placed| placed.tool.contract().annotations().open_world)
 }

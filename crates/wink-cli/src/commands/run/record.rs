@@ -24,6 +24,7 @@ pub(in crate::commands) struct Asked {
     pub(in crate::commands) task: Option<String>,
     pub(in crate::commands) terms: Terms,
     pub(in crate::commands) settings: Settings,
+    pub(in crate::commands) began: jiff::Timestamp,
     pub(in crate::commands) deadline: Option<jiff::Timestamp>,
     pub(in crate::commands) budget: Option<Budget>,
 }

@@ -7,7 +7,7 @@ use wink_models::conversation::{Conversation, ConversationStep, Ended, Next};
 use crate::frame::{CliError, Exit};
 
 /// The id of the run that was asked for, or of the session's last, if it can be gone on with.
-pub(super) fn find(session: &Session, asked: Option<&str>) -> Result<String, CliError> {
+pub(super) fn find(session: &Session, asked: Option<&str>, max_turns: Option<u32>) -> Result<String, CliError> {
     let usage = |message: String| CliError::new(Exit::Usage, message);
     let last = || session.slice::<ConversationStep>().newest().next().map(|step| step.run.to_string());
     let Some(run) = asked.map(str::to_owned).or_else(last) else {
@@ -15,7 +15,11 @@ pub(super) fn find(session: &Session, asked: Option<&str>) -> Result<String, Cli
         return Err(usage(message).hint("`wink run TASK` begins one; --session names another session"));
     };
     let known = Conversation::read_back(session, &run).map_err(|error| usage(error.to_string()))?;
-    match known.map(|conversation| conversation.next()) {
+    let known = known.map(|mut conversation| {
+        conversation.allow_turns(max_turns);
+        conversation.next()
+    });
+    match known {
         None => {
             let message = format!("session {} knows no run {run}", session.id());
             Err(usage(message).hint("--resume alone goes on with the last one"))
@@ -25,7 +29,7 @@ pub(super) fn find(session: &Session, asked: Option<&str>) -> Result<String, Cli
         }
         Some(Next::Ended(Ended::Stopped(reason))) => {
             let hint = match reason {
-                StopReason::TurnCap { .. } => "begin another, which may have more turns: --max-turns",
+                StopReason::TurnCap { .. } => "--max-turns lets it have more",
                 _ => "`wink run TASK` begins another",
             };
             Err(usage(format!("run {run} is over: {reason}")).hint(hint))
