@@ -21,6 +21,8 @@ mod one_executor;
 mod overrides;
 mod page;
 mod pipe;
+mod replay;
+mod run;
 mod serve;
 mod support;
 mod terminal;
