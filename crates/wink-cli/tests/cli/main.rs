@@ -23,6 +23,7 @@ mod page;
 mod pipe;
 mod replay;
 mod run;
+mod secrets;
 mod serve;
 mod support;
 mod terminal;

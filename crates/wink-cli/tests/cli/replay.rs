@@ -10,7 +10,7 @@ use crate::support::{Place, has_commands, one_command, steady};
 fn a_recorded_run_is_the_same_byte_for_byte() {
     let place = place(STORY);
     // In the workspace: no tool sees it while it is written.
-    assert_eq!(run(&place, &["--record", "run.jsonl", "--deadline", "1h", "--budget", "1000"]).code, Some(0));
+    assert_eq!(run(&place, &["--record", "run.jsonl", "--budget", "1000"]).code, Some(0));
     assert_eq!(place.names(), ["notes", "run.jsonl", "theirs"]);
     let before = place.wink(&["log", "--json"]).ok();
     let replayed = place.json(&["replay", "run.jsonl", "--into", "../again"]);

@@ -153,6 +153,13 @@ fn the_agent_file_says_who_answers() {
         server.fake.url()
     );
     let place = Place::with_agent(&agent);
+    let refused = place.wink(&["run", "x"]);
+    assert_eq!(refused.code, Some(2), "no key is sent to somebody else unasked");
+    insta::assert_snapshot!(
+        "run_no_key_sent",
+        regex::Regex::new(r"in \d+ms|in \d+s").unwrap().replace(&refused.whole(), "in <time>")
+    );
+    server.fake.without_keys();
     assert_eq!(place.json(&["run", "x"])["output"], "from the file");
     assert_eq!(place.json(&["run", "x", "--model", "openai-chat:from-line"])["output"], "from the line");
     let asked: Vec<Value> = server
@@ -318,7 +325,7 @@ fn a_terminal_shows_how_far_it_is() {
         Terminal::start(place.command(&["run", "Go.", "--model", "script:../script.jsonl", "--deadline", "1h"]), 200);
     until_ready(&line);
     terminal.until("2 turns, 1 call; calling wait");
-    terminal.until("m left");
+    terminal.until(" left");
     terminal.interrupt();
     let (code, seen) = terminal.ends();
     assert_eq!(code, Some(3), "{seen}");
