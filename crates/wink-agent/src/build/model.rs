@@ -79,7 +79,7 @@ fn retry(table: Option<&At<RetryTable>>, problems: &mut Problems) -> RetryConfig
     if let (Some(delay), Some(most), Some(at)) = (delay, max_delay, &table.max_delay)
         && most < delay
     {
-        problems.hint(&at.span, "no wait is shorter than the first", TIME_HINT);
+        problems.hint(&at.span, "the longest wait is shorter than the first", TIME_HINT);
     }
     RetryConfig { attempts: table.attempts.as_ref().map(|attempts| attempts.value), delay, max_delay, window }
 }

@@ -114,7 +114,9 @@ impl State {
         let ticks = waited.as_millis() / TICK.as_millis();
         let frame = usize::try_from(ticks).unwrap_or(0) % FRAMES.len();
         let frame = FRAMES.get(frame).copied().unwrap_or_default();
-        let left = self.until.map(|until| format!(", {} left", short(until.saturating_duration_since(Instant::now()))));
+        let left = self
+            .until
+            .map(|until| format!(", {} left", short(until.saturating_duration_since(Instant::now()))));
         let line = format!("{frame} {} {}s{}", self.text, waited.as_secs(), left.unwrap_or_default());
         let line = term::cut(&visible(&line), term::width_of(&io::stderr()).saturating_sub(1));
         let _ = write!(io::stderr(), "\r\x1b[2K{line}");

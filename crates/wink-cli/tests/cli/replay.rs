@@ -64,7 +64,8 @@ fn what_reaches_outside_is_not_done_again_unasked() {
     }
     let place = Place::with_agent(&one_command("pay"));
     place.put_script("pay", "echo paid >> ../paid\necho paid");
-    let script = "{\"tool_calls\": [{\"id\": \"1\", \"name\": \"pay\", \"arguments\": {}}]}\n{\"text\": \"Done.\"}\n";
+    let script =
+        "{\"tool_calls\": [{\"id\": \"1\", \"name\": \"pay\", \"arguments\": {}}]}\n{\"text\": \"Done.\"}\n";
     std::fs::write(place.outside("script.jsonl"), script).unwrap();
     assert_eq!(run(&place, &["--record", "../run.jsonl"]).code, Some(0));
     let said = place.wink(&["replay", "../run.jsonl"]);

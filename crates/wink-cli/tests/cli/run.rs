@@ -82,7 +82,10 @@ fn a_task_comes_from_standard_input() {
     let recorded = std::fs::read_to_string(place.outside("r.jsonl")).unwrap();
     assert!(recorded.contains(r#"{"role":"user","text":"Count to three.\n"}"#), "{recorded}");
     let empty = place.wink_with(&["run", "-", "--model", "script:../script.jsonl"], "\n");
-    assert_eq!((empty.code, empty.err.as_str()), (Some(2), "error: the task is empty\nhint: say what is to be done\n"));
+    assert_eq!(
+        (empty.code, empty.err.as_str()),
+        (Some(2), "error: the task is empty\nhint: say what is to be done\n")
+    );
 }
 
 #[test]
@@ -93,12 +96,18 @@ fn a_typed_result_is_what_the_agent_file_says() {
     script("{\"text\": \"about seven\"}\n{\"text\": \"{\\\"version\\\": 7}\"}\n");
     let said = run(&place, &[]);
     assert_eq!((said.code, said.out.as_str()), (Some(0), "{\n  \"version\": 7\n}\n"));
-    assert_eq!(place.json(&["run", "x", "--model", "script:../script.jsonl"])["output"], json!({ "version": 7 }));
+    assert_eq!(
+        place.json(&["run", "x", "--model", "script:../script.jsonl"])["output"],
+        json!({ "version": 7 })
+    );
     script(&"{\"text\": \"about seven\"}\n".repeat(4));
     let said = run(&place, &["--json"]);
     let report: Value = serde_json::from_str(&said.out).unwrap();
     check("run", &report);
-    assert_eq!((said.code, &report["stopped_by"], &report["output"]), (Some(1), &json!("output"), &Value::Null));
+    assert_eq!(
+        (said.code, &report["stopped_by"], &report["output"]),
+        (Some(1), &json!("output"), &Value::Null)
+    );
     let error: Value = serde_json::from_str(&said.err).unwrap();
     check("error", &error);
 }
@@ -160,7 +169,9 @@ fn the_agent_file_says_who_answers() {
         .fake
         .seen()
         .iter()
-        .map(|seen| json!([seen.body["model"], seen.body["max_tokens"], seen.body["temperature"], seen.body["seed"]]))
+        .map(|seen| {
+            json!([seen.body["model"], seen.body["max_tokens"], seen.body["temperature"], seen.body["seed"]])
+        })
         .collect();
     assert_eq!(asked, [json!(["from-file", 77, 0.5, 7]), json!(["from-line", 77, 0.5, 7])]);
 }
@@ -218,7 +229,12 @@ fn retries_are_exhausted_in_three_ways() {
     };
     let long = "{\"fault\": \"throttled\", \"retry_after\": \"1000\"}\n";
     for (retry, script, more, why) in [
-        ("{ attempts = 2, delay = \"1ms\" }", "{\"fault\": \"broken\"}\n{\"fault\": \"broken\"}\n", &[][..], "retry_attempts"),
+        (
+            "{ attempts = 2, delay = \"1ms\" }",
+            "{\"fault\": \"broken\"}\n{\"fault\": \"broken\"}\n",
+            &[][..],
+            "retry_attempts",
+        ),
         ("{ window = \"1m\" }", long, &[], "retry_window"),
         ("{ window = \"2h\" }", long, &["--deadline", "1m"], "retry_deadline"),
     ] {
@@ -232,9 +248,17 @@ fn retries_are_exhausted_in_three_ways() {
 
 /// An agent with a command that waits, and a script that calls it after it has written a file.
 fn waiting() -> (Place, std::path::PathBuf) {
-    let place = Place::with_agent(&(one_command("wait") + "\n[[section]]\nkey = \"files\"\ntitle = \"Files\"\nsuites = [\"files\"]\n"));
+    let place = Place::with_agent(
+        &(one_command("wait") + "\n[[section]]\nkey = \"files\"\ntitle = \"Files\"\nsuites = [\"files\"]\n"),
+    );
     let line = place.pipe("line");
-    place.put_script("wait", &format!("echo made > made\ntest -e go-on && exit 0\necho ready > {}\nexec sleep 1000", line.display()));
+    place.put_script(
+        "wait",
+        &format!(
+            "echo made > made\ntest -e go-on && exit 0\necho ready > {}\nexec sleep 1000",
+            line.display()
+        ),
+    );
     let script = "{\"tool_calls\": [{\"id\": \"1\", \"name\": \"write_file\", \"arguments\": {\"path\": \"a\", \"content\": \"one\"}}]}\n{\"tool_calls\": [{\"id\": \"2\", \"name\": \"wait\", \"arguments\": {}}]}\n{\"text\": \"Done.\"}\n";
     std::fs::write(place.outside("script.jsonl"), script).unwrap();
     (place, line)
@@ -315,8 +339,10 @@ fn a_terminal_shows_how_far_it_is() {
         return;
     }
     let (place, line) = waiting();
-    let mut terminal =
-        Terminal::start(place.command(&["run", "Go.", "--model", "script:../script.jsonl", "--deadline", "1h"]), 200);
+    let mut terminal = Terminal::start(
+        place.command(&["run", "Go.", "--model", "script:../script.jsonl", "--deadline", "1h"]),
+        200,
+    );
     until_ready(&line);
     terminal.until("2 turns, 1 call; calling wait");
     terminal.until(" left");

@@ -112,7 +112,10 @@ fn keys_and_sensitive_arguments_are_nowhere() {
             assert_eq!((rows[0]["success"].as_bool(), rows.len()), (Some(true), 1), "{rows:#?}");
             assert!(log.out.contains("WINK_TOOL=look"), "the command told its environment: {}", log.out);
             assert!(!log.out.contains("PLANTED_KEY="), "which has no variable of a key");
-            nothing_leaked(&place, &[&stopped, &log, &show, &place.wink(&["prompt"]), &place.wink(&["tools", "--json"])]);
+            nothing_leaked(
+                &place,
+                &[&stopped, &log, &show, &place.wink(&["prompt"]), &place.wink(&["tools", "--json"])],
+            );
         }
     }
 }
@@ -147,7 +150,8 @@ fn echo(times: usize) -> (String, std::thread::JoinHandle<Vec<String>>) {
             }
             let head = String::from_utf8_lossy(&bytes).split("\r\n\r\n").next().unwrap().to_owned();
             let told = head.replace("\r\n", " ");
-            let body = serde_json::json!({ "error": { "message": told, "type": "server_error" } }).to_string();
+            let body =
+                serde_json::json!({ "error": { "message": told, "type": "server_error" } }).to_string();
             let _ = write!(
                 stream,
                 "HTTP/1.1 500 {told}\r\nx-echo: {told}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",

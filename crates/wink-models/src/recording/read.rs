@@ -150,7 +150,9 @@ impl Recording {
             return Some(difference);
         }
         let left = lock(&self.model.state).1.len();
-        (left > 0).then(|| format!("the run ended before it was over in the recording: {left} requests were not made"))
+        (left > 0).then(|| {
+            format!("the run ended before it was over in the recording: {left} requests were not made")
+        })
     }
 
     /// What was asked, answered with what was answered then.
@@ -236,12 +238,7 @@ impl ReplayedModel {
 }
 
 fn not_answered(kind: ModelErrorKind, message: String) -> ModelError {
-    ModelError {
-        kind,
-        message,
-        retry_safe: false,
-        retry_after: None,
-    }
+    ModelError { kind, message, retry_safe: false, retry_after: None }
 }
 
 impl Model for ReplayedModel {

@@ -90,8 +90,10 @@ fn excerpt(this: &Value, other: &Value) -> String {
     let same = this.chars().zip(other.chars()).take_while(|(one, two)| one == two).count();
     let from = same.saturating_sub(BEFORE);
     let text: String = this.chars().skip(from).take(BEFORE + AFTER).collect();
-    let (before, after) =
-        (if from > 0 { "…" } else { "" }, if this.chars().count() > from + BEFORE + AFTER { "…" } else { "" });
+    let (before, after) = (
+        if from > 0 { "…" } else { "" },
+        if this.chars().count() > from + BEFORE + AFTER { "…" } else { "" },
+    );
     format!("`{before}{text}{after}`")
 }
 

@@ -158,7 +158,9 @@ fn missing(whole: &Value, masked: &Value) -> Vec<String> {
         (Value::Array(items), Value::Array(others)) if items.len() == others.len() => {
             items.iter().zip(others).flat_map(|(one, other)| missing(one, other)).collect()
         }
-        (Value::Object(fields), _) => fields.values().flat_map(|value| missing(value, &Value::Null)).collect(),
+        (Value::Object(fields), _) => {
+            fields.values().flat_map(|value| missing(value, &Value::Null)).collect()
+        }
         (Value::Array(items), _) => items.iter().flat_map(|item| missing(item, &Value::Null)).collect(),
         (Value::String(text), _) => vec![text.clone()],
         (Value::Number(number), _) => vec![number.to_string()],

@@ -98,7 +98,11 @@ fn copy_below(from: &Path, to: &Path, left_out: &dyn Fn(&Path) -> bool) -> Resul
 }
 
 /// Takes back in the copy what the recorded run changed, as far as the workspace knows it.
-pub(super) async fn take_back(workspace: &Workspace, recording: &Recording, copy: &Path) -> Result<(), CliError> {
+pub(super) async fn take_back(
+    workspace: &Workspace,
+    recording: &Recording,
+    copy: &Path,
+) -> Result<(), CliError> {
     let log = workspace.logbook(recording.session_name()).await?;
     let of_run = |event: &LogEvent| matches!(event, LogEvent::Call(call) if call.success && call.run.run_id.as_deref() == Some(recording.run_id()));
     let calls = log.newest(0, usize::MAX, of_run).await?;

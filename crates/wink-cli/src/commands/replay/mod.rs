@@ -110,8 +110,11 @@ async fn repeat(
 fn asked(recording: &Recording) -> Result<Asked, CliError> {
     let note = recording.note().cloned().unwrap_or_default();
     serde_json::from_value(note).map_err(|_| {
-        CliError::new(Exit::Usage, "the recording does not say what was asked for: `wink run` did not make it")
-            .hint("`wink run TASK --model script:FILE` answers from any recording")
+        CliError::new(
+            Exit::Usage,
+            "the recording does not say what was asked for: `wink run` did not make it",
+        )
+        .hint("`wink run TASK --model script:FILE` answers from any recording")
     })
 }
 

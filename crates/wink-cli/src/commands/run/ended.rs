@@ -48,9 +48,7 @@ pub(in crate::commands) fn told(common: &Common, came: &Result<PromptResponse, S
 /// The typed result as JSON, else the last word.
 pub(in crate::commands) fn print(response: &PromptResponse) -> Done {
     match &response.output {
-        Some(output) => {
-            frame::print(&serde_json::to_string_pretty(output).map_err(CliError::internal)?)
-        }
+        Some(output) => frame::print(&serde_json::to_string_pretty(output).map_err(CliError::internal)?),
         None => frame::print(&response.text),
     }
 }
@@ -71,9 +69,7 @@ fn why(stopped: &Stopped) -> CliError {
     let said = |exit| CliError::new(exit, stopped.reason.to_string());
     match &stopped.reason {
         StopReason::Cancelled | StopReason::Retries(_) => said(Exit::Evaluation).hint(resume),
-        StopReason::Deadline(_) => {
-            said(Exit::Evaluation).hint(format!("{resume}, with a later --deadline"))
-        }
+        StopReason::Deadline(_) => said(Exit::Evaluation).hint(format!("{resume}, with a later --deadline")),
         StopReason::Budget(_) => said(Exit::Evaluation).hint(format!("{resume}, with a larger --budget")),
         StopReason::Request(error) if error.kind == ModelErrorKind::Unauthorized => {
             said(Exit::Usage).hint("look at the key, and at the variable that has it (--key-env)")

@@ -194,7 +194,8 @@ fn http(config: &ModelConfig, key: Option<Secret<String>>) -> Result<Who, CliErr
 
 #[cfg(not(feature = "http"))]
 fn http(config: &ModelConfig, _: Option<Secret<String>>) -> Result<Who, CliError> {
-    let message = format!("this program was built without the network, so that {} cannot be asked", config.provider);
+    let message =
+        format!("this program was built without the network, so that {} cannot be asked", config.provider);
     Err(usage(message).hint("build it with --features http, or use --model script:FILE"))
 }
 

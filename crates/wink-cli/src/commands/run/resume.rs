@@ -7,7 +7,11 @@ use wink_models::conversation::{Conversation, ConversationStep, Ended, Next};
 use crate::frame::{CliError, Exit};
 
 /// The id of the run that was asked for, or of the session's last, if it can be gone on with.
-pub(super) fn find(session: &Session, asked: Option<&str>, max_turns: Option<u32>) -> Result<String, CliError> {
+pub(super) fn find(
+    session: &Session,
+    asked: Option<&str>,
+    max_turns: Option<u32>,
+) -> Result<String, CliError> {
     let usage = |message: String| CliError::new(Exit::Usage, message);
     let last = || session.slice::<ConversationStep>().newest().next().map(|step| step.run.to_string());
     let Some(run) = asked.map(str::to_owned).or_else(last) else {
@@ -25,7 +29,8 @@ pub(super) fn find(session: &Session, asked: Option<&str>, max_turns: Option<u32
             Err(usage(message).hint("--resume alone goes on with the last one"))
         }
         Some(Next::Ended(Ended::Completed(_))) => {
-            Err(usage(format!("run {run} is over: the model was done")).hint("`wink run TASK` begins another"))
+            Err(usage(format!("run {run} is over: the model was done"))
+                .hint("`wink run TASK` begins another"))
         }
         Some(Next::Ended(Ended::Stopped(reason))) => {
             let hint = match reason {

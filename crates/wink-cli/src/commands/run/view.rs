@@ -173,7 +173,10 @@ impl Watch for View {
 
     fn failed(&self, error: &ModelError) {
         self.with(|state| state.text.clear());
-        self.line(&format!("    {BAD}the request failed{BAD:#}: {}", cut(&one_line(&error.to_string()), MOST_SAID)));
+        self.line(&format!(
+            "    {BAD}the request failed{BAD:#}: {}",
+            cut(&one_line(&error.to_string()), MOST_SAID)
+        ));
     }
 
     fn waiting(&self, wait: Duration) {
