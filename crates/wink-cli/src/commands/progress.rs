@@ -3,8 +3,9 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use wink::limits::{Clock, SystemClock};
 use wink::session::InvocationId;
 use wink::tool::Progress;
 
@@ -33,8 +34,8 @@ struct Shared {
 
 struct State {
     text: String,
-    /// When there is no more time.
-    until: Option<Instant>,
+    /// When there is no more time, on the machine's clock that never goes back.
+    until: Option<Duration>,
     over: bool,
     /// Somebody else uses the terminal.
     paused: bool,
@@ -116,7 +117,7 @@ impl State {
         let frame = FRAMES.get(frame).copied().unwrap_or_default();
         let left = self
             .until
-            .map(|until| format!(", {} left", short(until.saturating_duration_since(Instant::now()))));
+            .map(|until| format!(", {} left", short(until.saturating_sub(SystemClock.monotonic()))));
         let line = format!("{frame} {} {}s{}", self.text, waited.as_secs(), left.unwrap_or_default());
         let line = term::cut(&visible(&line), term::width_of(&io::stderr()).saturating_sub(1));
         let _ = write!(io::stderr(), "\r\x1b[2K{line}");
@@ -141,7 +142,7 @@ impl Reporter {
     /// Says when there is no more time.
     pub(super) fn ends_in(&self, left: Duration) {
         if let Some(shared) = &self.0 {
-            shared.change(|state| state.until = Instant::now().checked_add(left));
+            shared.change(|state| state.until = SystemClock.monotonic().checked_add(left));
         }
     }
 

@@ -190,6 +190,7 @@ fn who_cannot_answer_is_said_before_anything_is_done() {
         ("no_url", &["run", "x", "--model", "openai-chat:m", "--base-url", "nowhere"]),
         ("not_constrained", &["run", "x", "--model", "anthropic:m", "--constrained"]),
         ("no_time", &["run", "x", "--model", "script:../ok.jsonl", "--deadline", "soon"]),
+        ("no_claude", &["run", "x", "--model", "claude:m", "--key-env", "USER"]),
         ("nothing_to_resume", &["run", "--resume", "--model", "script:../ok.jsonl"]),
     ] {
         let said = place.wink(arguments);

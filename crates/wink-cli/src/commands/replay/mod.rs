@@ -5,12 +5,12 @@ mod copy;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Serialize;
 use wink::BoxFuture;
-use wink::limits::{BudgetTracker, Clock, Deadline};
+use wink::limits::{BudgetTracker, Clock, Deadline, SystemClock};
 use wink_agent::Agent;
 use wink_models::recording::Recording;
 use wink_models::{Evaluation, ModelAdapter, PromptResponse, RunReport, StopReason, Stopped};
@@ -59,12 +59,12 @@ pub(super) async fn run(common: &Common, args: &ReplayArgs) -> Done {
     };
     let told = if common.json { Told::Nothing } else { Told::Lines };
     let view = View::new(told, waiting.reporter());
-    let began = Instant::now();
+    let began = SystemClock.monotonic();
     let (came, repeated) = repeat(common, args, &recording, asked, root, (&view, &waiting)).await?;
     drop(waiting);
     let difference = recording.difference().or_else(|| compare::difference(&original, &repeated));
     let (how, stats) = ended::how(&came);
-    view.ended(&how, stats, began.elapsed());
+    view.ended(&how, stats, SystemClock.monotonic().saturating_sub(began));
     tell(common, &came, difference)
 }
 

@@ -9,7 +9,6 @@ pub(super) mod view;
 
 use std::io::Read;
 use std::sync::Arc;
-use std::time::Instant;
 
 use wink::limits::{Budget, BudgetTracker, CancelToken, Deadline};
 use wink::session::RunContext;
@@ -95,7 +94,7 @@ pub(super) async fn run(common: &Common, args: RunArgs) -> Done {
     if let Some(recorded) = &recorded {
         evaluation = recorded.recorder().evaluation(evaluation);
     }
-    let started = Instant::now();
+    let started = clock.monotonic();
     let adapter = adapter(chosen, &prepared, recorded.as_ref(), &args, waiting.reporter());
     let came = evaluate(&*adapter, prepared, evaluation, &waiting.reporter()).await?;
     drop(waiting);
@@ -104,7 +103,7 @@ pub(super) async fn run(common: &Common, args: RunArgs) -> Done {
     }
     let kept = recorded.map_or(Ok(()), Recorded::finish);
     let (how, stats) = ended::how(&came);
-    view.ended(&how, stats, started.elapsed());
+    view.ended(&how, stats, clock.monotonic().saturating_sub(started));
     let exit = ended::told(common, &came)?;
     kept.map(|()| exit)
 }

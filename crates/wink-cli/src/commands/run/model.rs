@@ -31,13 +31,13 @@ pub(super) struct Chosen {
 pub(super) enum Who {
     Model(BoxModel),
     #[cfg(all(feature = "claude", unix))]
-    Claude(ClaudeAdapter),
+    Claude(Box<ClaudeAdapter>),
 }
 
 /// A model as the command line or the file names it.
 enum Named {
     Script(String),
-    Provided(ModelConfig),
+    Provided(Box<ModelConfig>),
 }
 
 /// Who answers in this run.
@@ -106,7 +106,7 @@ fn named(config: Option<&ModelConfig>, args: &RunArgs) -> Result<Named, CliError
         let message = format!("--constrained is for openai-chat, and the model is {}'s", config.provider);
         return Err(usage(message));
     }
-    Ok(Named::Provided(config))
+    Ok(Named::Provided(Box::new(config)))
 }
 
 /// A model of which nothing else is said.
@@ -204,6 +204,11 @@ fn claude(config: &ModelConfig, key_env: &str, key: Option<Secret<String>>) -> R
     // Names that the program knows itself stay what they are.
     const KNOWN: [&str; 2] = ["ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"];
     let name = if KNOWN.contains(&key_env) { key_env } else { ModelProvider::Claude.usual_key_env() };
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    if !std::env::split_paths(&paths).any(|dir| dir.join("claude").is_file()) {
+        return Err(usage("the program claude is not in PATH".to_owned())
+            .hint("install Claude Code, or use another provider, such as anthropic:MODEL"));
+    }
     let mut adapter = ClaudeAdapter::new(config.model.as_str());
     let moved = std::env::var("ANTHROPIC_BASE_URL").ok().filter(|url| !url.trim().is_empty());
     if let Some(url) = config.url.clone().or(moved) {
@@ -212,7 +217,7 @@ fn claude(config: &ModelConfig, key_env: &str, key: Option<Secret<String>>) -> R
     if let Some(key) = key {
         adapter = adapter.secret(name, key).map_err(|error| usage(format!("{key_env}: {error}")))?;
     }
-    Ok(Who::Claude(adapter))
+    Ok(Who::Claude(Box::new(adapter)))
 }
 
 #[cfg(not(all(feature = "claude", unix)))]
