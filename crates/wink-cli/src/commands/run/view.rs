@@ -111,7 +111,10 @@ fn call(turn: u32, event: &ToolInvoked) -> String {
     let arguments: &str = match &event.params {
         LoggedParams::Accepted(text) | LoggedParams::Rejected { raw: text, .. } => text,
     };
-    let arguments = cut(&one_line(arguments), MOST_ARGUMENTS);
+    let arguments = match cut(&one_line(arguments), MOST_ARGUMENTS) {
+        none if none.is_empty() => none,
+        some => format!("{some} "),
+    };
     let (style, how): (Style, String) = match event.ending {
         Ending::Succeeded | Ending::Expanded => (GOOD, row::ended(event).to_owned()),
         Ending::Denied | Ending::Unavailable | Ending::Rejected | Ending::NotRun | Ending::InDoubt => {
@@ -125,7 +128,7 @@ fn call(turn: u32, event: &ToolInvoked) -> String {
         false => format!(": {}", cut(&one_line(&event.message), MOST_SAID)),
     };
     let tool = visible(&event.tool);
-    format!("{DIM}{turn:>3}{DIM:#} {NAME}{tool}{NAME:#} {DIM}{arguments}{DIM:#} {style}{how}{style:#}{said}")
+    format!("{DIM}{turn:>3}{DIM:#} {NAME}{tool}{NAME:#} {DIM}{arguments}{DIM:#}{style}{how}{style:#}{said}")
 }
 
 /// A text on one line, without commands for the terminal.
