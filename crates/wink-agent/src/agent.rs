@@ -6,14 +6,17 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::fs::OFlags;
+use wink::limits::Budget;
 use wink::prompt::{LocalOverrides, OverrideError, Overrides, Prompt};
 use wink_store::Workspace;
 
 use crate::build::{Binding, Digest, Held, build};
 use crate::builtin;
 use crate::file::File;
+use crate::model::ModelConfig;
 use crate::own_file;
 use crate::problem::{LoadError, Problems};
 
@@ -40,6 +43,7 @@ pub(crate) struct Inner {
     prompt: Prompt,
     pub(crate) held: Held,
     pub(crate) digest: Digest,
+    model: Option<ModelConfig>,
     /// Where its overrides are kept; nowhere for one that was not looked for in a workspace.
     place: Option<PathBuf>,
     /// What was in its file; nothing for one that is in no file.
@@ -55,6 +59,15 @@ pub(crate) struct Inner {
 enum Texts {
     Overridden,
     AsWritten,
+}
+
+/// What a session of an agent is held to as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionLimits {
+    /// How long it may go on after it was opened.
+    pub deadline: Option<Duration>,
+    /// How many tokens may be used.
+    pub budget: Option<Budget>,
 }
 
 /// Where an agent comes from.
@@ -201,6 +214,16 @@ impl Agent {
         &self.inner.prompt
     }
 
+    /// Who answers, if its file says that.
+    pub fn model(&self) -> Option<&ModelConfig> {
+        self.inner.model.as_ref()
+    }
+
+    /// What its sessions are held to as a whole.
+    pub fn limits(&self) -> SessionLimits {
+        SessionLimits { deadline: self.inner.held.deadline, budget: self.inner.held.budget }
+    }
+
     /// Where its overrides are kept; none for an agent that was not looked for in a workspace.
     pub fn overrides(&self) -> Option<LocalOverrides> {
         self.inner.place.clone().map(LocalOverrides::new)
@@ -247,9 +270,10 @@ impl Agent {
                 if let Some(overrides) = &overrides {
                     prompt = prompt.with_overrides(overrides.clone()).map_err(OverrideError::from)?;
                 }
-                let (held, digest) = (built.held, built.digest);
+                let (held, digest, model) = (built.held, built.digest, built.model);
                 let read = matches!(origin, Origin::File(_)).then(|| Arc::from(text.as_bytes()));
-                let inner = Inner { origin, prompt, held, digest, place, read, overrides, per_workspace };
+                let inner =
+                    Inner { origin, prompt, held, digest, model, place, read, overrides, per_workspace };
                 Ok(Self { inner: Arc::new(inner) })
             }
             // Nothing is left out silently.

@@ -44,6 +44,9 @@
 //! failure, and what it did to the workspace is undone. It has the rights and the environment of this program, unless
 //! `sandbox = true` confines it. When its time is over or the call is cancelled, every process of it is gone.
 //!
+//! `[model]` says who answers, for whoever runs the agent ([`Agent::model`]); never with a key, but with the name of the variable that
+//! has it.
+//!
 //! `when` of an approval compares arguments; one that the model left out may stand for anything, and is asked about.
 //!
 #![doc = concat!("```toml\n", include_str!("reference.toml"), "```")]
@@ -64,12 +67,16 @@ mod build;
 mod builtin;
 mod command;
 mod file;
+mod model;
 mod open;
 mod own_file;
 mod problem;
 mod read;
 mod untouched;
 
-pub use agent::{Agent, FILE_NAME, OVERRIDES_NAME, OVERRIDES_TAG, Origin};
-pub use open::{OpenError, OpenSession};
+pub use agent::{Agent, FILE_NAME, OVERRIDES_NAME, OVERRIDES_TAG, Origin, SessionLimits};
+pub use command::withhold_variable;
+pub use file::duration;
+pub use model::{ModelConfig, ModelProvider, RetryConfig};
+pub use open::{OpenError, OpenSession, Prepared};
 pub use problem::{LoadError, Problem};

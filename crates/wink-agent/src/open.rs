@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use wink::executor::{Executor, ExecutorBuilder};
+use wink::executor::{Executor, ExecutorBuilder, ExecutorLimits};
 use wink::filesystem::FsError;
 use wink::limits::InvalidDeadline;
 use wink::prompt::Prompt;
 use wink::resource::{Binding, ResourceRegistry};
-use wink::session::Session;
+use wink::session::{Session, SessionBuilder};
 use wink::store::StoreError;
 use wink::suites::WorkspaceDigest;
 use wink_store::Workspace;
@@ -22,6 +22,19 @@ pub struct OpenSession {
     pub(crate) session: Session,
     pub(crate) executor: Executor,
     pub(crate) prompt: Prompt,
+}
+
+/// What a session of an agent is opened with.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The session.
+    pub session: Session,
+    /// What the model is given, unrendered.
+    pub prompt: Prompt,
+    /// The workspace, with the agent's own file guarded.
+    pub resources: ResourceRegistry,
+    /// What calls are held to.
+    pub limits: ExecutorLimits,
 }
 
 /// A session could not be opened.
@@ -83,19 +96,33 @@ impl Agent {
         surface: impl FnOnce(ExecutorBuilder) -> ExecutorBuilder,
     ) -> Result<OpenSession, OpenError> {
         let clock = Arc::clone(workspace.store().clock());
-        let session = workspace.session(session).clock(clock).open().await?;
+        let prepared = self.prepare(workspace, workspace.session(session).clock(clock)).await?;
+        let Prepared { session, prompt, resources, .. } = prepared;
+        let builder = Executor::builder(&prompt, &session).resources(resources);
+        let builder = self.inner.held.apply(builder, &**session.clock())?;
+        let executor = surface(builder).open().await?;
+        Ok(OpenSession { session, executor, prompt })
+    }
+
+    /// All that a session of this agent is opened with, for whoever opens it in another way: `session` is one of the workspace.
+    ///
+    /// # Errors
+    /// As [`Agent::open`].
+    pub async fn prepare(
+        &self,
+        workspace: &Arc<Workspace>,
+        session: SessionBuilder,
+    ) -> Result<Prepared, OpenError> {
+        let session = session.open().await?;
         if self.inner.digest == Digest::Shown
             && let Err(error) = WorkspaceDigest::refresh(&session, &**workspace.files()).await
         {
             // The model is told that there is none, or what there was.
             tracing::warn!(%error, "the digest of the workspace could not be brought up to date");
         }
-        let prompt = self.prompt_in(workspace);
         let files = own_file::guarded(workspace.files(), self.origin())?;
         let resources = ResourceRegistry::of([Binding::filesystem(Arc::new(files))]).unwrap_or_default();
-        let builder = Executor::builder(&prompt, &session).resources(resources);
-        let builder = self.inner.held.apply(builder, &**session.clock())?;
-        let executor = surface(builder).open().await?;
-        Ok(OpenSession { session, executor, prompt })
+        let (prompt, limits) = (self.prompt_in(workspace), self.inner.held.limits.clone());
+        Ok(Prepared { session, prompt, resources, limits })
     }
 }

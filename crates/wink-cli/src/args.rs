@@ -83,6 +83,32 @@ pub(crate) enum Command {
     /// pipe that is a denial, unless --yes says so beforehand.
     #[command(verbatim_doc_comment, after_help = EXIT_CODES)]
     Call(CallArgs),
+    /// Run the agent: from a task to its result, with a model or a script
+    ///
+    /// Asks the model, makes its calls, each a transaction of this workspace's
+    /// session, and prints its last word, or its result as JSON if the agent file
+    /// says what that must be. What happens meanwhile is told on standard error.
+    ///
+    /// Ctrl-C stops it: the call that is on its way is undone, what was done
+    /// before stays (`wink log`, `wink undo`), and --resume goes on from there.
+    ///
+    /// The model is the agent file's ([model]), or the one that --model names:
+    ///   anthropic:MODEL    key in ANTHROPIC_API_KEY
+    ///   openai:MODEL       key in OPENAI_API_KEY
+    ///   openai-chat:MODEL  and whoever speaks the same, with --base-url
+    ///                      (LiteLLM, llama.cpp, vLLM, Ollama)
+    ///   claude:MODEL       the program claude (Claude Code)
+    ///   script:FILE        a recording, or JSON lines, one response each:
+    ///                      {"text": …, "tool_calls": [{"id", "name", "arguments"}]}
+    #[command(verbatim_doc_comment, after_help = EXIT_CODES)]
+    Run(RunArgs),
+    /// Repeat a recorded run without a model, and say where it differs
+    ///
+    /// Works on a copy of the workspace, with the run's own changes to files taken
+    /// back where the workspace knows them, and in an empty session. Nothing here
+    /// is changed. Exits with 0 if the run was the same to its end, else with 1.
+    #[command(verbatim_doc_comment, after_help = EXIT_CODES)]
+    Replay(ReplayArgs),
     /// Serve the agent's tools as an MCP server
     ///
     /// Speaks with the client that started it, over standard input and output;
@@ -218,6 +244,61 @@ pub(crate) struct CallArgs {
     /// The id by which the call is known to whoever makes it [default: a fresh one]
     #[arg(long, value_name = "ID")]
     pub(crate) call_id: Option<String>,
+}
+
+/// What to run, and with whom.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// What is to be done; `-` reads it from standard input
+    #[arg(value_name = "TASK", required_unless_present = "resume")]
+    pub(crate) task: Option<String>,
+    /// The model, as PROVIDER:MODEL or script:FILE [default: the agent file's]
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// Where the provider is, or whoever speaks the same; a key is sent there only if --key-env or the agent file names it
+    #[arg(long, value_name = "URL", value_hint = ValueHint::Url)]
+    pub(crate) base_url: Option<String>,
+    /// The name of the environment variable that has the key [default: the provider's usual one]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) key_env: Option<String>,
+    /// Hold the model's calls to a schema, since it was not made for tools; with openai-chat
+    #[arg(long)]
+    pub(crate) constrained: bool,
+    /// How many responses there may be [default: the agent file's, else 50]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_turns: Option<u32>,
+    /// When it must be over, such as 90s or 1h [default: the agent file's]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) deadline: Option<String>,
+    /// How many tokens it may use, in and out together [default: the agent file's]
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(i64).range(1..))]
+    pub(crate) budget: Option<i64>,
+    /// Record the run into a new file, for `wink replay` and script:FILE
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "resume")]
+    pub(crate) record: Option<PathBuf>,
+    /// Go on with a run that was stopped: the session's last, or the one of this id
+    #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true, conflicts_with = "task")]
+    pub(crate) resume: Option<Option<String>>,
+    /// Approve whatever a policy asks
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+/// What to repeat.
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArgs {
+    /// The recording
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    /// Keep the copy that it works on in this new directory, to look at [default: one that is removed]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) into: Option<PathBuf>,
+    /// Also run tools again that reach outside of the workspace
+    #[arg(long)]
+    pub(crate) outside: bool,
+    /// Approve whatever a policy asks
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 /// How to serve.
@@ -421,7 +502,8 @@ Exit codes:
   0  success
   1  the tool's result is a failure, or what was asked for was refused
   2  usage or configuration: the command line, the agent file, the workspace
-  3  the evaluation ended: deadline, budget, or cancelled (Ctrl-C)
+  3  the evaluation ended: deadline, budget, turns, a provider that does not
+     answer, or cancelled (Ctrl-C)
   4  internal: the store failed, or something could not be put back";
 
 const DEMO_EXIT_CODES: &str = "\

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -46,6 +47,8 @@ pub struct Seen {
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
+    /// Whether whoever has no key is answered, as servers of one's own do.
+    keyless: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -84,6 +87,11 @@ impl Fake {
     /// whoever stands in between may be late with earlier ones.
     pub fn follow(&self, model: &str, script: Script) {
         *self.shared.state() = State { script, model: Some(model.to_owned()), ..State::default() };
+    }
+
+    /// From here on nobody needs a key.
+    pub fn without_keys(&self) {
+        self.shared.keyless.store(true, Ordering::Relaxed);
     }
 
     /// Where it is, without a path.
@@ -169,7 +177,9 @@ async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> Answered {
     };
     let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let Some(key) = key(api, &head.headers) else {
+    let key = key(api, &head.headers);
+    let keyless = shared.keyless.load(Ordering::Relaxed).then(String::new);
+    let Some(key) = key.or(keyless) else {
         return whole(
             401,
             &[],

@@ -50,6 +50,7 @@ pub struct Evaluation {
     pub(crate) opened: Option<ResourceContext>,
     pub(crate) watch: Option<Arc<dyn Watch>>,
     pub(crate) one_at_a_time: bool,
+    pub(crate) max_turns: Option<u32>,
 }
 
 impl Evaluation {
@@ -110,6 +111,12 @@ impl Evaluation {
     /// Who sees it go on.
     pub fn watch(mut self, watch: Arc<dyn Watch>) -> Self {
         self.watch = Some(watch);
+        self
+    }
+
+    /// How many responses a run that is taken up again may have, instead of what it began with.
+    pub fn max_turns(mut self, turns: u32) -> Self {
+        self.max_turns = Some(turns);
         self
     }
 

@@ -90,7 +90,11 @@ impl Base {
             false => Conversation::read_back(session, &run_id)
                 .map_err(|error| StopReason::Runtime(error.to_string()))?,
         };
-        Ok(known.map(|conversation| (conversation, None)).unwrap_or_else(|| {
+        let taken_up = |mut conversation: Conversation| {
+            conversation.allow_turns(evaluation.max_turns);
+            (conversation, None)
+        };
+        Ok(known.map(taken_up).unwrap_or_else(|| {
             let (task, terms) = (evaluation.task.clone(), self.terms.clone());
             let began = Said::Began { task: task.clone(), terms: terms.clone() };
             (Conversation::begin(run_id, task, terms), Some(began))

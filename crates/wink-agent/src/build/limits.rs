@@ -17,11 +17,11 @@ const TOOL_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// What calls of an agent are held to.
 #[derive(Debug, Clone)]
 pub(crate) struct Held {
-    deadline: Option<Duration>,
-    budget: Option<Budget>,
+    pub(crate) deadline: Option<Duration>,
+    pub(crate) budget: Option<Budget>,
     /// For commands that say nothing of their own.
     pub(crate) tool_timeout: Duration,
-    limits: ExecutorLimits,
+    pub(crate) limits: ExecutorLimits,
 }
 
 impl Held {

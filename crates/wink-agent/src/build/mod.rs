@@ -5,6 +5,7 @@
 
 mod answer;
 mod limits;
+mod model;
 mod order;
 mod policy;
 mod section;
@@ -21,6 +22,7 @@ use wink::tool::AnyTool;
 use wink_store::Workspace;
 
 use crate::file::{At, File, Json, Named, SuiteName};
+use crate::model::ModelConfig;
 use crate::problem::{Problems, Span};
 use crate::read::meant;
 
@@ -34,6 +36,8 @@ pub(crate) struct Built {
     pub(crate) prompt: Option<Prompt>,
     /// What calls are held to.
     pub(crate) held: Held,
+    /// Who answers.
+    pub(crate) model: Option<ModelConfig>,
     /// Whether the prompt has to be built again for each workspace.
     pub(crate) binding: Binding,
     /// Whether the model is told what the workspace looks like.
@@ -60,6 +64,7 @@ pub(crate) enum Binding {
 pub(crate) fn build(file: &File, workspace: Option<&Arc<Workspace>>, problems: &mut Problems) -> Built {
     let held = limits::held(file.limits.as_ref(), problems);
     let sandbox = limits::sandbox(file.sandbox.as_ref(), problems);
+    let model = model::model(file.model.as_ref(), problems);
     let mut build = Build {
         problems,
         workspace,
@@ -98,7 +103,7 @@ pub(crate) fn build(file: &File, workspace: Option<&Arc<Workspace>>, problems: &
         (0, Some(output)) => build.whole(builder.output(output).build().map(|template| template.prompt())),
         _ => None,
     };
-    Built { prompt, held, binding, digest }
+    Built { prompt, held, model, binding, digest }
 }
 
 /// A file on its way to a prompt.

@@ -12,7 +12,11 @@ mod program;
 mod sandbox;
 
 #[cfg(target_os = "linux")]
+use std::ffi::OsStr;
+use std::ffi::OsString;
+#[cfg(target_os = "linux")]
 use std::sync::Arc;
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -25,6 +29,24 @@ pub(crate) use arguments::{Passing, is_ours, variable};
 pub(crate) use program::Program;
 #[cfg(target_os = "linux")]
 pub(crate) use sandbox::{Engine, LazySandbox, Lifted, SandboxPlan};
+
+/// Variables of this process's environment that commands are not given.
+static WITHHELD: RwLock<Vec<OsString>> = RwLock::new(Vec::new());
+
+/// From here on no command of any agent is given this variable of the process's environment: it has something, such as a model's
+/// key, that is nothing for tools.
+pub fn withhold_variable(name: impl Into<OsString>) {
+    let (name, mut withheld) = (name.into(), WITHHELD.write().unwrap_or_else(PoisonError::into_inner));
+    if !withheld.contains(&name) {
+        withheld.push(name);
+    }
+}
+
+/// Whether commands are not given this variable.
+#[cfg(target_os = "linux")]
+fn is_withheld(name: &OsStr) -> bool {
+    WITHHELD.read().unwrap_or_else(PoisonError::into_inner).iter().any(|one| one == name)
+}
 
 /// What a command tool is made of, checked.
 #[derive(Debug, Clone)]

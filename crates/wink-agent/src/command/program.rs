@@ -1,5 +1,6 @@
 //! Running the program of a command tool.
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use wink_store::Workspace;
 
 use super::arguments::{INVOCATION, Input, KEY, TOOL, is_ours};
 use super::sandbox::{LazySandbox, SandboxPlan};
-use super::{CommandPlan, Confined};
+use super::{CommandPlan, Confined, is_withheld};
 
 /// A program with all that is known of it before a call.
 pub(crate) struct Program {
@@ -69,7 +70,8 @@ impl Program {
                     .stdin(input.stdin)
                     // As many bytes as hold that many characters.
                     .keep_output(output.saturating_mul(4));
-                let inherited = std::env::vars_os().filter(|(name, _)| !is_ours(name.as_encoded_bytes()));
+                let given = |name: &OsStr| !is_ours(name.as_encoded_bytes()) && !is_withheld(name);
+                let inherited = std::env::vars_os().filter(|(name, _)| given(name));
                 let launch = inherited.fold(launch, |launch, (name, value)| launch.env(name, value));
                 let launch = variables.fold(launch, |launch, (name, value)| launch.env(name, value));
                 Ok(launch.run(clock).await?)

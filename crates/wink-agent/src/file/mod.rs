@@ -7,6 +7,7 @@
 
 mod answer;
 mod at;
+mod model;
 mod policy;
 mod tool;
 mod units;
@@ -16,6 +17,7 @@ use serde::Deserialize;
 
 pub(crate) use answer::{CompletionTable, OutputTable, StepTable, TaskTable};
 pub(crate) use at::{At, Json, Named};
+pub(crate) use model::{ModelTable, ProviderName, RetryTable, ToolModeName};
 pub(crate) use policy::{
     ApprovalTable, NotTable, PathsTable, PolicyTable, QuotaTable, RateLimitTable, RateScope,
     ReadBeforeWriteTable,
@@ -23,6 +25,7 @@ pub(crate) use policy::{
 pub(crate) use tool::{
     Arguments, DoubtName, ExampleTable, IdempotencyTable, ScopeName, StrategyName, ToolTable,
 };
+pub use units::duration;
 pub(crate) use units::{SIZE_HINT, Size, TIME_HINT, Time, TimeOrForever};
 
 /// An agent: what a model is told, which tools it has, and what its calls are held to.
@@ -32,6 +35,8 @@ pub(crate) struct File {
     /// Who the agent is.
     #[schemars(required)]
     pub(crate) agent: Option<At<AgentTable>>,
+    /// The model that `wink run` asks, unless it is told another.
+    pub(crate) model: Option<At<ModelTable>>,
     /// What calls are held to.
     pub(crate) limits: Option<At<LimitsTable>>,
     /// The sandbox of the suite `sandbox`, and of commands with `sandbox = true`.

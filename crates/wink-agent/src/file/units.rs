@@ -40,6 +40,14 @@ impl Time {
     }
 }
 
+/// A stretch of time as agent files have it: `250ms`, `5m`, `1h 30m`. The error says what is meant.
+///
+/// # Errors
+/// When the text does not say, or says nothing or more than ten years.
+pub fn duration(text: &str) -> Result<Duration, &'static str> {
+    Time(text.to_owned()).duration().ok_or(TIME_HINT)
+}
+
 impl TimeOrForever {
     /// How long that is, none inside being for ever; none if the text does not say.
     pub(crate) fn duration(&self) -> Option<Option<Duration>> {

@@ -41,7 +41,7 @@ pub(super) fn run(common: &Common, force: bool) -> Done {
     match common.json {
         true => frame::print_json(&json!({ "written": path.display().to_string() })),
         false => frame::print(&format!(
-            "wrote {}\nNext: `wink tools` lists what the model would be given, `wink call TOOL JSON` calls a tool.",
+            "wrote {}\nNext: `wink tools` lists what the model would be given, `wink call TOOL JSON` calls a tool, `wink run TASK` runs the agent.",
             path.display()
         )),
     }

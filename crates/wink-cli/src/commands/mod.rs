@@ -17,7 +17,9 @@ mod overrides;
 mod policy;
 mod progress;
 mod prompt;
+mod replay;
 mod row;
+mod run;
 mod serve;
 mod show;
 mod tools;
@@ -32,6 +34,8 @@ use crate::frame::{CliError, Done, Exit};
 pub(crate) fn run(common: &Common, command: Command) -> Done {
     match command {
         Command::Call(call) => block_on(call::run(common, call))?,
+        Command::Run(run) => block_on(run::run(common, run))?,
+        Command::Replay(replay) => block_on(replay::run(common, &replay))?,
         // Many clients at once are what the other threads are for.
         Command::Serve(serve) if serve.http.is_some() => {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();

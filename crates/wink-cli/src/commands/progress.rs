@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use wink::limits::{Clock, SystemClock};
 use wink::session::InvocationId;
 use wink::tool::Progress;
 
@@ -33,6 +34,8 @@ struct Shared {
 
 struct State {
     text: String,
+    /// When there is no more time, on the machine's clock that never goes back.
+    until: Option<Duration>,
     over: bool,
     /// Somebody else uses the terminal.
     paused: bool,
@@ -45,11 +48,16 @@ impl Waiting {
         if !io::stderr().is_terminal() {
             return Self { shared: None, thread: None };
         }
-        let state = State { text: text.into(), over: false, paused: false, shown: false };
+        let state = State { text: text.into(), until: None, over: false, paused: false, shown: false };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
         let its = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("wink-waiting".into()).spawn(move || its.show());
         Self { shared: Some(shared), thread: thread.ok() }
+    }
+
+    /// Waits without saying anything.
+    pub(super) fn silent() -> Self {
+        Self { shared: None, thread: None }
     }
 
     pub(super) fn reporter(&self) -> Reporter {
@@ -107,7 +115,10 @@ impl State {
         let ticks = waited.as_millis() / TICK.as_millis();
         let frame = usize::try_from(ticks).unwrap_or(0) % FRAMES.len();
         let frame = FRAMES.get(frame).copied().unwrap_or_default();
-        let line = format!("{frame} {} {}s", self.text, waited.as_secs());
+        let left = self
+            .until
+            .map(|until| format!(", {} left", short(until.saturating_sub(SystemClock.monotonic()))));
+        let line = format!("{frame} {} {}s{}", self.text, waited.as_secs(), left.unwrap_or_default());
         let line = term::cut(&visible(&line), term::width_of(&io::stderr()).saturating_sub(1));
         let _ = write!(io::stderr(), "\r\x1b[2K{line}");
         self.shown = true;
@@ -128,6 +139,18 @@ impl Reporter {
         }
     }
 
+    /// Says when there is no more time.
+    pub(super) fn ends_in(&self, left: Duration) {
+        if let Some(shared) = &self.0 {
+            shared.change(|state| state.until = SystemClock.monotonic().checked_add(left));
+        }
+    }
+
+    /// Whether anybody sees what is said.
+    pub(super) fn is_shown(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// The terminal is needed for something else.
     pub(super) fn pause(&self) {
         if let Some(shared) = &self.0 {
@@ -143,6 +166,17 @@ impl Reporter {
         if let Some(shared) = &self.0 {
             shared.change(|state| state.paused = false);
         }
+    }
+}
+
+/// A stretch of time, for people.
+pub(super) fn short(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0 => format!("{}ms", time.as_millis()),
+        1..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m {:02}s", seconds / 60, seconds % 60),
+        _ => format!("{}h {:02}m", seconds / 3600, seconds / 60 % 60),
     }
 }
 

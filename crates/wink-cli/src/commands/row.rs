@@ -131,7 +131,7 @@ pub(super) fn ended(event: &ToolInvoked) -> &'static str {
 }
 
 /// Whether it had begun, and what it had done by then was taken back.
-fn was_rolled_back(ending: Ending) -> bool {
+pub(super) fn was_rolled_back(ending: Ending) -> bool {
     match ending {
         Ending::Failed
         | Ending::Errored

@@ -1,4 +1,4 @@
-//! The page `docs/using-wink.md`: its files are written, its commands typed, and what they print is what it says.
+//! The pages `docs/using-wink.md` and `docs/first-agent.md`: their files are written, their commands typed, and what they print is what they say.
 //!
 //! A line before a fenced block says what is done with it:
 //!
@@ -11,6 +11,9 @@
 //! <!-- using: client -->        how a client is told to start a server, which is started
 //! <!-- using: call -->          json: a call that the first of these clients makes
 //! <!-- using: json -->          JSON
+//! <!-- using: provider -->      sh: as one script, with a server in the provider's place
+//! <!-- using: local -->         sh: as one script, with a server in place of the one at port 8080
+//! <!-- using: model -->         toml: goes into wink.toml
 //! ```
 
 use std::io::{BufRead, BufReader};
@@ -186,4 +189,72 @@ fn the_page_on_using_wink_is_true() {
 fn stable(text: &str) -> String {
     let text = steady(text);
     Regex::new("Bearer [0-9a-f]+").unwrap().replace_all(&text, "Bearer <token>").into_owned()
+}
+
+/// What a model would say that does the task at once.
+fn model() -> &'static str {
+    r#"{"tool_calls": [{"id": "1", "name": "read_file", "arguments": {"path": "plants.txt"}}]}
+{"tool_calls": [{"id": "2", "name": "edit_file", "arguments": {"path": "plants.txt", "old_string": "pear\n", "new_string": "pear\nquince\n"}}]}
+{"tool_calls": [{"id": "3", "name": "check", "arguments": {}}]}
+{"text": "The quince is on the list."}
+"#
+}
+
+/// The page has three ways, each from an empty directory. The files are the same for all.
+#[test]
+fn the_page_on_a_first_agent_is_true() {
+    if !has_commands() {
+        return;
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/first-agent.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let (begin, rest) = page.split_once("## Without a model").unwrap();
+    let (script, rest) = rest.split_once("## With a provider's key").unwrap();
+    let (provider, rest) = rest.split_once("## With a server of your own").unwrap();
+    let (local, end) = rest.split_once("## When it does not go on").unwrap();
+    for way in [format!("{script}{end}"), provider.to_owned(), local.to_owned()] {
+        let place = Place::new();
+        let commands = follow(&place, begin) + follow(&place, &way);
+        assert!((3..10).contains(&commands), "{commands} commands");
+    }
+}
+
+/// Does what a part of the page says: how many commands that takes.
+fn follow(place: &Place, part: &str) -> usize {
+    let mut commands = 0;
+    for Block { marker, language, body } in blocks(part) {
+        match (marker, language) {
+            ("", "console") => {
+                for (line, shown) in typed(&body) {
+                    let printed = said(shell(place, line).stdin(Stdio::null()).output().unwrap()).out;
+                    assert_eq!(stable(&printed), stable(&shown), "{line}");
+                    commands += 1;
+                }
+            }
+            ("provider" | "local", "sh") => {
+                let server = crate::run::Server::start(model());
+                if marker == "local" {
+                    server.fake.without_keys();
+                }
+                let body = body.replace("http://127.0.0.1:8080", &server.fake.url());
+                let mut command = shell(place, &format!("set -e\n{body}"));
+                command.env("ANTHROPIC_BASE_URL", server.fake.url()).env_remove("ANTHROPIC_API_KEY");
+                let ran = said(command.stdin(Stdio::null()).output().unwrap());
+                assert_eq!(ran.code, Some(0), "{}", ran.out);
+                assert!(ran.out.contains("The quince is on the list.\n"), "{}", ran.out);
+                assert_eq!(place.text("plants.txt").as_deref(), Some("apple\npear\nquince\n"));
+                assert_eq!(server.fake.left(), 0, "all was asked of the model");
+                commands += body.lines().count();
+            }
+            ("model", "toml") => {
+                place.put("wink.toml", &(place.text("wink.toml").unwrap() + "\n" + &body));
+                assert_eq!(place.wink(&["tools"]).code, Some(0));
+            }
+            (marker, language) => match marker.strip_prefix("file ") {
+                Some(path) => place.put(path, &body),
+                None => panic!("a block of {language} that nothing is done with: {marker:?}"),
+            },
+        }
+    }
+    commands
 }

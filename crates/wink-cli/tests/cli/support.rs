@@ -250,6 +250,7 @@ pub(crate) fn steady(text: &str) -> String {
         (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?Z", "<time>"),
         (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "<time>"),
         (r"in \d+\.\d+ s", "in <time>"),
+        (r", in \d+(ms|s)\b", ", in <time>"),
         (r#""duration_ms":[\d.]+"#, r#""duration_ms":0.0"#),
         (r"/\S*wink-cli-\w+", "<place>"),
         (r"\d+\.\d+\.\d+ \([0-9a-f]{12} [\d-]+\)", "<version>"),

@@ -211,6 +211,16 @@ impl Conversation {
         self.terms.max_reminders.saturating_sub(self.reminders)
     }
 
+    /// Lets it have this many responses, where that is given, instead of what it began with. One that ended since it had as many as
+    /// it could goes on.
+    pub fn allow_turns(&mut self, max_turns: Option<u32>) {
+        let Some(max_turns) = max_turns else { return };
+        self.terms.max_turns = max_turns;
+        if matches!(self.phase, Phase::Ended(Ended::Stopped(StopReason::TurnCap { .. }))) {
+            self.ask();
+        }
+    }
+
     /// Whether there is nothing to be done any more.
     pub fn has_ended(&self) -> bool {
         matches!(self.phase, Phase::Ended(_))

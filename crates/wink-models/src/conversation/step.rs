@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use wink::session::{Session, SliceKind, SliceType};
 
-use super::{Conversation, Input, RUN_LIFE, Said, Unexpected};
+use super::{Conversation, Ended, Input, Next, RUN_LIFE, Said, StopReason, Unexpected};
 
 /// One step of a conversation. LOG: never rolled back, so that what was said stays said whatever became of the calls.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -92,6 +92,10 @@ impl Conversation {
         let (mut last, mut withheld) = (first.time, false);
         for (at, step) in steps.enumerate() {
             (last, withheld) = (step.time, step.withheld);
+            // Somebody let it have more responses than it began with.
+            if let Next::Ended(Ended::Stopped(StopReason::TurnCap { max_turns })) = conversation.next() {
+                conversation.allow_turns(Some(max_turns.saturating_add(1)));
+            }
             let broken = |reason| NotReadBack::Broken { run: Arc::clone(&name), number: at + 2, reason };
             conversation.take(Input::Said(step.said.clone())).map_err(broken)?;
         }

@@ -15,11 +15,12 @@ mod scrub;
 mod write;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use wink::session::IdSource;
 
 pub use read::{Recording, RecordingError};
 pub use scrub::{Scrubber, TooShort};
-pub use write::Recorder;
+pub use write::{About, Recorder};
 
 pub(crate) use read::{answer_on, is_recording};
 
@@ -40,6 +41,8 @@ struct Header {
     session: String,
     run: String,
     seed: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    note: Option<Value>,
 }
 
 impl Header {

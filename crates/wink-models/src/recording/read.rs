@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use serde_json::Value;
 use wink::BoxFuture;
 use wink::limits::{CancelToken, Clock};
 use wink::session::{SessionBuilder, SessionId};
@@ -23,6 +24,7 @@ pub struct Recording {
     header: Header,
     clock: Arc<ReplayingClock>,
     model: Arc<ReplayedModel>,
+    called: Vec<Arc<str>>,
 }
 
 /// A recording cannot be used.
@@ -80,6 +82,7 @@ impl Recording {
         }
         let mut clock = Vec::new();
         let mut exchanges = VecDeque::new();
+        let mut called: Vec<Arc<str>> = Vec::new();
         while let Some((at, line)) = lines.next() {
             let line: Line = match serde_json::from_str(line) {
                 Ok(line) => line,
@@ -88,6 +91,11 @@ impl Recording {
                 Err(error) => return Err(RecordingError::Line { line: at + 1, reason: error.to_string() }),
             };
             clock.push(line.clock);
+            for call in line.response.iter().flat_map(|response| &response.calls) {
+                if !called.contains(&call.name) {
+                    called.push(Arc::clone(&call.name));
+                }
+            }
             match (line.request, line.response, line.error, line.dropped) {
                 (Some(request), ..) => exchanges.push_back(Exchange { request, answer: Answer::None }),
                 (None, response, error, dropped) => {
@@ -108,10 +116,43 @@ impl Recording {
         let clock = Arc::new(ReplayingClock::new(clock));
         let model = Arc::new(ReplayedModel {
             name: header.model.clone(),
+            difference: Mutex::default(),
             clock: Arc::clone(&clock),
             state: Mutex::new((Requests::default(), exchanges)),
         });
-        Ok(Self { header, clock, model })
+        Ok(Self { header, clock, model, called })
+    }
+
+    /// What whoever recorded it wanted to be known.
+    pub fn note(&self) -> Option<&Value> {
+        self.header.note.as_ref()
+    }
+
+    /// The session that it was in.
+    pub fn session_name(&self) -> &str {
+        &self.header.session
+    }
+
+    /// The run.
+    pub fn run_id(&self) -> &str {
+        &self.header.run
+    }
+
+    /// The tools that were called in it, each once, in order.
+    pub fn called(&self) -> &[Arc<str>] {
+        &self.called
+    }
+
+    /// How the repeated run differs from the recorded one, if it does. When it is over, and not before: requests that were not made
+    /// are a difference, too.
+    pub fn difference(&self) -> Option<String> {
+        if let Some(difference) = lock(&self.model.difference).clone() {
+            return Some(difference);
+        }
+        let left = lock(&self.model.state).1.len();
+        (left > 0).then(|| {
+            format!("the run ended before it was over in the recording: {left} requests were not made")
+        })
     }
 
     /// What was asked, answered with what was answered then.
@@ -163,34 +204,41 @@ enum Answer {
 
 struct ReplayedModel {
     name: String,
+    /// The first thing that was not as it was then.
+    difference: Mutex<Option<String>>,
     clock: Arc<ReplayingClock>,
     state: Mutex<(Requests, VecDeque<Exchange>)>,
 }
 
 impl ReplayedModel {
+    fn differs(&self, message: String) -> ModelError {
+        lock(&self.difference).get_or_insert_with(|| message.clone());
+        not_answered(ModelErrorKind::Rejected, message)
+    }
+
     fn next(&self, request: &ModelRequest) -> Result<Answer, ModelError> {
         let mut state = lock(&self.state);
         let (requests, exchanges) = &mut *state;
         let asked = requests.record(request);
         let Some(exchange) = exchanges.pop_front() else {
-            return Err(differs("the recording is over, and another response was asked for"));
+            return Err(self.differs("the recording is over, and another response was asked for".to_owned()));
         };
         // What was scrubbed was another then.
         let text = |request: &RecordedRequest| serde_json::to_string(request).unwrap_or_default();
-        if exchange.request != asked && !text(&exchange.request).contains(MASK) {
-            return Err(differs("the model is asked something else than when this was recorded"));
+        if let Some(difference) = exchange.request.difference(&asked)
+            && !text(&exchange.request).contains(MASK)
+        {
+            let number = exchange.request.number() + 1;
+            return Err(self.differs(format!(
+                "the model is asked something else than when this was recorded: in request {number}, {difference}"
+            )));
         }
         Ok(exchange.answer)
     }
 }
 
-fn differs(message: &str) -> ModelError {
-    ModelError {
-        kind: ModelErrorKind::Rejected,
-        message: message.to_owned(),
-        retry_safe: false,
-        retry_after: None,
-    }
+fn not_answered(kind: ModelErrorKind, message: String) -> ModelError {
+    ModelError { kind, message, retry_safe: false, retry_after: None }
 }
 
 impl Model for ReplayedModel {
@@ -217,10 +265,10 @@ impl Model for ReplayedModel {
                 }
                 // Its deadline came; if it was not that, somebody cancelled it.
                 Answer::GivenUp if self.clock.somebody_slept() => std::future::pending().await,
-                Answer::GivenUp | Answer::None => Err(ModelError {
-                    kind: ModelErrorKind::Cancelled,
-                    ..differs("the recorded request was not answered")
-                }),
+                Answer::GivenUp | Answer::None => {
+                    let message = "the recorded request was not answered".to_owned();
+                    Err(not_answered(ModelErrorKind::Cancelled, message))
+                }
             }
         })
     }

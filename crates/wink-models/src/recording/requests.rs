@@ -33,6 +33,70 @@ pub(super) struct RecordedRequest {
     messages: Vec<Arc<Message>>,
 }
 
+impl RecordedRequest {
+    /// Its number, from 0.
+    pub(super) fn number(&self) -> usize {
+        self.number
+    }
+
+    /// The same with other messages.
+    pub(super) fn mapped(mut self, map: impl Fn(&Arc<Message>) -> Arc<Message>) -> Self {
+        self.messages = self.messages.iter().map(map).collect();
+        self
+    }
+
+    /// In which part another differs first, with what each has there.
+    pub(super) fn difference(&self, other: &Self) -> Option<String> {
+        let told = |part: &str, then: Value, now: Value| {
+            Some(format!("{part} was {}, and is {}", excerpt(&then, &now), excerpt(&now, &then)))
+        };
+        if self.prompt != other.prompt {
+            return told("the prompt", value(&self.prompt), value(&other.prompt));
+        }
+        if self.tools != other.tools {
+            return told("the list of tools", value(&self.tools), value(&other.tools));
+        }
+        for at in 0..self.messages.len().max(other.messages.len()) {
+            let (then, now) = (self.messages.get(at), other.messages.get(at));
+            if then != now {
+                let what = match then.or(now).map(|message| &**message) {
+                    Some(Message::User { .. }) => "what the user says",
+                    Some(Message::Assistant { .. }) => "what the model said",
+                    Some(Message::Tools { .. }) | None => "what the tools answered",
+                };
+                return told(what, value(&then), value(&now));
+            }
+        }
+        if self.output != other.output {
+            return told("the form of the result", value(&self.output), value(&other.output));
+        }
+        if self.settings != other.settings {
+            return told("how the model is asked", value(&self.settings), value(&other.settings));
+        }
+        (self != other).then(|| "it goes on from another request".to_owned())
+    }
+}
+
+fn value(part: &impl Serialize) -> Value {
+    serde_json::to_value(part).unwrap_or_default()
+}
+
+/// Where one text begins to differ from another, with a little around it.
+fn excerpt(this: &Value, other: &Value) -> String {
+    /// Characters before and after.
+    const BEFORE: usize = 24;
+    const AFTER: usize = 96;
+    let (this, other) = (this.to_string(), other.to_string());
+    let same = this.chars().zip(other.chars()).take_while(|(one, two)| one == two).count();
+    let from = same.saturating_sub(BEFORE);
+    let text: String = this.chars().skip(from).take(BEFORE + AFTER).collect();
+    let (before, after) = (
+        if from > 0 { "…" } else { "" },
+        if this.chars().count() > from + BEFORE + AFTER { "…" } else { "" },
+    );
+    format!("`{before}{text}{after}`")
+}
+
 /// What was asked lately.
 #[derive(Debug, Default)]
 pub(super) struct Requests {

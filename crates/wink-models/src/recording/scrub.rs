@@ -1,7 +1,14 @@
 //! Takes known secrets out of what is written down.
 
+use std::sync::Arc;
+
 use serde_json::Value;
+use wink::prompt::Prompt;
+use wink::tool::AnyTool;
 use wink::tool::secret::{MASK, Secret};
+
+use crate::message::{Called, Message};
+use crate::model::ModelResponse;
 
 /// The shortest secret that can be told from ordinary text.
 const SHORTEST: usize = 6;
@@ -10,6 +17,8 @@ const SHORTEST: usize = 6;
 #[derive(Clone, Default)]
 pub struct Scrubber {
     forms: Vec<Secret<String>>,
+    /// Those with sensitive arguments.
+    tools: Vec<AnyTool>,
 }
 
 /// A secret is too short to be found: replacing it would replace half of what is written.
@@ -44,6 +53,70 @@ impl Scrubber {
         Ok(self)
     }
 
+    /// Knows which arguments of a prompt's tools are sensitive. They are left out of calls, and wherever else they occur after
+    /// they were seen in one. A run with such calls cannot be repeated: what it was called with is gone.
+    #[must_use]
+    pub fn masking(mut self, prompt: &Prompt) -> Self {
+        let tools = prompt.possible_tools().map(|placed| placed.tool.clone());
+        self.tools.extend(tools.filter(|tool| tool.contract().has_sensitive()));
+        self
+    }
+
+    /// Learns what is sensitive in the calls of a response.
+    pub(super) fn learn(&mut self, calls: &[Called]) {
+        for call in calls {
+            let masked = self.masked(call);
+            let (Ok(whole), Ok(masked)) =
+                (serde_json::from_str::<Value>(&call.arguments), serde_json::from_str::<Value>(&masked))
+            else {
+                continue;
+            };
+            for secret in missing(&whole, &masked) {
+                // One that is too short is left out of calls all the same.
+                if let Ok(more) = self.clone().knowing(&Secret::new(secret)) {
+                    *self = more;
+                }
+            }
+        }
+    }
+
+    /// The arguments of a call, without what is sensitive.
+    fn masked(&self, call: &Called) -> Arc<str> {
+        let tool = self.tools.iter().find(|tool| *tool.name() == call.name);
+        tool.map_or_else(|| Arc::clone(&call.arguments), |tool| tool.contract().masked(&call.arguments))
+    }
+
+    fn calls(&self, calls: &mut [Called]) -> bool {
+        let mut left_out = false;
+        for call in calls {
+            let masked = self.masked(call);
+            left_out |= masked != call.arguments;
+            call.arguments = masked;
+        }
+        left_out
+    }
+
+    /// A response without the sensitive arguments of its calls.
+    pub(super) fn response(&self, response: &ModelResponse) -> ModelResponse {
+        let mut response = response.clone();
+        if self.calls(&mut response.calls) {
+            // The provider's own form of the calls may be in it.
+            response.provider = None;
+        }
+        response
+    }
+
+    /// A message without the sensitive arguments of its calls.
+    pub(super) fn message(&self, message: &Arc<Message>) -> Arc<Message> {
+        let Message::Assistant { text, calls, provider } = &**message else { return Arc::clone(message) };
+        let (mut calls, mut provider) = (calls.clone(), provider.clone());
+        if !self.calls(&mut calls) {
+            return Arc::clone(message);
+        }
+        provider.take();
+        Arc::new(Message::Assistant { text: Arc::clone(text), calls, provider })
+    }
+
     /// A text without the secrets.
     pub fn text(&self, text: &str) -> String {
         self.forms.iter().fold(text.to_owned(), |text, form| match text.contains(form.expose()) {
@@ -70,6 +143,28 @@ impl Scrubber {
             }
             other => other,
         }
+    }
+}
+
+/// The texts and numbers of one value that another has not in their place.
+fn missing(whole: &Value, masked: &Value) -> Vec<String> {
+    match (whole, masked) {
+        (one, other) if one == other => Vec::new(),
+        (Value::Object(fields), Value::Object(others)) => {
+            let none = Value::Null;
+            let of = |(key, value)| missing(value, others.get(key).unwrap_or(&none));
+            fields.iter().flat_map(of).collect()
+        }
+        (Value::Array(items), Value::Array(others)) if items.len() == others.len() => {
+            items.iter().zip(others).flat_map(|(one, other)| missing(one, other)).collect()
+        }
+        (Value::Object(fields), _) => {
+            fields.values().flat_map(|value| missing(value, &Value::Null)).collect()
+        }
+        (Value::Array(items), _) => items.iter().flat_map(|item| missing(item, &Value::Null)).collect(),
+        (Value::String(text), _) => vec![text.clone()],
+        (Value::Number(number), _) => vec![number.to_string()],
+        (Value::Null | Value::Bool(_), _) => Vec::new(),
     }
 }
 

@@ -21,8 +21,9 @@ use crate::random::Random;
 
 /// Records a run: hand on its model, session, evaluation and chance, and finish it at the end.
 ///
-/// What was said is in it word for word, but for the secrets that its scrubber knows: without the arguments of a call, sensitive
-/// ones too, the run could not be repeated. Whoever has such tools tells the scrubber, or keeps the recording as what it is.
+/// What was said is in it word for word, but for the secrets that its scrubber knows. Whoever has tools with sensitive arguments
+/// tells it ([`Scrubber::masking`]), and has a recording that cannot be repeated but for the other calls; or keeps the recording as
+/// what it is.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -55,10 +56,19 @@ pub struct Recorder {
     shared: Arc<Shared>,
 }
 
+/// What a recording says of its run, beside what was said in it.
+#[derive(Debug, Clone, Default)]
+pub struct About {
+    /// The session that it is in; one of its own unless given.
+    pub session: Option<String>,
+    /// Whatever is to be known when it is repeated. Secrets are taken out of it.
+    pub note: Option<Value>,
+}
+
 struct Shared {
     tape: Arc<Mutex<Vec<Tick>>>,
     requests: Mutex<Requests>,
-    scrubber: Scrubber,
+    scrubber: Mutex<Scrubber>,
     out: Mutex<Out>,
 }
 
@@ -78,8 +88,22 @@ impl Recorder {
         clock: Arc<dyn Clock>,
         scrubber: Scrubber,
     ) -> std::io::Result<Self> {
+        Self::create_about(path, model, clock, scrubber, About::default())
+    }
+
+    /// The same, of a run of which more is known.
+    ///
+    /// # Errors
+    /// As [`Recorder::create`].
+    pub fn create_about(
+        path: impl AsRef<Path>,
+        model: BoxModel,
+        clock: Arc<dyn Clock>,
+        scrubber: Scrubber,
+        about: About,
+    ) -> std::io::Result<Self> {
         let file = File::create_new(path)?;
-        Ok(Self::start(BufWriter::new(file), model, clock, scrubber))
+        Ok(Self::begin(BufWriter::new(file), model, clock, scrubber, about))
     }
 
     /// Records into anything.
@@ -89,18 +113,29 @@ impl Recorder {
         clock: Arc<dyn Clock>,
         scrubber: Scrubber,
     ) -> Self {
+        Self::begin(to, model, clock, scrubber, About::default())
+    }
+
+    fn begin(
+        to: impl Write + Send + 'static,
+        model: BoxModel,
+        clock: Arc<dyn Clock>,
+        scrubber: Scrubber,
+        about: About,
+    ) -> Self {
         let random = Random::system();
         let header = Header {
             wink_recording: VERSION,
             model: model.name().to_owned(),
-            session: random.name().to_string(),
+            session: about.session.unwrap_or_else(|| random.name().to_string()),
             run: random.name().to_string(),
             seed: random.any(),
+            note: about.note.map(|note| scrubber.value(note)),
         };
         let shared = Arc::new(Shared {
             tape: Arc::default(),
             requests: Mutex::default(),
-            scrubber,
+            scrubber: Mutex::new(scrubber),
             out: Mutex::new(Out { to: Box::new(to), failed: None }),
         });
         let clock = Arc::new(RecordingClock::new(clock, Arc::clone(&shared.tape)));
@@ -158,11 +193,13 @@ impl Shared {
         let clock = std::mem::take(&mut *lock(&self.tape));
         let mut value = serde_json::to_value(Line { clock, ..line });
         // All that somebody else has said; the rest is our own.
+        let scrubber = lock(&self.scrubber);
         for part in ["request", "response", "error"] {
             if let Some(part) = value.as_mut().ok().and_then(|value| value.get_mut(part)) {
-                *part = self.scrubber.value(part.take());
+                *part = scrubber.value(part.take());
             }
         }
+        drop(scrubber);
         self.write(value);
     }
 
@@ -207,12 +244,17 @@ impl Model for RecordedModel {
     ) -> BoxFuture<'a, Result<ModelResponse, ModelError>> {
         Box::pin(async move {
             let asked = lock(&self.shared.requests).record(request);
+            let asked = asked.mapped(|message| lock(&self.shared.scrubber).message(message));
             self.shared.line(Line { request: Some(asked), ..Line::default() });
             let mut unanswered = Unanswered(Some(&self.shared));
             let answer = self.model.respond(request, stream, cancel).await;
             unanswered.0 = None;
             self.shared.line(match &answer {
-                Ok(response) => Line { response: Some(response.clone()), ..Line::default() },
+                Ok(response) => {
+                    let mut scrubber = lock(&self.shared.scrubber);
+                    scrubber.learn(&response.calls);
+                    Line { response: Some(scrubber.response(response)), ..Line::default() }
+                }
                 Err(error) => Line { error: Some(error.into()), ..Line::default() },
             });
             answer

@@ -11,8 +11,8 @@ use super::outcome::Failure;
 use super::steps::lost;
 use super::stop::{StopWhen, held_to};
 use crate::ledger::{
-    Before, Claim, ClaimOutcome, Doubted, IdempotencyConfig, InDoubt, Probe, Probed, Reach, ToolEffect,
-    WhenInDoubt,
+    Before, Claim, ClaimOutcome, Doubted, IdempotencyConfig, InDoubt, Probe, Probed, REQUEST_KEY, Reach,
+    ToolEffect, WhenInDoubt,
 };
 use crate::session::{Ending, LoggedValue};
 use crate::store::LedgerChange;
@@ -172,7 +172,7 @@ impl Call {
             (None, Some(key)) => placed.tool.inner.params_hash(params).map(|params_hash| {
                 // Hashed, since a caller may send anything as its key, and as much as it likes.
                 let text = format!(
-                    "request:{}",
+                    "{REQUEST_KEY}{}",
                     blake3::keyed_hash(blake3::hash(key.as_bytes()).as_bytes(), params_hash.as_bytes())
                 );
                 let reach = match placed.tool.contract().annotations.open_world {

@@ -31,6 +31,9 @@ pub use key::params_key;
 
 use live::{Going, Whereabouts, whereabouts};
 
+/// What the text of a key begins with by which a request is known again, whatever its tool says of effects.
+pub(crate) const REQUEST_KEY: &str = "request:";
+
 /// An effect that happened, and what came of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolEffect {

@@ -108,6 +108,11 @@ impl Contract {
         }
     }
 
+    /// Whether some of its arguments are sensitive.
+    pub fn has_sensitive(&self) -> bool {
+        self.compiled.has_sensitive()
+    }
+
     /// Representative calls.
     pub fn examples(&self) -> &[ToolExample] {
         &self.examples

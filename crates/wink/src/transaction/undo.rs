@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::{AccessError, NoTurn, Transaction, TransactionError, report};
 use crate::filesystem::{self, Filesystem, FsError, FsPath, LeftAlone, Reverted, UndoForce};
-use crate::ledger::ToolEffect;
+use crate::ledger::{REQUEST_KEY, ToolEffect};
 use crate::resource::ResourceContext;
 use crate::session::{
     Action, Closing, CommitError, Conflict, Ending, InvocationId, Item, KeptEffect, PastCalls, PastError,
@@ -244,6 +244,10 @@ async fn effects(session: &Session, calls: &[Arc<ToolInvoked>]) -> Result<Vec<Ke
         for row in session.store().rows(Rows::Tool(tool.to_owned())).await? {
             let LedgerState::Recorded { effect, .. } = row.state else { continue };
             let Ok(effect) = serde_json::from_value::<ToolEffect>(effect) else { continue };
+            // An entry by which a request is known again says nothing of an effect outside.
+            if row.key.contains(&format!(":{tool}:{REQUEST_KEY}")) {
+                continue;
+            }
             let is_of = |event: &&ToolInvoked| event.ended_at() == effect.created_at;
             if effect.session.as_ref() == Some(session.id()) && calls.iter().any(is_of) {
                 let (key, effect_id) = (row.key, effect.effect_id);

@@ -1,0 +1,61 @@
+//! Who answers, as an agent file says it; and never a key.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod support;
+
+use std::time::Duration;
+
+use serde_json::json;
+use wink_agent::{Agent, ModelConfig, ModelProvider, RetryConfig};
+
+use support::load;
+
+const AGENT: &str = "[agent]\nns = \"a\"\nkey = \"b\"\n";
+
+#[test]
+fn everything_of_a_model_is_read() {
+    let agent = load(include_str!("../src/reference.toml"));
+    let Some(serde_json::Value::Object(extra)) = Some(json!({ "seed": 7 })) else { panic!() };
+    assert_eq!(
+        agent.model(),
+        Some(&ModelConfig {
+            provider: ModelProvider::OpenAiChat,
+            model: "qwen3".to_owned(),
+            url: Some("http://127.0.0.1:8080/v1".to_owned()),
+            key_env: Some("LOCAL_API_KEY".to_owned()),
+            constrained: true,
+            streaming: Some(true),
+            timeout: Some(Duration::from_secs(600)),
+            max_output_tokens: Some(4096),
+            temperature: Some(0.2),
+            extra,
+            max_turns: Some(50),
+            retry: RetryConfig {
+                attempts: Some(5),
+                delay: Some(Duration::from_millis(500)),
+                max_delay: Some(Duration::from_secs(30)),
+                window: Some(Duration::from_secs(300)),
+            },
+        })
+    );
+    assert_eq!(load(AGENT).model(), None);
+    for provider in ModelProvider::ALL {
+        let text = format!("{AGENT}[model]\nprovider = \"{provider}\"\nmodel = \"m\"\n");
+        assert_eq!(load(&text).model().map(|model| model.provider), Some(provider));
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_model_is_told_at_once() {
+    let text = format!(
+        "{AGENT}[model]\nprovider = \"anthropic\"\nmodel = \" \"\nurl = \"https://me:planted-secret@example.com\"\nkey_env = \"sk-planted-secret\"\ntools = \"constrained\"\ntemperature = -1.0\nmax_turns = 0\nkey = \"planted\"\nretry = {{ delay = \"1m\", max_delay = \"1s\", window = \"soon\" }}\n"
+    );
+    let error = Agent::parse(&text, "wink.toml").unwrap_err();
+    insta::assert_snapshot!(error.to_string());
+    assert!(!error.to_string().contains("planted-secret"), "what may be a key is not repeated");
+    for text in ["url = \"nowhere\"", "url = \"ftp://example.com\""] {
+        let text = format!("{AGENT}[model]\nprovider = \"openai\"\nmodel = \"m\"\n{text}\n");
+        assert_eq!(Agent::parse(&text, "wink.toml").unwrap_err().problems().len(), 1, "{text}");
+    }
+}

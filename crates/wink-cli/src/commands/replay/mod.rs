@@ -1,0 +1,181 @@
+//! `wink replay`: a recorded run once more, without its model, on a copy of the workspace; and where it differs.
+
+mod compare;
+mod copy;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use wink::BoxFuture;
+use wink::limits::{BudgetTracker, Clock, Deadline, SystemClock};
+use wink_agent::Agent;
+use wink_models::recording::Recording;
+use wink_models::{Evaluation, ModelAdapter, PromptResponse, RunReport, StopReason, Stopped};
+use wink_store::Workspace;
+
+use super::progress::Waiting;
+use super::run::record::Asked;
+use super::run::view::{Told, View};
+use super::run::{ended, evaluate};
+use super::{approve, open};
+use crate::args::{Common, ReplayArgs};
+use crate::frame::{self, CliError, Done, Exit, note};
+
+/// What `replay --json` prints.
+#[derive(Serialize)]
+struct Replayed {
+    same: bool,
+    difference: Option<String>,
+    #[serde(flatten)]
+    report: RunReport,
+}
+
+pub(super) async fn run(common: &Common, args: &ReplayArgs) -> Done {
+    let recording =
+        Recording::load(&args.file).map_err(|error| CliError::new(Exit::Usage, error.to_string()))?;
+    let asked = asked(&recording)?;
+    let agent = open::agent(common)?;
+    if !args.outside {
+        stays_inside(&agent, &recording)?;
+    }
+    let waiting = match common.json {
+        true => Waiting::silent(),
+        false => Waiting::begin("copying the workspace"),
+    };
+    let place = copy::Place::make(args.into.as_deref(), common.root())?;
+    let root = place.path();
+    copy::files(common.root(), root, &args.file)?;
+    let original = match open::has_past(common)? {
+        true => {
+            let workspace = open::workspace(common)?;
+            let events = compare::events(&workspace, &recording).await?;
+            copy::take_back(&workspace, &recording, root).await?;
+            events
+        }
+        false => Vec::new(),
+    };
+    let told = if common.json { Told::Nothing } else { Told::Lines };
+    let view = View::new(told, waiting.reporter());
+    let began = SystemClock.monotonic();
+    let (came, repeated) = repeat(common, args, &recording, asked, root, (&view, &waiting)).await?;
+    drop(waiting);
+    let difference = recording.difference().or_else(|| compare::difference(&original, &repeated));
+    let (how, stats) = ended::how(&came);
+    view.ended(&how, stats, SystemClock.monotonic().saturating_sub(began));
+    tell(common, &came, difference)
+}
+
+/// The recorded run, in the copy; and the events of its calls.
+async fn repeat(
+    common: &Common,
+    args: &ReplayArgs,
+    recording: &Recording,
+    asked: Asked,
+    root: &Path,
+    (view, waiting): (&Arc<View>, &Waiting),
+) -> Result<(Result<PromptResponse, Stopped>, Vec<compare::Event>), CliError> {
+    let agent = Agent::find(root, common.agent.as_deref()).map_err(|error| open::bad_agent(&error))?;
+    let workspace = Arc::new(Workspace::open(root).map_err(CliError::internal)?);
+    let session = recording.session(workspace.session(recording.session_name()));
+    let prepared = agent.prepare(&workspace, session).await.map_err(|error| open::not_open(&error))?;
+    let mut adapter = ModelAdapter::new(recording.model())
+        .terms(asked.terms)
+        .settings(asked.settings)
+        .random(recording.random())
+        .limits(prepared.limits.clone());
+    if let Some(approver) = approve::approver(args.yes, waiting.reporter()) {
+        adapter = adapter.approver(approver);
+    }
+    let mut evaluation = Evaluation::new().watch(Arc::clone(view) as _);
+    if let Some(task) = asked.task {
+        evaluation = evaluation.task(task);
+    }
+    if let Some(deadline) = asked.deadline {
+        let deadline = Deadline::at(deadline, &Then(asked.began)).map_err(CliError::internal)?;
+        evaluation = evaluation.deadline(deadline);
+    }
+    if let Some(budget) = asked.budget {
+        evaluation = evaluation.budget(Arc::new(BudgetTracker::new(budget)));
+    }
+    let evaluation = recording.evaluation(evaluation);
+    let came = evaluate(&adapter, prepared, evaluation, &waiting.reporter()).await?;
+    let events = compare::events(&workspace, recording).await?;
+    Ok((came, events))
+}
+
+/// What the run was asked for.
+fn asked(recording: &Recording) -> Result<Asked, CliError> {
+    let note = recording.note().cloned().unwrap_or_default();
+    serde_json::from_value(note).map_err(|_| {
+        CliError::new(
+            Exit::Usage,
+            "the recording does not say what was asked for: `wink run` did not make it",
+        )
+        .hint("`wink run TASK --model script:FILE` answers from any recording")
+    })
+}
+
+/// What reaches outside would have its effect again.
+fn stays_inside(agent: &Agent, recording: &Recording) -> Result<(), CliError> {
+    let outside = |tool: &&Arc<str>| {
+        let mut tools = agent.prompt().possible_tools();
+        tools.any(|placed| *placed.name() == **tool && placed.tool.contract().annotations().open_world)
+    };
+    let outside: Vec<&str> = recording.called().iter().filter(outside).map(|tool| &**tool).collect();
+    if outside.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "the run called {}, which may reach outside of the workspace, and would do so again",
+        outside.join(" and ")
+    );
+    Err(CliError::new(Exit::Usage, message).hint(
+        "--outside runs it again; a tool that does not reach outside says so: `annotations = { open_world = false }`",
+    ))
+}
+
+fn tell(common: &Common, came: &Result<PromptResponse, Stopped>, difference: Option<String>) -> Done {
+    if let Err(Stopped { reason: StopReason::Runtime(reason), .. }) = came {
+        return Err(CliError::internal(reason));
+    }
+    if common.json {
+        let same = difference.is_none();
+        let replayed = Replayed { same, difference, report: RunReport::of(came) };
+        frame::print_json(&replayed)?;
+        return Ok(if same { Exit::Success } else { Exit::Failure });
+    }
+    if let Some(difference) = difference {
+        return Err(CliError::new(Exit::Failure, difference).hint(
+            "a replay is the same where agent, files and session are as they were: the workspace as it was before the run, and a run that was recorded in a new session",
+        ));
+    }
+    match came {
+        Ok(response) => ended::print(response)?,
+        Err(stopped) => {
+            note(&format!("it was stopped as it was when it was recorded: {stopped}"));
+            Exit::Success
+        }
+    };
+    note("the same as recorded");
+    Ok(Exit::Success)
+}
+
+/// The clock as it was when the run began.
+struct Then(Timestamp);
+
+impl Clock for Then {
+    fn now(&self) -> Timestamp {
+        self.0
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn sleep_until(&self, _: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
+    }
+}

@@ -1,0 +1,192 @@
+//! `wink run`: the agent from a task to its result. Who answers is [`model`]'s business, what is seen meanwhile [`view`]'s, how it
+//! ends [`ended`]'s; what happens in between is the library's.
+
+pub(super) mod ended;
+mod model;
+pub(super) mod record;
+mod resume;
+pub(super) mod view;
+
+use std::io::Read;
+use std::sync::Arc;
+
+use wink::limits::{Budget, BudgetTracker, CancelToken, Deadline};
+use wink::session::RunContext;
+use wink_agent::{Prepared, duration};
+use wink_models::{Adapter, Evaluation, ModelAdapter, PromptResponse, Stopped};
+
+use self::model::{Chosen, Who};
+use self::record::Recorded;
+use self::view::{Told, View};
+use super::ending::Ending;
+use super::progress::{Reporter, Waiting};
+use super::{approve, open};
+use crate::args::{Common, RunArgs};
+use crate::frame::{CliError, Done, Exit, note};
+
+pub(super) async fn run(common: &Common, args: RunArgs) -> Done {
+    // Before the workspace is touched: what is wrong with these is found at once.
+    let agent = open::agent(common)?;
+    let chosen = model::choose(&agent, &args)?;
+    let task = task(args.task.clone())?;
+    let ahead = args.deadline.as_deref().map(deadline).transpose()?;
+    if let Some(path) = &args.record {
+        record::must_be_new(path)?;
+    }
+    let workspace = open::workspace(common)?;
+    let (read, agent) = (agent.model().cloned(), open::settled(&agent, &workspace, common)?);
+    let chosen = if agent.model() == read.as_ref() { chosen } else { model::choose(&agent, &args)? };
+    let clock = Arc::clone(workspace.store().clock());
+    let usage = |error: &dyn std::fmt::Display| CliError::new(Exit::Usage, error.to_string());
+    let own = agent.limits();
+    let ahead = ahead.or(own.deadline);
+    let began = clock.now();
+    let deadline = ahead.map(|ahead| Deadline::after(ahead, &*clock)).transpose();
+    let deadline = deadline.map_err(|error| usage(&error))?;
+    let budget = match args.budget {
+        Some(tokens) => Some(Budget::total(tokens).map_err(|error| usage(&error))?),
+        None => own.budget,
+    };
+    let told = if common.json { Told::Nothing } else { Told::Lines };
+    let waiting = match told {
+        Told::Lines => Waiting::begin("opening the session"),
+        Told::Nothing => Waiting::silent(),
+    };
+    let recorded = match &args.record {
+        Some(path) => {
+            let asked = record::Asked {
+                task: task.clone(),
+                terms: chosen.terms.clone(),
+                settings: chosen.settings.clone(),
+                began,
+                deadline: deadline.map(Deadline::timestamp),
+                budget,
+            };
+            Some(Recorded::begin(path, common, &workspace, &agent, &chosen, &asked).await?)
+        }
+        None => None,
+    };
+    let session = workspace.session(common.session.as_str());
+    let session = match &recorded {
+        Some(recorded) => recorded.recorder().session(session),
+        None => session.clock(Arc::clone(&clock)),
+    };
+    let prepared = agent.prepare(&workspace, session).await.map_err(|error| open::not_open(&error))?;
+    let view = View::new(told, waiting.reporter());
+    let mut evaluation = Evaluation::new().watch(Arc::clone(&view) as _);
+    if let Some(resume) = &args.resume {
+        let run = resume::find(&prepared.session, resume.as_deref(), args.max_turns)?;
+        evaluation = evaluation.run(RunContext { run_id: Some(run), ..RunContext::default() });
+        if let Some(turns) = args.max_turns {
+            evaluation = evaluation.max_turns(turns);
+        }
+    }
+    if let Some(task) = task {
+        evaluation = evaluation.task(task);
+    }
+    if let Some(deadline) = deadline {
+        evaluation = evaluation.deadline(deadline);
+        waiting.reporter().ends_in(deadline.remaining(&*clock));
+    }
+    if let Some(budget) = budget {
+        evaluation = evaluation.budget(Arc::new(BudgetTracker::new(budget)));
+    }
+    if let Some(recorded) = &recorded {
+        evaluation = recorded.recorder().evaluation(evaluation);
+    }
+    let started = clock.monotonic();
+    let adapter = adapter(chosen, &prepared, recorded.as_ref(), &args, waiting.reporter());
+    let came = evaluate(&*adapter, prepared, evaluation, &waiting.reporter()).await?;
+    drop(waiting);
+    for left in workspace.report().aside {
+        note(&format!("{} was left as somebody else has changed it", open::shown(&left.path)));
+    }
+    let kept = recorded.map_or(Ok(()), Recorded::finish);
+    let (how, stats) = ended::how(&came);
+    view.ended(&how, stats, clock.monotonic().saturating_sub(started));
+    let exit = ended::told(common, &came)?;
+    kept.map(|()| exit)
+}
+
+/// Whoever answers, in the agent's session.
+fn adapter(
+    chosen: Chosen,
+    prepared: &Prepared,
+    recorded: Option<&Recorded>,
+    args: &RunArgs,
+    reporter: Reporter,
+) -> Arc<dyn Adapter> {
+    let approver = approve::approver(args.yes, reporter);
+    let Chosen { who, terms, settings, .. } = chosen;
+    match who {
+        Who::Model(model) => {
+            let model = recorded.map_or(model, |recorded| recorded.recorder().model());
+            let mut adapter =
+                ModelAdapter::new(model).terms(terms).settings(settings).limits(prepared.limits.clone());
+            if let Some(approver) = approver {
+                adapter = adapter.approver(approver);
+            }
+            if let Some(recorded) = recorded {
+                adapter = adapter.random(recorded.recorder().random());
+            }
+            Arc::new(adapter)
+        }
+        #[cfg(all(feature = "claude", unix))]
+        Who::Claude(adapter) => {
+            let adapter = adapter.terms(terms).limits(prepared.limits.clone());
+            Arc::new(match approver {
+                Some(approver) => adapter.approver(approver),
+                None => adapter,
+            })
+        }
+    }
+}
+
+/// Evaluates the agent's prompt, until it is done or somebody wants the program to end. Then everything that is on its way is
+/// undone before it does.
+pub(super) async fn evaluate(
+    adapter: &dyn Adapter,
+    prepared: Prepared,
+    evaluation: Evaluation,
+    reporter: &Reporter,
+) -> Result<Result<PromptResponse, Stopped>, CliError> {
+    let cancel = CancelToken::new();
+    let evaluation = evaluation.resources(prepared.resources).cancel(cancel.clone());
+    let mut ending = Ending::listen()?;
+    let mut evaluating = adapter.evaluate(&prepared.prompt, &prepared.session, evaluation);
+    tokio::select! {
+        came = &mut evaluating => return Ok(came),
+        () = ending.told() => {}
+    }
+    reporter.say("stopping: what is on its way is undone");
+    cancel.cancel();
+    Ok(evaluating.await)
+}
+
+/// What is to be done.
+fn task(given: Option<String>) -> Result<Option<String>, CliError> {
+    /// No task is longer.
+    const MOST: u64 = 4 << 20;
+    let Some(text) = given else { return Ok(None) };
+    let text = match text.as_str() {
+        "-" => {
+            let mut text = String::new();
+            let read = std::io::stdin().lock().take(MOST).read_to_string(&mut text);
+            read.map_err(|error| {
+                CliError::new(Exit::Usage, format!("standard input cannot be read: {error}"))
+            })?;
+            text
+        }
+        _ => text,
+    };
+    match text.trim().is_empty() {
+        true => Err(CliError::new(Exit::Usage, "the task is empty").hint("say what is to be done")),
+        false => Ok(Some(text)),
+    }
+}
+
+fn deadline(text: &str) -> Result<std::time::Duration, CliError> {
+    duration(text).map_err(|hint| {
+        CliError::new(Exit::Usage, format!("--deadline {text}: this is no stretch of time")).hint(hint)
+    })
+}

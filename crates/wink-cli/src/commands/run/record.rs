@@ -1,0 +1,135 @@
+//! Recording a run. A file in the workspace is put there when the run is over: while it goes on, tools would see it grow.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tempfile::TempPath;
+use wink::filesystem::STATE;
+use wink::limits::Budget;
+use wink_agent::Agent;
+use wink_models::recording::{About, Recorder};
+use wink_models::{Settings, Terms};
+use wink_store::Workspace;
+
+use super::super::open;
+use super::model::{Chosen, Who};
+use crate::args::Common;
+use crate::frame::{CliError, Exit, note};
+
+/// What was asked for, which is to be the same again.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::commands) struct Asked {
+    pub(in crate::commands) task: Option<String>,
+    pub(in crate::commands) terms: Terms,
+    pub(in crate::commands) settings: Settings,
+    pub(in crate::commands) began: jiff::Timestamp,
+    pub(in crate::commands) deadline: Option<jiff::Timestamp>,
+    pub(in crate::commands) budget: Option<Budget>,
+}
+
+/// A run that is recorded.
+pub(super) struct Recorded {
+    recorder: Recorder,
+    path: PathBuf,
+    /// Where it is until the run is over, if that is elsewhere.
+    staged: Option<TempPath>,
+}
+
+/// Nothing is overwritten, and that is found out first.
+pub(super) fn must_be_new(path: &Path) -> Result<(), CliError> {
+    match path.symlink_metadata() {
+        Ok(_) => Err(there_already(path)),
+        Err(_) => Ok(()),
+    }
+}
+
+fn there_already(path: &Path) -> CliError {
+    CliError::new(Exit::Usage, format!("{} is there already", path.display()))
+        .hint("--record makes a new file, and overwrites none")
+}
+
+impl Recorded {
+    pub(super) async fn begin(
+        path: &Path,
+        common: &Common,
+        workspace: &Workspace,
+        agent: &Agent,
+        chosen: &Chosen,
+        asked: &Asked,
+    ) -> Result<Self, CliError> {
+        let model = match &chosen.who {
+            Who::Model(model) => Arc::clone(model),
+            #[cfg(all(feature = "claude", unix))]
+            Who::Claude(_) => {
+                let message = "what Claude Code says to its model is not seen here, and cannot be recorded";
+                return Err(CliError::new(Exit::Usage, message)
+                    .hint("record with another provider, such as anthropic:MODEL"));
+            }
+        };
+        let past = open::log(workspace, common).await?.newest(0, 1, |_| true).await?;
+        if !past.is_empty() {
+            note(&format!(
+                "the session {} has a past, and a replay begins in an empty one: --session names a new one",
+                common.session
+            ));
+        }
+        let failed = |error: std::io::Error| {
+            CliError::new(Exit::Usage, format!("{} cannot be written: {error}", path.display()))
+        };
+        let staged = match is_inside(path, workspace.files().root()) {
+            true => {
+                let state = workspace.files().root().join(STATE);
+                // Only the name is wanted: the recorder makes the file.
+                let name = tempfile::Builder::new().prefix("recording-").suffix(".jsonl").tempfile_in(state);
+                let name = name.map_err(failed)?.into_temp_path();
+                std::fs::remove_file(&name).map_err(failed)?;
+                Some(name)
+            }
+            false => None,
+        };
+        let about = About {
+            session: Some(common.session.clone()),
+            note: Some(serde_json::to_value(asked).map_err(CliError::internal)?),
+        };
+        let to: &Path = staged.as_deref().unwrap_or(path);
+        let clock = Arc::clone(workspace.store().clock());
+        let scrubber = chosen.scrubber.clone().masking(agent.prompt());
+        let recorder = Recorder::create_about(to, model, clock, scrubber, about);
+        let recorder = recorder.map_err(|error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => there_already(path),
+            _ => failed(error),
+        })?;
+        Ok(Self { recorder, path: path.to_owned(), staged })
+    }
+
+    pub(super) fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
+    /// Puts it where it belongs.
+    pub(super) fn finish(self) -> Result<(), CliError> {
+        let path = self.path;
+        let failed =
+            |error: std::io::Error| CliError::internal(format!("the recording {}: {error}", path.display()));
+        self.recorder.finish().map_err(failed)?;
+        let Some(staged) = self.staged else { return Ok(()) };
+        match staged.persist_noclobber(&path) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let place = error.path.keep().map_err(|error| failed(error.error))?;
+                Err(failed(error.error).hint(format!("it is in {}", place.display())))
+            }
+        }
+    }
+}
+
+/// Whether a path that is not there yet would be below a directory.
+fn is_inside(path: &Path, root: &Path) -> bool {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match (parent.canonicalize(), root.canonicalize()) {
+        (Ok(parent), Ok(root)) => parent.starts_with(root),
+        _ => false,
+    }
+}

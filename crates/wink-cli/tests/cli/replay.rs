@@ -1,0 +1,103 @@
+//! `wink replay`: a recorded run is the same once more, byte for byte; and where it is not, that is said.
+
+use serde_json::{Value, json};
+
+use crate::json::check;
+use crate::run::{STORY, place, run};
+use crate::support::{Place, has_commands, one_command, steady};
+
+#[test]
+fn a_recorded_run_is_the_same_byte_for_byte() {
+    let place = place(STORY);
+    // In the workspace: no tool sees it while it is written.
+    assert_eq!(run(&place, &["--record", "run.jsonl", "--budget", "1000"]).code, Some(0));
+    assert_eq!(place.names(), ["notes", "run.jsonl", "theirs"]);
+    let before = place.wink(&["log", "--json"]).ok();
+    let replayed = place.json(&["replay", "run.jsonl", "--into", "../again"]);
+    check("replay", &replayed);
+    assert_eq!((&replayed["same"], &replayed["output"]), (&json!(true), &json!("Done.")), "{replayed:#}");
+    let again = place.wink(&["log", "--json", "--workspace", "../again"]).ok();
+    assert_eq!(again, before, "ids, times and all");
+    assert_eq!(place.wink(&["log", "--json"]).ok(), before, "and nothing happened here");
+    assert_eq!(place.names(), ["notes", "run.jsonl", "theirs"]);
+    let said = place.wink(&["replay", "run.jsonl"]);
+    assert_eq!((said.code, said.out.as_str()), (Some(0), "Done.\n"), "{}", said.err);
+    assert!(said.err.ends_with("note: the same as recorded\n"), "{}", said.err);
+}
+
+#[test]
+fn every_change_to_files_is_taken_back_first() {
+    let script = r#"{"tool_calls": [{"id": "1", "name": "read_file", "arguments": {"path": "theirs"}}, {"id": "2", "name": "edit_file", "arguments": {"path": "theirs", "old_string": "as it was", "new_string": "changed"}}, {"id": "3", "name": "write_file", "arguments": {"path": "d/e/f", "content": "new"}}]}
+{"tool_calls": [{"id": "4", "name": "edit_file", "arguments": {"path": "theirs", "old_string": "changed", "new_string": "again"}}, {"id": "5", "name": "delete_path", "arguments": {"path": "theirs"}}, {"id": "6", "name": "list_directory", "arguments": {"path": ""}}]}
+{"text": "Done."}
+"#;
+    let place = place(script);
+    assert_eq!(run(&place, &["--record", "../run.jsonl"]).code, Some(0));
+    let said = place.wink(&["replay", "../run.jsonl"]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+}
+
+#[test]
+fn where_it_differs_is_said() {
+    let place = place(
+        "{\"tool_calls\": [{\"id\": \"1\", \"name\": \"read_file\", \"arguments\": {\"path\": \"theirs\"}}]}\n{\"text\": \"Done.\"}\n",
+    );
+    assert_eq!(run(&place, &["--record", "../run.jsonl"]).code, Some(0));
+    place.put("theirs", "as it is\n");
+    let said = place.wink(&["replay", "../run.jsonl"]);
+    assert_eq!(said.code, Some(1));
+    let error = said.err.lines().find(|line| line.starts_with("error: ")).unwrap();
+    assert!(error.contains("in request 2, what the tools answered was `…"), "{error}");
+    assert!(error.contains("as it was") && error.contains("as it is"), "{error}");
+    let replayed = place.json(&["replay", "../run.jsonl"]);
+    check("replay", &replayed);
+    assert_eq!(replayed["same"], false, "{replayed:#}");
+    place.put("wink.toml", "[agent]\nns = \"t\"\nkey = \"t\"\n[[section]]\nkey = \"s\"\ntitle = \"S\"\n");
+    let said = place.wink(&["replay", "../run.jsonl"]);
+    assert!(said.code == Some(1) && said.err.contains("in request 1, the prompt was"), "{}", said.err);
+}
+
+#[test]
+fn what_reaches_outside_is_not_done_again_unasked() {
+    if !has_commands() {
+        return;
+    }
+    let place = Place::with_agent(&one_command("pay"));
+    place.put_script("pay", "echo paid >> ../paid\necho paid");
+    let script =
+        "{\"tool_calls\": [{\"id\": \"1\", \"name\": \"pay\", \"arguments\": {}}]}\n{\"text\": \"Done.\"}\n";
+    std::fs::write(place.outside("script.jsonl"), script).unwrap();
+    assert_eq!(run(&place, &["--record", "../run.jsonl"]).code, Some(0));
+    let said = place.wink(&["replay", "../run.jsonl"]);
+    insta::assert_snapshot!("replay_outside", said.whole());
+    assert_eq!(std::fs::read_to_string(place.outside("paid")).unwrap(), "paid\n");
+    assert_eq!(place.wink(&["replay", "../run.jsonl", "--outside"]).code, Some(0));
+}
+
+#[test]
+fn a_stopped_run_is_stopped_again() {
+    let place = place(STORY);
+    assert_eq!(run(&place, &["--record", "../run.jsonl", "--max-turns", "2"]).code, Some(3));
+    let replayed = place.json(&["replay", "../run.jsonl"]);
+    check("replay", &replayed);
+    assert_eq!((&replayed["same"], &replayed["stopped_by"]), (&json!(true), &json!("turn_cap")));
+    // As a script it has no more to say.
+    let said = place.wink(&["run", "x", "--session", "other", "--model", "script:../run.jsonl", "--json"]);
+    let report: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!((said.code, &report["stopped_by"]), (Some(3), &json!("request_failed")));
+}
+
+#[test]
+fn what_is_no_recording_is_said() {
+    let place = place(STORY);
+    insta::assert_snapshot!("replay_no_recording", place.wink(&["replay", "../script.jsonl"]).whole());
+    insta::assert_snapshot!("replay_no_file", place.wink(&["replay", "nowhere"]).whole());
+    place.put("there", "");
+    insta::assert_snapshot!("record_there", run(&place, &["--record", "there"]).whole());
+    assert_eq!(run(&place, &["--record", "../run.jsonl"]).code, Some(0));
+    insta::assert_snapshot!(
+        "replay_into_itself",
+        steady(&place.wink(&["replay", "../run.jsonl", "--into", "inside"]).whole())
+    );
+    assert!(!place.names().contains(&"inside".to_owned()));
+}

@@ -1,0 +1,191 @@
+//! Secrets: keys are planted wherever one can come from, and all that the program says, writes and stores is searched for them.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Stdio;
+
+use crate::run::Server;
+use crate::support::{Place, Said, has_commands, said};
+
+/// In the variable of the key.
+const KEY: &str = "planted-provider-key-4711";
+/// An argument that is sensitive.
+const ARGUMENT: &str = "planted-argument-secret-4712";
+
+/// A command that shows all that it is given, but for what it was given in confidence.
+const AGENT: &str = r#"[agent]
+ns = "t"
+key = "t"
+
+[model]
+provider = "PROVIDER"
+model = "a-model"
+url = "URL"
+key_env = "PLANTED_KEY"
+retry = { attempts = 2, delay = "1ms" }
+
+[[section]]
+key = "s"
+title = "S"
+suites = ["files"]
+
+[[section.tool]]
+name = "look"
+description = "Look around."
+command = ["./look"]
+sensitive = ["token"]
+arguments = "stdin"
+params = { type = "object", required = ["token"], properties = { token = { type = "string" }, what = { type = "string" } } }
+"#;
+
+/// Every byte below a directory, but for one file that has them by right.
+fn bytes_below(dir: &Path, all: &mut Vec<(String, Vec<u8>)>) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        match path.symlink_metadata().unwrap().file_type() {
+            kind if kind.is_dir() => bytes_below(&path, all),
+            kind if kind.is_file() => all.push((path.display().to_string(), std::fs::read(&path).unwrap())),
+            _ => {}
+        }
+    }
+}
+
+/// Nobody finds the secrets in what was said, or in what is on the disk.
+fn nothing_leaked(place: &Place, said: &[&Said]) {
+    let mut all = Vec::new();
+    bytes_below(&place.outside(""), &mut all);
+    for said in said {
+        all.push(("standard output".to_owned(), said.out.clone().into_bytes()));
+        all.push(("standard error".to_owned(), said.err.clone().into_bytes()));
+    }
+    assert!(all.len() > 8, "there is something to search");
+    for (name, bytes) in &all {
+        for secret in [KEY, ARGUMENT] {
+            let found = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
+            assert!(!found, "{secret} is in {name}: {}", String::from_utf8_lossy(bytes));
+        }
+    }
+}
+
+fn place(provider: &str, url: &str) -> Place {
+    let place = Place::with_agent(&AGENT.replace("PROVIDER", provider).replace("URL", url));
+    place.put_script("look", "env | sort\ncat > /dev/null\necho looked > looked");
+    place
+}
+
+fn run(place: &Place, more: &[&str], log: Option<&str>) -> Said {
+    let mut command = place.command(&["run", "Look around."]);
+    command.args(more).env("PLANTED_KEY", KEY).stdin(Stdio::null());
+    if let Some(log) = log {
+        command.env("WINK_LOG", log);
+    }
+    said(command.output().unwrap())
+}
+
+/// A model that calls the tool with a secret, and repeats it; and a provider that then says which key was wrong.
+fn script() -> String {
+    format!(
+        "{{\"text\": \"I use {ARGUMENT} now.\", \"tool_calls\": [{{\"id\": \"1\", \"name\": \"look\", \"arguments\": {{\"token\": \"{ARGUMENT}\", \"what\": \"all\"}}}}]}}\n{{\"fault\": \"unauthorized\"}}\n"
+    )
+}
+
+#[test]
+fn keys_and_sensitive_arguments_are_nowhere() {
+    if !has_commands() {
+        return;
+    }
+    for (provider, path) in [("anthropic", ""), ("openai", "/v1"), ("openai-chat", "/v1")] {
+        // The model's own words are its own: without them here, since they are part of the log.
+        let script = script().replace(&format!("I use {ARGUMENT} now."), "");
+        for (more, log) in [
+            (&["--record", "../run.jsonl", "-vvv"][..], None),
+            (&["--record", "run.jsonl", "--json"], Some("trace")),
+        ] {
+            let server = Server::start(&script);
+            let place = place(provider, &format!("{}{path}", server.fake.url()));
+            let stopped = run(&place, more, log);
+            assert_eq!(stopped.code, Some(2), "{}", stopped.err);
+            assert!(stopped.err.contains("does not accept the key"), "{}", stopped.err);
+            let (log, show) = (place.wink(&["log", "--json"]), place.wink(&["show", "1", "--json"]));
+            let rows = place.rows(&["log"]);
+            assert_eq!((rows[0]["success"].as_bool(), rows.len()), (Some(true), 1), "{rows:#?}");
+            assert!(log.out.contains("WINK_TOOL=look"), "the command told its environment: {}", log.out);
+            assert!(!log.out.contains("PLANTED_KEY="), "which has no variable of a key");
+            nothing_leaked(
+                &place,
+                &[&stopped, &log, &show, &place.wink(&["prompt"]), &place.wink(&["tools", "--json"])],
+            );
+        }
+    }
+}
+
+#[test]
+fn a_recording_has_neither_where_the_model_repeats_them() {
+    if !has_commands() {
+        return;
+    }
+    let server = Server::start(&script());
+    let place = place("openai-chat", &format!("{}/v1", server.fake.url()));
+    assert_eq!(run(&place, &["--record", "../run.jsonl", "--json"], None).code, Some(2));
+    let recorded = std::fs::read_to_string(place.outside("run.jsonl")).unwrap();
+    assert!(recorded.contains("I use *** now.") && recorded.contains("look"), "{recorded}");
+    assert!(!recorded.contains(ARGUMENT) && !recorded.contains(KEY), "{recorded}");
+}
+
+/// Answers whoever comes with all that they sent, in the body and in a header.
+fn echo(times: usize) -> (String, std::thread::JoinHandle<Vec<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let thread = std::thread::spawn(move || {
+        let mut heard = Vec::new();
+        for _ in 0..times {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
+            let (mut bytes, mut part) = (Vec::new(), [0; 4096]);
+            while !bytes.windows(4).any(|window| window == b"\r\n\r\n") {
+                let count = stream.read(&mut part).unwrap();
+                assert!(count > 0, "the request ended early");
+                bytes.extend_from_slice(&part[..count]);
+            }
+            let head = String::from_utf8_lossy(&bytes).split("\r\n\r\n").next().unwrap().to_owned();
+            let told = head.replace("\r\n", " ");
+            let body =
+                serde_json::json!({ "error": { "message": told, "type": "server_error" } }).to_string();
+            let _ = write!(
+                stream,
+                "HTTP/1.1 500 {told}\r\nx-echo: {told}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+                body.len()
+            );
+            heard.push(head);
+        }
+        heard
+    });
+    (url, thread)
+}
+
+#[test]
+fn a_provider_that_repeats_the_key_does_not_have_it_told() {
+    for provider in ["anthropic", "openai", "openai-chat"] {
+        let (url, thread) = echo(2);
+        let place = place(provider, &url);
+        let stopped = run(&place, &["--record", "../run.jsonl", "-vv"], None);
+        assert_eq!(stopped.code, Some(3), "{}", stopped.err);
+        let heard = thread.join().unwrap();
+        assert!(heard.iter().all(|head| head.contains(KEY)), "the provider itself is told: {heard:?}");
+        nothing_leaked(&place, &[&stopped, &place.wink(&["log", "--json"])]);
+    }
+}
+
+#[test]
+fn a_key_in_the_wrong_place_is_not_repeated() {
+    let agent = AGENT.replace("PROVIDER", "openai").replace("URL", "https://example.com");
+    for (place, code) in [
+        (Place::with_agent(&agent.replace("PLANTED_KEY", &format!("sk-{KEY}"))), Some(2)),
+        (Place::with_agent(&agent.replace("https://", &format!("https://me:{KEY}@"))), Some(2)),
+    ] {
+        let said = place.wink(&["run", "x"]);
+        assert_eq!(said.code, code, "{said:?}");
+        assert!(!said.err.contains(KEY), "{}", said.err);
+    }
+}
