@@ -113,6 +113,7 @@ async fn it_is_given_what_it_needs_and_nothing_else() {
             "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
             "CLAUDE_CODE_MAX_RETRIES",
+            "CLAUDE_CODE_SHELL_PREFIX",
             "CLAUDE_CODE_TMPDIR",
             "DISABLE_AUTOUPDATER",
             "DISABLE_ERROR_REPORTING",
@@ -142,6 +143,23 @@ async fn it_is_given_what_it_needs_and_nothing_else() {
     assert!(world.left("task").unwrap().contains("\"Go.\""));
     let home = environment.lines().find_map(|line| line.strip_prefix("HOME=")).unwrap();
     assert!(!Path::new(home).exists());
+}
+
+/// The program puts what it is told to before each command; real ones do so in `claude_code`.
+#[tokio::test]
+async fn its_commands_do_not_have_its_secrets() {
+    let done = r#"echo '{"type":"result","subtype":"success","result":"Done."}'; read -r end; exit 0"#;
+    let command = r#"echo "${ANTHROPIC_API_KEY:-none} $OTHER it'"'"'s" > ../command; env > ../commands; exit 7"#;
+    let mut world = World::new(&format!(
+        "{BEGIN} env > ../env; \"$CLAUDE_CODE_SHELL_PREFIX\" '{command}'; echo $? > ../status; {done}"
+    ));
+    // A name that no shell has.
+    world.adapter = world.adapter.clone().secret("O'DD", Secret::new("another-secret".to_owned())).unwrap();
+    world.run(Evaluation::new()).await.unwrap();
+    assert!(world.left("env").unwrap().contains(KEY), "the program itself has it");
+    assert_eq!(world.left("command").as_deref(), Some("none value it's\n"));
+    assert!(!world.left("commands").unwrap().contains("another-secret"));
+    assert_eq!(world.left("status").as_deref(), Some("7\n"));
 }
 
 #[tokio::test]

@@ -117,7 +117,9 @@ impl ClaudeAdapter {
     /// A variable of its environment that nobody is to see: `ANTHROPIC_API_KEY`, for example. It is taken out of all that goes to the
     /// log or into errors.
     ///
-    /// The program's own commands have the program's environment, and the model sees what they print.
+    /// The commands that the program runs do not have it. They run as the program's user, though, in no sandbox: one that goes looking
+    /// can read it from the program itself (on Linux, in `/proc`), and the model sees what it prints. Whoever gives a model `Bash` gives
+    /// it a key that can be taken back.
     ///
     /// # Errors
     /// When it is too short to be found in other texts.
@@ -229,7 +231,8 @@ impl ClaudeAdapter {
         let output = finish::output_spec(&rendered);
         let start = Start {
             program: &self.program,
-            environment: plain.chain(secrets).collect(),
+            environment: plain.collect(),
+            secrets: secrets.collect(),
             workspace: workspace.as_deref(),
             model: &self.model,
             prompt: rendered.text(),
