@@ -13,6 +13,7 @@ use wink::limits::{BudgetTracker, CancelToken, Clock, Deadline, TokenUsage};
 use wink::prompt::{PlacedTool, Prompt, RenderedPrompt};
 use wink::session::{LoggedValue, PromptExecuted, RunContext, Session};
 use wink::store::Durability;
+use wink::{CatchPanic, catch_panic};
 
 use crate::conversation::{
     Completed, Conversation, ConversationStep, Ended, Input, Next, RunStats, Said, StopReason, Tally,
@@ -22,8 +23,9 @@ use crate::finish::{self, Judged, Parsed};
 use crate::message::ToolAnswer;
 use crate::model::{Model, ModelError, ModelRequest, OutputSpec, Settings, Stream, ToolSpec};
 use crate::random::Random;
+use crate::watched::Watched;
 
-/// Sees a run go on.
+/// Sees a run go on. One that panics ends the run, which can be taken up again.
 pub trait Watch: Stream {
     /// What the run came to so far.
     fn stats(&self, stats: RunStats) {
@@ -62,7 +64,7 @@ pub(crate) struct Ground<'a> {
     pub(crate) deadline: Option<Deadline>,
     pub(crate) budgets: &'a [Arc<BudgetTracker>],
     pub(crate) cancel: &'a CancelToken,
-    pub(crate) watch: &'a dyn Watch,
+    pub(crate) watch: Watched<'a>,
 }
 
 /// Everything that a run is driven with.
@@ -158,6 +160,7 @@ impl Driver<'_> {
         let mut shown = Shown::of(rendered);
         loop {
             self.watch.stats(conversation.stats());
+            self.watch.check()?;
             let mut parsed = None;
             let input = match conversation.next() {
                 Next::Ended(Ended::Completed(completed)) => return Ok(completed),
@@ -296,10 +299,18 @@ impl Driver<'_> {
             output: shown.output.clone(),
             settings: Arc::clone(&self.settings),
         };
-        let responding = self.model.respond(&request, self.watch, self.cancel);
-        match self.held(responding).await {
-            Ok(Ok(response)) => Input::Said(Said::Responded(response)),
-            Ok(Err(error)) => {
+        let asking = async {
+            let responding = catch_panic(|| self.model.respond(&request, &self.watch, self.cancel))?;
+            CatchPanic::new(responding).await
+        };
+        match self.held(asking).await {
+            Ok(Err(panic)) => {
+                tracing::error!(panic, model = self.model.name(), "a model panicked");
+                let reason = StopReason::Runtime("the model panicked when it was asked".to_owned());
+                Input::Stopped { reason, tally: Tally::default() }
+            }
+            Ok(Ok(Ok(response))) => Input::Said(Said::Responded(response)),
+            Ok(Ok(Err(error))) => {
                 let clock = self.clock();
                 tracing::info!(%error, "a request failed");
                 self.watch.failed(&error);
@@ -365,7 +376,8 @@ impl Ground<'_> {
         reminders_left: u32,
         text: Arc<str>,
     ) -> (Input, Option<Parsed>) {
-        match self.until_stopped(finish::judge(self.prompt, rendered, self.executor, &text)).await {
+        let judging = finish::judge(self.prompt, rendered, self.executor, &text);
+        match self.until_stopped(judging).await.flatten() {
             Ok(judged) => finished(judged, reminders_left, text),
             Err(reason) => (Input::Stopped { reason, tally: Tally::default() }, None),
         }

@@ -149,7 +149,8 @@ async fn it_is_given_what_it_needs_and_nothing_else() {
 #[tokio::test]
 async fn its_commands_do_not_have_its_secrets() {
     let done = r#"echo '{"type":"result","subtype":"success","result":"Done."}'; read -r end; exit 0"#;
-    let command = r#"echo "${ANTHROPIC_API_KEY:-none} $OTHER it'"'"'s" > ../command; env > ../commands; exit 7"#;
+    let command =
+        r#"echo "${ANTHROPIC_API_KEY:-none} $OTHER it'"'"'s" > ../command; env > ../commands; exit 7"#;
     let mut world = World::new(&format!(
         "{BEGIN} env > ../env; \"$CLAUDE_CODE_SHELL_PREFIX\" '{command}'; echo $? > ../status; {done}"
     ));

@@ -12,6 +12,7 @@ use super::ending::{self, failure};
 use super::serve::Server;
 use super::wire;
 use crate::conversation::{Completed, Ended, Input, Next, RunStats, Said, StopReason};
+use crate::driver::Watch;
 use crate::model::ModelErrorKind;
 
 /// How long the program may take to stop what it does when it is told to.

@@ -23,7 +23,7 @@ use super::transcript::{STRUCTURED, Transcript, beside};
 use super::wire::{self, Asked, Finished, Frame, Hook};
 use super::working::arguments;
 use crate::conversation::{Conversation, Ended, Input, Next, RUN_LIFE, Said, StopReason, Terms};
-use crate::driver::Ground;
+use crate::driver::{Ground, Watch};
 use crate::model::ModelErrorKind;
 use crate::recording::Scrubber;
 
@@ -166,7 +166,7 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
             Frame::Answered { .. } | Frame::Other => {}
             Frame::Assistant(said) => before = self.transcript.heard(&said),
             Frame::Event { of_sub_agent: false, event } => {
-                before = self.transcript.event(&event, self.ground.watch);
+                before = self.transcript.event(&event, &self.ground.watch);
             }
             Frame::Event { of_sub_agent: true, .. } => {}
             Frame::User(said) => {
@@ -223,6 +223,7 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
 
     /// Whether the conversation has been stopped.
     pub(super) fn stopped(&self) -> Result<(), StopReason> {
+        self.ground.watch.check()?;
         match self.conversation.next() {
             Next::Ended(Ended::Stopped(reason)) => Err(reason),
             _ => Ok(()),

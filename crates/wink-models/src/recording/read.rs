@@ -109,7 +109,7 @@ impl Recording {
         let model = Arc::new(ReplayedModel {
             name: header.model.clone(),
             clock: Arc::clone(&clock),
-            state: Mutex::new((Requests::default(), exchanges)),
+            state: Arc::new(Mutex::new((Requests::default(), exchanges))),
         });
         Ok(Self { header, clock, model })
     }
@@ -117,6 +117,11 @@ impl Recording {
     /// What was asked, answered with what was answered then.
     pub fn model(&self) -> BoxModel {
         Arc::clone(&self.model) as BoxModel
+    }
+
+    /// The same, for another model that took part in the run, which had this name.
+    pub fn another(&self, name: impl Into<String>) -> BoxModel {
+        Arc::new(ReplayedModel { name: name.into(), ..ReplayedModel::clone(&self.model) })
     }
 
     /// A session with the recorded one's id, ids and time.
@@ -161,10 +166,11 @@ enum Answer {
     Given(Result<ModelResponse, ModelError>),
 }
 
+#[derive(Clone)]
 struct ReplayedModel {
     name: String,
     clock: Arc<ReplayingClock>,
-    state: Mutex<(Requests, VecDeque<Exchange>)>,
+    state: Arc<Mutex<(Requests, VecDeque<Exchange>)>>,
 }
 
 impl ReplayedModel {
