@@ -221,14 +221,45 @@ async fn one_that_is_not_there_is_told() {
 }
 
 #[tokio::test]
-async fn a_run_that_was_stopped_is_not_begun_again() {
-    let world = World::new(&format!("{BEGIN} exit 1"));
-    let stopped = world.run(Evaluation::new()).await.unwrap_err();
+async fn a_run_that_was_stopped_is_taken_up_again() {
+    let says = concat!(
+        r#"echo '{"type":"stream_event","event":{"type":"message_start","message":{"id":"m1"}}}';"#,
+        r#"echo '{"type":"assistant","message":{"id":"m1","content":[{"type":"tool_use","id":"t1","name":"Bash","input":{"command":"x"}}]}}';"#,
+        r#"echo '{"type":"stream_event","event":{"type":"message_stop"}}';"#,
+    );
+    let done = r#"echo '{"type":"result","subtype":"success","result":"Done."}'; read -r end; exit 0"#;
+    // The second program goes on from what the first has said.
+    let world = World::new(&format!(
+        r#"
+        while [ $# -gt 0 ]; do if [ "$1" = --resume ]; then cat "$2" > ../transcript; fi; shift; done
+        {BEGIN} echo "$task" > ../task
+        if [ -e ../transcript ]; then {done}; fi
+        {says} {BEFORE} echo half > b.txt; kill -9 $$"#
+    ));
+    let stopped = world.run(Evaluation::new().task("Go.")).await.unwrap_err();
+    assert_eq!(stopped.reason.name(), "request_failed");
+    assert_eq!((world.endings(), world.files()), (vec![Ending::Errored], vec!["a.txt".to_owned()]));
+    assert!(world.left("task").unwrap().contains("\"Go.\""));
+
     let run = wink::session::RunContext { run_id: Some(stopped.run_id.to_string()), ..Default::default() };
-    let StopReason::Runtime(text) = world.run(Evaluation::new().run(run)).await.unwrap_err().reason else {
-        panic!()
-    };
-    assert!(text.contains("cannot be taken up again"), "{text}");
+    let response = world.run(Evaluation::new().run(run.clone())).await.unwrap();
+    assert_eq!((&*response.text, response.stats.turns), ("Done.", 2));
+    // The command was not run again: the model is told so, and has to want it.
+    assert_eq!((world.endings(), world.files()), (vec![Ending::Errored; 2], vec!["a.txt".to_owned()]));
+    let transcript = world.left("transcript").unwrap();
+    let said: Vec<&str> = transcript.lines().collect();
+    assert!(said[0].contains(r#""content":"Go.""#), "{transcript}");
+    assert!(said[1].contains(r#""id":"t1""#) && said[1].contains(r#""name":"Bash""#), "{transcript}");
+    assert!(
+        said[2].contains(r#""tool_use_id":"t1""#) && said[2].contains("nothing was changed"),
+        "{transcript}"
+    );
+    assert_eq!(said.len(), 3);
+    assert!(world.left("task").unwrap().contains("\"Go on.\""));
+
+    // One that is at its end has come to what it has come to.
+    let again = world.run(Evaluation::new().run(run)).await.unwrap();
+    assert_eq!(again, response);
 }
 
 /// Where the test below is to run, when it runs as a process of its own.

@@ -74,6 +74,8 @@ pub(super) struct Start<'a> {
     /// The names of its own tools that it may have.
     pub(super) tools: Vec<&'static str>,
     pub(super) output: Option<&'a Value>,
+    /// What was said before.
+    pub(super) transcript: Option<&'a str>,
     pub(super) max_turns: u32,
     pub(super) max_attempts: u32,
 }
@@ -102,13 +104,17 @@ impl Start<'_> {
         let prompt = home.path().join("prompt");
         // In a file, since an argument has a length limit.
         std::fs::write(&prompt, self.prompt)?;
+        let transcript = home.path().join("transcript.jsonl");
+        if let Some(text) = self.transcript {
+            std::fs::write(&transcript, text)?;
+        }
         if !self.secrets.is_empty() {
             shield(&home.path().join(SHIELD), self.secrets.iter().map(|(name, _)| *name))?;
         }
         let mark = CommandMark::fresh();
         let mut command = Command::new(self.program);
         command
-            .args(self.arguments(&prompt))
+            .args(self.arguments(&prompt, &transcript))
             .current_dir(self.workspace.unwrap_or(&nowhere))
             .env_clear()
             .env("HOME", own)
@@ -146,7 +152,7 @@ impl Start<'_> {
         ))
     }
 
-    fn arguments(&self, prompt: &Path) -> Vec<OsString> {
+    fn arguments(&self, prompt: &Path, transcript: &Path) -> Vec<OsString> {
         let servers = json!({ "mcpServers": { SERVER: { "type": "sdk", "name": SERVER } } });
         let mut arguments: Vec<OsString> = vec![
             "--output-format=stream-json".into(),
@@ -169,6 +175,9 @@ impl Start<'_> {
             "--tools".into(),
             self.tools.join(",").into(),
         ];
+        if self.transcript.is_some() {
+            arguments.extend(["--resume".into(), transcript.into()]);
+        }
         if let Some(schema) = self.output {
             arguments.extend(["--json-schema".into(), schema.to_string().into()]);
         }

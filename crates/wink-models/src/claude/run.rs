@@ -12,7 +12,6 @@ use super::ending::{self, failure};
 use super::serve::Server;
 use super::wire;
 use crate::conversation::{Completed, Ended, Input, Next, RunStats, Said, StopReason};
-use crate::driver::Watch;
 use crate::model::ModelErrorKind;
 
 /// How long the program may take to stop what it does when it is told to.
@@ -20,11 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 impl<R: AsyncRead + Unpin + Send> Server<'_, R> {
     /// Runs to the end.
-    pub(super) async fn run(mut self, began: Said) -> (Result<Completed, StopReason>, RunStats) {
-        let mut ended = match self.ground.keep(&self.conversation, began, None).await {
-            Ok(()) => self.go_on().await,
-            Err(reason) => Err(reason),
-        };
+    pub(super) async fn run(mut self) -> (Result<Completed, StopReason>, RunStats) {
+        let mut ended = self.go_on().await;
         let complaints = self.close(&ended).await;
         if let Err(reason) = &mut ended {
             if let StopReason::Request(error) = reason
@@ -38,10 +34,7 @@ impl<R: AsyncRead + Unpin + Send> Server<'_, R> {
                 let _ = self.conversation.take(Input::Stopped { reason: reason.clone(), tally });
             }
         }
-        self.ground.flush().await;
-        let stats = self.conversation.stats();
-        self.ground.watch.stats(stats);
-        (ended, stats)
+        (ended, self.conversation.stats())
     }
 
     async fn go_on(&mut self) -> Result<Completed, StopReason> {
