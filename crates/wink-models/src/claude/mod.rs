@@ -174,10 +174,6 @@ impl ClaudeAdapter {
         evaluation: &mut Evaluation,
     ) -> (Result<Completed, StopReason>, RunStats) {
         let never = |reason| (Err(reason), RunStats::default());
-        let (conversation, began) = match self.base.conversation(session, evaluation) {
-            Ok(known) => known,
-            Err(reason) => return never(reason),
-        };
         let leash = Arc::new(Leash::default());
         let pending = Pending::new(Arc::clone(&leash));
         let adapter = AdapterInfo::new(NAME).utility(Arc::clone(&pending.0));
@@ -186,10 +182,16 @@ impl ClaudeAdapter {
             Err(reason) => return never(reason),
         };
         pending.0.track(&executor);
-        let ground = evaluation.ground(prompt, &executor);
-        let came = self.converse(&ground, conversation, began, (leash, pending)).await;
-        ground.flush().await;
-        ground.watch.stats(came.1);
+        let came = match self.base.conversation(session, evaluation) {
+            Err(reason) => never(reason),
+            Ok((conversation, began)) => {
+                let ground = evaluation.ground(prompt, &executor);
+                let came = self.converse(&ground, conversation, began, (leash, pending)).await;
+                ground.flush().await;
+                ground.watch.stats(came.1);
+                came
+            }
+        };
         base::close(executor).await;
         came
     }

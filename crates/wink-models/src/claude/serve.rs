@@ -180,6 +180,8 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
                 self.initialized(answer)?
             }
             Frame::Answered { .. } | Frame::Other => {}
+            // What is said after the end is not part of it.
+            Frame::Assistant(_) | Frame::Event { .. } | Frame::User(_) if self.is_stopping => {}
             Frame::Assistant(said) => before = self.transcript.heard(&said, &self.ground.watch),
             Frame::Event { of_sub_agent: false, event } => {
                 before = self.transcript.event(&event, &self.ground.watch);
@@ -209,6 +211,9 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
     /// Tells the conversation what is known of the response by now: that it is whole, before any of its calls is made, and
     /// what came of them.
     async fn advance(&mut self) -> Result<(), StopReason> {
+        if self.is_stopping {
+            return Ok(());
+        }
         if let Some(said) = self.transcript.responded() {
             self.tell(said).await?;
         }

@@ -46,13 +46,22 @@ pub trait Subject: Send + Sync {
         Arguments::AsWritten
     }
 
-    /// Scenarios, by name, that it cannot have, and why. Nothing is left out in silence: the contract says so on the terminal.
-    fn leaves_out(&self) -> &[(&str, &str)] {
+    /// Scenarios that it cannot have, and why. Nothing is left out in silence: the contract says so on the terminal.
+    fn leaves_out(&self) -> &[LeftOut] {
         &[]
     }
 
     /// Starts an adapter whose model says what the script says, line by line.
     fn start<'a>(&'a self, script: &'a Script, setup: Setup) -> BoxFuture<'a, Box<dyn Running>>;
+}
+
+/// A scenario that an adapter cannot have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeftOut {
+    /// The name of the scenario.
+    pub scenario: &'static str,
+    /// Why.
+    pub why: &'static str,
 }
 
 /// What a response of a model may be.
@@ -107,7 +116,7 @@ impl Setup {
 /// When they come to different ends; the text says in which scenarios, and where.
 pub async fn adapter_contract(subject: &dyn Subject) {
     let all = scenarios();
-    for (name, why) in subject.leaves_out() {
+    for LeftOut { scenario: name, why } in subject.leaves_out() {
         assert!(
             all.iter().any(|scenario| scenario.name() == *name),
             "there is no scenario `{name}` to leave out"
@@ -120,7 +129,7 @@ pub async fn adapter_contract(subject: &dyn Subject) {
     }
     let mut wrong = Vec::new();
     for scenario in &all {
-        if subject.leaves_out().iter().any(|(name, _)| *name == scenario.name()) {
+        if subject.leaves_out().iter().any(|left| left.scenario == scenario.name()) {
             continue;
         }
         let scenario = scenario.told_by(subject.replies());
