@@ -59,7 +59,7 @@ impl<R: AsyncRead + Unpin + Send> Server<'_, R> {
                 Next::Ended(Ended::Stopped(reason)) => return Err(reason),
                 Next::Ask | Next::Wait(_) | Next::Execute(_) | Next::Finish(_) => {}
             }
-            self.writer.say(&wire::user(&reminder));
+            self.user(&reminder);
         }
     }
 
@@ -118,10 +118,10 @@ impl<R: AsyncRead + Unpin + Send> Server<'_, R> {
         complaints.map(|text| self.scrubber.text(text.trim_end_matches("; ")))
     }
 
-    /// Tells the program to stop what it does, so that it can say what it used. While one of its own tools works, it is
-    /// ended instead.
+    /// Tells the program to stop what it does, so that it can say what it used. One that does nothing need not be told, and while one
+    /// of its own tools works, it is ended instead.
     async fn interrupt(&mut self) {
-        if self.has_begun() {
+        if self.has_begun() || self.is_idle {
             return;
         }
         self.ask(&json!({ "subtype": "interrupt" }));

@@ -54,6 +54,8 @@ pub(super) struct Server<'a, R> {
     counted: TokenUsage,
     /// It was told what to do.
     is_initialized: bool,
+    /// It is done with what it was told, and waits for more.
+    pub(super) is_idle: bool,
     /// Nothing new is begun.
     pub(super) is_stopping: bool,
     /// Nothing more comes from it.
@@ -125,6 +127,7 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
             asks: 0,
             counted: TokenUsage::default(),
             is_initialized: false,
+            is_idle: true,
             is_stopping: false,
             is_dead: false,
             program,
@@ -199,7 +202,10 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
                 self.ground.watch.failed(&error);
                 self.ground.watch.waiting(delay.unwrap_or_default());
             }
-            Frame::Result(finished) => return Ok(Some(finished)),
+            Frame::Result(finished) => {
+                self.is_idle = true;
+                return Ok(Some(finished));
+            }
         }
         for said in before {
             self.tell(said).await?;
@@ -362,8 +368,14 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
         }
         self.is_initialized = true;
         let task = self.task.take();
-        self.writer.say(&wire::user(task.as_deref().unwrap_or(NO_TASK)));
+        self.user(task.as_deref().unwrap_or(NO_TASK));
         Ok(())
+    }
+
+    /// Tells the program what to do.
+    pub(super) fn user(&mut self, text: &str) {
+        self.is_idle = false;
+        self.writer.say(&wire::user(text));
     }
 
     fn mcp(&mut self, request: String, server: &str, message: &Value) -> Result<(), StopReason> {

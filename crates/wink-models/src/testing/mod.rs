@@ -22,6 +22,8 @@ mod script;
 mod scripted;
 mod world;
 
+use std::time::Duration;
+
 use wink::BoxFuture;
 
 use crate::{Adapter, BoxModel, ModelAdapter, Random, Terms};
@@ -30,6 +32,9 @@ pub use scenario::Scenario;
 pub use scenarios::scenarios;
 pub use script::{Line, Script};
 pub use scripted::Scripted;
+
+/// No scenario takes as long as this, on any machine.
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// An adapter, with all that it takes to have its model follow a script.
 pub trait Subject: Send + Sync {
@@ -134,7 +139,10 @@ pub async fn adapter_contract(subject: &dyn Subject) {
         }
         let scenario = scenario.told_by(subject.replies());
         let mut expected = scenario.run(&Scripted).await;
-        let mut found = scenario.run(subject).await;
+        let Ok(mut found) = tokio::time::timeout(LONGEST, scenario.run(subject)).await else {
+            wrong.push(format!("{}: it does not end", scenario.name()));
+            continue;
+        };
         if subject.arguments() == Arguments::Rewritten {
             expected.rewrite_arguments();
             found.rewrite_arguments();

@@ -4,7 +4,13 @@
 
 #![cfg(feature = "claude")]
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test"
+)]
 
 #[path = "../support/claude_subject.rs"]
 mod claude_subject;
@@ -77,7 +83,5 @@ fn as_the_program() {
 // case 211
 #[tokio::test]
 async fn every_scenario_comes_to_the_same_session() {
-    let contract = adapter_contract(&Played);
-    let bounded = tokio::time::timeout(std::time::Duration::from_secs(300), contract).await;
-    bounded.expect("a scenario never ends");
+    adapter_contract(&Played).await;
 }

@@ -3,6 +3,8 @@
 //! It has no thread but this one. Whatever it waits for, it hears everything else meanwhile: that it is to stop, and that other tools
 //! can be called now.
 
+#![allow(unreachable_pub, reason = "a part of a test")]
+
 use std::collections::VecDeque;
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
@@ -115,10 +117,11 @@ impl Played {
                 Some("user") => {}
                 // To what it asked before it was interrupted.
                 Some("control_response") => continue,
-                _ => {
-                    self.handle(&said)?;
-                    continue;
-                }
+                // There is nothing to be interrupted, and so no end of it.
+                _ => match self.handle(&said) {
+                    Ok(()) | Err(Ends::Interrupted) => continue,
+                    came => came?,
+                },
             }
             match self.turn() {
                 Err(Ends::Interrupted) => {
