@@ -401,8 +401,8 @@ impl Subject for Real {
         let (lines, said) = (script.lines.clone(), AtomicUsize::new(0));
         let messages = Messages::start(move |request, _| {
             let at = said.load(Ordering::SeqCst);
-            // Who is told that the key is wrong asks once more.
-            if !matches!(lines.get(at), Some(Line::Unauthorized)) {
+            // Who is told that the key is wrong asks once more, and who is told that there is too much asks for less.
+            if !matches!(lines.get(at), Some(Line::Unauthorized | Line::TooLong)) {
                 said.store(at + 1, Ordering::SeqCst);
             }
             reply(request, lines.get(at), at)
@@ -469,4 +469,35 @@ fn reply(request: &Value, line: Option<&Line>, at: usize) -> Reply {
 #[tokio::test]
 async fn every_scenario_comes_to_the_same_session() {
     adapter_contract(&Real).await;
+}
+
+#[tokio::test]
+async fn what_it_refuses_by_itself_is_in_the_log_and_its_commands_have_no_key() {
+    let world = World::new(|root, _, turn| {
+        let file = root.join("a.txt");
+        Ok(match turn {
+            0 => vec![
+                call("1", "Edit", json!({ "file_path": file, "old_string": "nowhere", "new_string": "x" })),
+                call("2", "mcp__wink__nothing", json!({})),
+            ],
+            1 => vec![call("3", "Bash", json!({ "command": "echo key=${ANTHROPIC_API_KEY:-none}" }))],
+            _ => vec![says("Done.")],
+        })
+    })
+    .await;
+    let response = world.run(&[Native::Edit, Native::Bash], Evaluation::new().task("Go.")).await.unwrap();
+    assert_eq!(&*response.text, "Done.");
+    let mut log = world.log();
+    log.sort_by(|one, other| one.0.cmp(&other.0));
+    assert_eq!(
+        log,
+        [
+            ("claude_bash".to_owned(), Ending::Succeeded),
+            ("claude_edit".to_owned(), Ending::Errored),
+            ("nothing".to_owned(), Ending::Unavailable)
+        ]
+    );
+    assert_eq!(world.read("a.txt").as_deref(), Some("one\ntwo\n"));
+    let told = world.messages.last()["messages"].to_string();
+    assert!(told.contains("key=none") && !told.contains(KEY), "{told}");
 }

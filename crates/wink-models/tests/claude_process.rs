@@ -222,6 +222,16 @@ async fn one_that_is_not_there_is_told() {
 
 #[tokio::test]
 async fn a_run_that_was_stopped_is_taken_up_again() {
+    taken_up(false).await;
+}
+
+/// Where sessions last, calls are known by their keys, too.
+#[tokio::test]
+async fn a_run_that_was_stopped_is_taken_up_again_in_a_durable_session() {
+    taken_up(true).await;
+}
+
+async fn taken_up(durable: bool) {
     let says = concat!(
         r#"echo '{"type":"stream_event","event":{"type":"message_start","message":{"id":"m1"}}}';"#,
         r#"echo '{"type":"assistant","message":{"id":"m1","content":[{"type":"tool_use","id":"t1","name":"Bash","input":{"command":"x"}}]}}';"#,
@@ -229,13 +239,18 @@ async fn a_run_that_was_stopped_is_taken_up_again() {
     );
     let done = r#"echo '{"type":"result","subtype":"success","result":"Done."}'; read -r end; exit 0"#;
     // The second program goes on from what the first has said.
-    let world = World::new(&format!(
+    let mut world = World::new(&format!(
         r#"
         while [ $# -gt 0 ]; do if [ "$1" = --resume ]; then cat "$2" > ../transcript; fi; shift; done
         {BEGIN} echo "$task" > ../task
         if [ -e ../transcript ]; then {done}; fi
         {says} {BEFORE} echo half > b.txt; kill -9 $$"#
     ));
+    let place = tempfile::tempdir().unwrap();
+    if durable {
+        let store = wink_store::SqliteStore::open(place.path(), wink_store::StoreOptions::default()).unwrap();
+        world.session = Session::builder().store(Arc::new(store)).id("run").open().await.unwrap();
+    }
     let stopped = world.run(Evaluation::new().task("Go.")).await.unwrap_err();
     assert_eq!(stopped.reason.name(), "request_failed");
     assert_eq!((world.endings(), world.files()), (vec![Ending::Errored], vec!["a.txt".to_owned()]));
@@ -245,13 +260,20 @@ async fn a_run_that_was_stopped_is_taken_up_again() {
     let response = world.run(Evaluation::new().run(run.clone())).await.unwrap();
     assert_eq!((&*response.text, response.stats.turns), ("Done.", 2));
     // The command was not run again: the model is told so, and has to want it.
-    assert_eq!((world.endings(), world.files()), (vec![Ending::Errored; 2], vec!["a.txt".to_owned()]));
+    let again = if durable { Ending::InDoubt } else { Ending::Errored };
+    let endings = vec![Ending::Errored, again];
+    assert_eq!((world.endings(), world.files()), (endings, vec!["a.txt".to_owned()]));
     let transcript = world.left("transcript").unwrap();
     let said: Vec<&str> = transcript.lines().collect();
     assert!(said[0].contains(r#""content":"Go.""#), "{transcript}");
     assert!(said[1].contains(r#""id":"t1""#) && said[1].contains(r#""name":"Bash""#), "{transcript}");
     assert!(
-        said[2].contains(r#""tool_use_id":"t1""#) && said[2].contains("nothing was changed"),
+        said[2].contains(r#""tool_use_id":"t1""#)
+            && said[2].contains(if durable {
+                "may already have had its effect"
+            } else {
+                "nothing was changed"
+            }),
         "{transcript}"
     );
     assert_eq!(said.len(), 3);

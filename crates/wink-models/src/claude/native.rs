@@ -274,8 +274,11 @@ impl Standing {
                 if let Some(working) = working {
                     working.undo_all().await?;
                 }
-                Err(ToolError::new("Claude Code ended while it ran this; what it had changed is undone")
-                    .in_doubt())
+                let error =
+                    "Claude Code ended while it ran this; what it had changed in the workspace is undone";
+                let error = ToolError::new(error);
+                // Only a command changes anything outside.
+                Err(if self.0 == Native::Bash { error.in_doubt() } else { error })
             }
         }
     }

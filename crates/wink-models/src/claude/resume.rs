@@ -102,7 +102,7 @@ impl Lines {
         let id = Uuid::new_v4();
         let line = json!({
             "parentUuid": self.before, "isSidechain": false, "type": kind, "message": message, "uuid": id,
-            "timestamp": self.now.to_string(), "sessionId": self.session,
+            "timestamp": format!("{:.3}", self.now), "sessionId": self.session,
         });
         self.text.push_str(&line.to_string());
         self.text.push('\n');
