@@ -71,11 +71,11 @@ async fn a_plan_that_is_open_keeps_the_work_from_being_done() {
     let checker = agent.prompt().completion().unwrap();
     let session = Session::new();
     agent.prompt().prepare(&session).unwrap();
-    let said = CompletionContext::new(&session, "Done.").ask(checker).await;
+    let said = CompletionContext::new(&session, "Done.").ask(checker).await.unwrap();
     assert_eq!(said, Completion::Complete);
     let plan = SetupPlan { objective: "All is well".into(), initial_steps: vec!["Look".into()] };
     assert!(session.dispatch(plan).is_ok());
-    let said = CompletionContext::new(&session, "Done.").ask(checker).await;
+    let said = CompletionContext::new(&session, "Done.").ask(checker).await.unwrap();
     assert!(matches!(said, Completion::Missing(text) if text.contains("1. Look")));
 
     assert!(load("[completion]\nplan = false").prompt().completion().is_none());

@@ -13,6 +13,7 @@ use crate::conversation::{Completed, Conversation, RunStats, Said, StopReason, T
 use crate::driver::Ground;
 use crate::random::Random;
 use crate::sub_agent::Parent;
+use crate::watched::Watched;
 
 #[derive(Clone, Default)]
 pub(crate) struct Base {
@@ -111,7 +112,7 @@ impl Evaluation {
             deadline: self.deadline,
             budgets: &self.budgets,
             cancel: &self.cancel,
-            watch: self.watch.as_deref().unwrap_or(&()),
+            watch: Watched::new(self.watch.as_deref().unwrap_or(&())),
         }
     }
 }

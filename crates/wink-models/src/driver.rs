@@ -13,6 +13,7 @@ use wink::limits::{BudgetTracker, CancelToken, Clock, Deadline, TokenUsage};
 use wink::prompt::{PlacedTool, Prompt, RenderedPrompt};
 use wink::session::{LoggedValue, PromptExecuted, RunContext, Session};
 use wink::store::Durability;
+use wink::{CatchPanic, catch_panic};
 
 use crate::conversation::{
     Completed, Conversation, ConversationStep, Ended, Input, Next, RunStats, Said, StopReason, Tally,
@@ -22,8 +23,9 @@ use crate::finish::{self, Judged, Parsed};
 use crate::message::ToolAnswer;
 use crate::model::{Model, ModelError, ModelRequest, OutputSpec, Settings, Stream, ToolSpec};
 use crate::random::Random;
+use crate::watched::Watched;
 
-/// Sees a run go on.
+/// Sees a run go on. One that panics ends the run, which can be taken up again.
 pub trait Watch: Stream {
     /// What the run came to so far.
     fn stats(&self, stats: RunStats) {
@@ -62,7 +64,7 @@ pub(crate) struct Ground<'a> {
     pub(crate) deadline: Option<Deadline>,
     pub(crate) budgets: &'a [Arc<BudgetTracker>],
     pub(crate) cancel: &'a CancelToken,
-    pub(crate) watch: &'a dyn Watch,
+    pub(crate) watch: Watched<'a>,
 }
 
 /// Everything that a run is driven with.
@@ -130,23 +132,6 @@ impl Driver<'_> {
         (ended, conversation.stats())
     }
 
-    /// What was used before counts, too: once, in a tracker that may have counted some of it.
-    fn take_up(&self, conversation: &mut Conversation) -> Result<(), StopReason> {
-        let (run, used) = (self.run_id(), conversation.stats().usage);
-        for budget in self.budgets {
-            let known = budget.used_by(run);
-            budget.record(
-                run,
-                TokenUsage {
-                    input_tokens: used.input_tokens.saturating_sub(known.input_tokens),
-                    output_tokens: used.output_tokens.saturating_sub(known.output_tokens),
-                    cached_tokens: used.cached_tokens.saturating_sub(known.cached_tokens),
-                },
-            );
-        }
-        self.stop_if_used_up(conversation)
-    }
-
     async fn go_on(
         &self,
         conversation: &mut Conversation,
@@ -158,6 +143,7 @@ impl Driver<'_> {
         let mut shown = Shown::of(rendered);
         loop {
             self.watch.stats(conversation.stats());
+            self.watch.check()?;
             let mut parsed = None;
             let input = match conversation.next() {
                 Next::Ended(Ended::Completed(completed)) => return Ok(completed),
@@ -166,8 +152,12 @@ impl Driver<'_> {
                 Next::Wait(wait) => self.wait(wait).await,
                 Next::Execute(calls) => {
                     let tried = std::mem::replace(&mut attempt, 1);
-                    let calls = calls.into_iter().map(|call| self.keyed(call.attempt(tried))).collect();
-                    self.execute(calls, &mut shown).await
+                    let calls = calls.into_iter().map(|call| call.attempt(tried)).collect();
+                    let (input, opened) = self.execute(calls).await;
+                    if let Some(rendered) = opened {
+                        shown = Shown::of(rendered);
+                    }
+                    input
                 }
                 Next::Finish(text) => {
                     let left = conversation.reminders_left();
@@ -296,10 +286,18 @@ impl Driver<'_> {
             output: shown.output.clone(),
             settings: Arc::clone(&self.settings),
         };
-        let responding = self.model.respond(&request, self.watch, self.cancel);
-        match self.held(responding).await {
-            Ok(Ok(response)) => Input::Said(Said::Responded(response)),
-            Ok(Err(error)) => {
+        let asking = async {
+            let responding = catch_panic(|| self.model.respond(&request, &self.watch, self.cancel))?;
+            CatchPanic::new(responding).await
+        };
+        match self.held(asking).await {
+            Ok(Err(panic)) => {
+                tracing::error!(panic, model = self.model.name(), "a model panicked");
+                let reason = StopReason::Runtime("the model panicked when it was asked".to_owned());
+                Input::Stopped { reason, tally: Tally::default() }
+            }
+            Ok(Ok(Ok(response))) => Input::Said(Said::Responded(response)),
+            Ok(Ok(Err(error))) => {
                 let clock = self.clock();
                 tracing::info!(%error, "a request failed");
                 self.watch.failed(&error);
@@ -318,28 +316,44 @@ impl Driver<'_> {
             Err(reason) => Input::Stopped { reason, tally: Tally::default() },
         }
     }
+}
 
-    async fn execute(&self, calls: Vec<ToolCall>, shown: &mut Shown) -> Input {
+impl Ground<'_> {
+    /// What was used before counts, too: once, in a tracker that may have counted some of it.
+    pub(crate) fn take_up(&self, conversation: &mut Conversation) -> Result<(), StopReason> {
+        let (run, used) = (self.run_id(), conversation.stats().usage);
+        for budget in self.budgets {
+            let known = budget.used_by(run);
+            budget.record(
+                run,
+                TokenUsage {
+                    input_tokens: used.input_tokens.saturating_sub(known.input_tokens),
+                    output_tokens: used.output_tokens.saturating_sub(known.output_tokens),
+                    cached_tokens: used.cached_tokens.saturating_sub(known.cached_tokens),
+                },
+            );
+        }
+        self.stop_if_used_up(conversation)
+    }
+
+    /// Executes the calls of a response, and gives the prompt as it is afterwards if they opened sections.
+    pub(crate) async fn execute(&self, calls: Vec<ToolCall>) -> (Input, Option<Arc<RenderedPrompt>>) {
+        let calls: Vec<ToolCall> = calls.into_iter().map(|call| self.keyed(call)).collect();
         self.watch.calls(&calls);
         let outcomes = self.executor.batch_cancellable(calls, Some(self.cancel.clone())).await;
         self.watch.outcomes(&outcomes);
         let tally = Tally::of(outcomes.iter().map(|outcome| outcome.event.ending));
-        let mut expanded = false;
+        let mut opened = None;
         if let Some(escalation) = outcomes.iter().find_map(|outcome| outcome.escalation.clone()) {
             match self.escalated(escalation) {
-                Ok(rendered) => {
-                    *shown = Shown::of(rendered);
-                    expanded = true;
-                }
-                Err(reason) => return Input::Stopped { reason, tally },
+                Ok(rendered) => opened = Some(rendered),
+                Err(reason) => return (Input::Stopped { reason, tally }, None),
             }
         }
         let answers = outcomes.iter().map(answer).collect();
-        Input::Said(Said::Answered { answers, tally, expanded })
+        (Input::Said(Said::Answered { answers, tally, expanded: opened.is_some() }), opened)
     }
-}
 
-impl Ground<'_> {
     /// What a call asks of whoever drives it: the prompt as it is with the opened sections, or the end.
     pub(crate) fn escalated(&self, escalation: Escalation) -> Result<Arc<RenderedPrompt>, StopReason> {
         let exhausted = || {
@@ -365,7 +379,8 @@ impl Ground<'_> {
         reminders_left: u32,
         text: Arc<str>,
     ) -> (Input, Option<Parsed>) {
-        match self.until_stopped(finish::judge(self.prompt, rendered, self.executor, &text)).await {
+        let judging = finish::judge(self.prompt, rendered, self.executor, &text);
+        match self.until_stopped(judging).await.flatten() {
             Ok(judged) => finished(judged, reminders_left, text),
             Err(reason) => (Input::Stopped { reason, tally: Tally::default() }, None),
         }
@@ -456,7 +471,8 @@ fn finished(judged: Judged, reminders_left: u32, text: Arc<str>) -> (Input, Opti
     }
 }
 
-fn answer(outcome: &Outcome) -> ToolAnswer {
+/// What the model is told of a call.
+pub(crate) fn answer(outcome: &Outcome) -> ToolAnswer {
     ToolAnswer {
         id: Arc::clone(&outcome.answer.call_id),
         name: Arc::clone(&outcome.answer.tool),

@@ -8,6 +8,7 @@ use wink::feedback::{Completion, CompletionContext};
 use wink::prompt::{ParsedOutput, Prompt, RenderedPrompt};
 use wink::session::Session;
 
+use crate::conversation::StopReason;
 use crate::model::OutputSpec;
 
 /// What is to be thought of the model's last word.
@@ -43,16 +44,17 @@ pub(crate) fn output_spec(rendered: &RenderedPrompt) -> Option<Arc<OutputSpec>> 
     Some(Arc::new(OutputSpec { name, schema }))
 }
 
-/// Looks at the model's last word. Whether all is done is only asked about a result that fits.
+/// Looks at the model's last word. Whether all is done is only asked about a result that fits; nobody takes it for done when that
+/// cannot be found out.
 pub(crate) async fn judge(
     prompt: &Prompt,
     rendered: &RenderedPrompt,
     executor: &Executor,
     text: &str,
-) -> Judged {
+) -> Result<Judged, StopReason> {
     let parsed = match rendered.output().map(|contract| contract.parse(text)).transpose() {
         Ok(parsed) => parsed,
-        Err(error) => return Judged { output: Err(error.to_string().into()), missing: None },
+        Err(error) => return Ok(Judged { output: Err(error.to_string().into()), missing: None }),
     };
     let mut missing = None;
     if let Some(checker) = prompt.completion() {
@@ -60,10 +62,11 @@ pub(crate) async fn judge(
         if let Some(parsed) = &parsed {
             cx = cx.with_output(parsed.json());
         }
-        missing = match cx.ask(&**checker).await {
+        let said = cx.ask(&**checker).await.map_err(|error| StopReason::Runtime(error.to_string()))?;
+        missing = match said {
             Completion::Complete => None,
             Completion::Missing(text) => Some(text.into()),
         };
     }
-    Judged { output: Ok(parsed.map(Parsed)), missing }
+    Ok(Judged { output: Ok(parsed.map(Parsed)), missing })
 }

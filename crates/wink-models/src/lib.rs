@@ -54,6 +54,7 @@ mod scripted;
 pub mod sse;
 mod sub_agent;
 pub mod testing;
+mod watched;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

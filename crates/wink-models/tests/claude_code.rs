@@ -3,12 +3,16 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
 
+#[path = "support/claude_subject.rs"]
+mod claude_subject;
 #[path = "support/messages.rs"]
 mod messages;
 
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use messages::{Answer, Messages};
+use claude_subject::LEFT_OUT;
+use messages::{Answer, Messages, Reply};
 use serde_json::{Value, json};
 use wink::limits::{CancelToken, TokenUsage};
 use wink::policy::{Decision, policy_fn};
@@ -18,8 +22,10 @@ use wink::session::{Ending, ToolInvoked};
 use wink::transaction::{UndoForce, UndoReach, UndoRequest};
 use wink_models::claude::{ClaudeAdapter, Native, native_tools};
 use wink_models::conversation::RetriesExhausted;
+use wink_models::testing::{Arguments, LeftOut, Line, Running, Script, Setup, Subject, adapter_contract};
 use wink_models::{
-    Adapter, Evaluation, ModelErrorKind, PromptResponse, RetryPolicy, Secret, StopReason, Stopped, Terms,
+    Adapter, Evaluation, ModelErrorKind, PromptResponse, RetryPolicy, Secret, Stop, StopReason, Stopped,
+    Terms,
 };
 use wink_store::Workspace;
 
@@ -373,4 +379,125 @@ async fn a_run_that_is_cancelled_leaves_nothing_behind() {
     assert_eq!(world.log(), [("claude_bash".to_owned(), Ending::Cancelled)]);
     assert_eq!(world.read("a.txt").as_deref(), Some("one\ntwo\n"));
     assert_eq!((world.read("began"), world.read("late.txt")), (None, None));
+}
+
+/// The real program, in front of a model that follows a script.
+struct Real;
+
+impl Subject for Real {
+    fn name(&self) -> String {
+        "claude, the real one".to_owned()
+    }
+
+    fn arguments(&self) -> Arguments {
+        Arguments::Rewritten
+    }
+
+    fn leaves_out(&self) -> &[LeftOut] {
+        LEFT_OUT
+    }
+
+    fn start<'a>(&'a self, script: &'a Script, setup: Setup) -> wink::BoxFuture<'a, Box<dyn Running>> {
+        let (lines, said) = (script.lines.clone(), AtomicUsize::new(0));
+        let messages = Messages::start(move |request, _| {
+            let at = said.load(Ordering::SeqCst);
+            // Who is told that the key is wrong asks once more, and who is told that there is too much asks for less.
+            if !matches!(lines.get(at), Some(Line::Unauthorized | Line::TooLong)) {
+                said.store(at + 1, Ordering::SeqCst);
+            }
+            reply(request, lines.get(at), at)
+        });
+        let adapter = claude_subject::adapter(setup)
+            .program(std::env::var_os("CLAUDE_PROGRAM").unwrap())
+            .env("ANTHROPIC_BASE_URL", &messages.url)
+            .secret("ANTHROPIC_API_KEY", Secret::new(KEY.to_owned()))
+            .unwrap();
+        Box::pin(std::future::ready(Box::new(Started(adapter)) as Box<dyn Running>))
+    }
+}
+
+struct Started(ClaudeAdapter);
+
+impl Running for Started {
+    fn adapter(&self) -> &dyn Adapter {
+        &self.0
+    }
+}
+
+/// What the provider says to a line of a script. A typed result is handed over by a tool of the program's.
+fn reply(request: &Value, line: Option<&Line>, at: usize) -> Reply {
+    let response = match line {
+        Some(Line::Says(response)) => response,
+        Some(Line::Throttled { .. }) => return Reply::Error(429, "rate_limit_error", "slow"),
+        Some(Line::Overloaded) => return Reply::Error(529, "overloaded_error", "full"),
+        Some(Line::Gone) => return Reply::Gone,
+        Some(Line::Unauthorized) => return Reply::Error(401, "authentication_error", "invalid x-api-key"),
+        Some(Line::TooLong) => {
+            let text = "prompt is too long: 300000 tokens > 200000 maximum";
+            return Reply::Error(400, "invalid_request_error", text);
+        }
+        Some(Line::Silent) | None => return Reply::Silent,
+    };
+    let has_output = request["tools"]
+        .as_array()
+        .is_some_and(|tools| tools.iter().any(|tool| tool["name"] == "StructuredOutput"));
+    let mut blocks = Vec::new();
+    match serde_json::from_str::<Value>(&response.text) {
+        Ok(output) if has_output && response.calls.is_empty() => {
+            blocks.push(call(&format!("toolu_output_{at}"), "StructuredOutput", output));
+        }
+        _ if response.text.is_empty() => {}
+        _ => blocks.push(says(&response.text)),
+    }
+    for made in &response.calls {
+        let name = format!("mcp__wink__{}", made.name);
+        blocks.push(call(&made.id, &name, made.arguments.to_string().into()));
+    }
+    let stop = match response.stop {
+        Stop::Truncated => Some("max_tokens"),
+        Stop::Refused => Some("refusal"),
+        Stop::Complete | Stop::Paused => None,
+    };
+    let TokenUsage { input_tokens, output_tokens, cached_tokens } = response.usage;
+    let usage = json!({
+        "input_tokens": input_tokens - cached_tokens, "cache_read_input_tokens": cached_tokens, "output_tokens": output_tokens,
+    });
+    Reply::Message { blocks, stop, usage }
+}
+
+// case 211
+#[tokio::test]
+async fn every_scenario_comes_to_the_same_session() {
+    adapter_contract(&Real).await;
+}
+
+#[tokio::test]
+async fn what_it_refuses_by_itself_is_in_the_log_and_its_commands_have_no_key() {
+    let world = World::new(|root, _, turn| {
+        let file = root.join("a.txt");
+        Ok(match turn {
+            0 => vec![
+                call("1", "Edit", json!({ "file_path": file, "old_string": "nowhere", "new_string": "x" })),
+                call("2", "mcp__wink__nothing", json!({})),
+            ],
+            1 => vec![call("3", "Bash", json!({ "command": "echo key=${ANTHROPIC_API_KEY:-none}" }))],
+            _ => vec![says("Done.")],
+        })
+    })
+    .await;
+    let response = world.run(&[Native::Edit, Native::Bash], Evaluation::new().task("Go.")).await.unwrap();
+    assert_eq!(&*response.text, "Done.");
+    let mut log = world.log();
+    log.sort_by(|one, other| one.0.cmp(&other.0));
+    assert_eq!(
+        log,
+        [
+            ("claude_bash".to_owned(), Ending::Succeeded),
+            ("claude_edit".to_owned(), Ending::Errored),
+            ("nothing".to_owned(), Ending::Unavailable)
+        ]
+    );
+    assert_eq!(world.read("a.txt").as_deref(), Some("one\ntwo\n"));
+    let told = world.messages.last()["messages"].to_string();
+    assert!(told.contains("key=none") && !told.contains(KEY), "{told}");
 }

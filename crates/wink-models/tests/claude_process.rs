@@ -113,6 +113,7 @@ async fn it_is_given_what_it_needs_and_nothing_else() {
             "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
             "CLAUDE_CODE_MAX_RETRIES",
+            "CLAUDE_CODE_SHELL_PREFIX",
             "CLAUDE_CODE_TMPDIR",
             "DISABLE_AUTOUPDATER",
             "DISABLE_ERROR_REPORTING",
@@ -142,6 +143,24 @@ async fn it_is_given_what_it_needs_and_nothing_else() {
     assert!(world.left("task").unwrap().contains("\"Go.\""));
     let home = environment.lines().find_map(|line| line.strip_prefix("HOME=")).unwrap();
     assert!(!Path::new(home).exists());
+}
+
+/// The program puts what it is told to before each command; real ones do so in `claude_code`.
+#[tokio::test]
+async fn its_commands_do_not_have_its_secrets() {
+    let done = r#"echo '{"type":"result","subtype":"success","result":"Done."}'; read -r end; exit 0"#;
+    let command =
+        r#"echo "${ANTHROPIC_API_KEY:-none} $OTHER it'"'"'s" > ../command; env > ../commands; exit 7"#;
+    let mut world = World::new(&format!(
+        "{BEGIN} env > ../env; \"$CLAUDE_CODE_SHELL_PREFIX\" '{command}'; echo $? > ../status; {done}"
+    ));
+    // A name that no shell has.
+    world.adapter = world.adapter.clone().secret("O'DD", Secret::new("another-secret".to_owned())).unwrap();
+    world.run(Evaluation::new()).await.unwrap();
+    assert!(world.left("env").unwrap().contains(KEY), "the program itself has it");
+    assert_eq!(world.left("command").as_deref(), Some("none value it's\n"));
+    assert!(!world.left("commands").unwrap().contains("another-secret"));
+    assert_eq!(world.left("status").as_deref(), Some("7\n"));
 }
 
 #[tokio::test]
@@ -202,14 +221,67 @@ async fn one_that_is_not_there_is_told() {
 }
 
 #[tokio::test]
-async fn a_run_that_was_stopped_is_not_begun_again() {
-    let world = World::new(&format!("{BEGIN} exit 1"));
-    let stopped = world.run(Evaluation::new()).await.unwrap_err();
+async fn a_run_that_was_stopped_is_taken_up_again() {
+    taken_up(false).await;
+}
+
+/// Where sessions last, calls are known by their keys, too.
+#[tokio::test]
+async fn a_run_that_was_stopped_is_taken_up_again_in_a_durable_session() {
+    taken_up(true).await;
+}
+
+async fn taken_up(durable: bool) {
+    let says = concat!(
+        r#"echo '{"type":"stream_event","event":{"type":"message_start","message":{"id":"m1"}}}';"#,
+        r#"echo '{"type":"assistant","message":{"id":"m1","content":[{"type":"tool_use","id":"t1","name":"Bash","input":{"command":"x"}}]}}';"#,
+        r#"echo '{"type":"stream_event","event":{"type":"message_stop"}}';"#,
+    );
+    let done = r#"echo '{"type":"result","subtype":"success","result":"Done."}'; read -r end; exit 0"#;
+    // The second program goes on from what the first has said.
+    let mut world = World::new(&format!(
+        r#"
+        while [ $# -gt 0 ]; do if [ "$1" = --resume ]; then cat "$2" > ../transcript; fi; shift; done
+        {BEGIN} echo "$task" > ../task
+        if [ -e ../transcript ]; then {done}; fi
+        {says} {BEFORE} echo half > b.txt; kill -9 $$"#
+    ));
+    let place = tempfile::tempdir().unwrap();
+    if durable {
+        let store = wink_store::SqliteStore::open(place.path(), wink_store::StoreOptions::default()).unwrap();
+        world.session = Session::builder().store(Arc::new(store)).id("run").open().await.unwrap();
+    }
+    let stopped = world.run(Evaluation::new().task("Go.")).await.unwrap_err();
+    assert_eq!(stopped.reason.name(), "request_failed");
+    assert_eq!((world.endings(), world.files()), (vec![Ending::Errored], vec!["a.txt".to_owned()]));
+    assert!(world.left("task").unwrap().contains("\"Go.\""));
+
     let run = wink::session::RunContext { run_id: Some(stopped.run_id.to_string()), ..Default::default() };
-    let StopReason::Runtime(text) = world.run(Evaluation::new().run(run)).await.unwrap_err().reason else {
-        panic!()
-    };
-    assert!(text.contains("cannot be taken up again"), "{text}");
+    let response = world.run(Evaluation::new().run(run.clone())).await.unwrap();
+    assert_eq!((&*response.text, response.stats.turns), ("Done.", 2));
+    // The command was not run again: the model is told so, and has to want it.
+    let again = if durable { Ending::InDoubt } else { Ending::Errored };
+    let endings = vec![Ending::Errored, again];
+    assert_eq!((world.endings(), world.files()), (endings, vec!["a.txt".to_owned()]));
+    let transcript = world.left("transcript").unwrap();
+    let said: Vec<&str> = transcript.lines().collect();
+    assert!(said[0].contains(r#""content":"Go.""#), "{transcript}");
+    assert!(said[1].contains(r#""id":"t1""#) && said[1].contains(r#""name":"Bash""#), "{transcript}");
+    assert!(
+        said[2].contains(r#""tool_use_id":"t1""#)
+            && said[2].contains(if durable {
+                "may already have had its effect"
+            } else {
+                "nothing was changed"
+            }),
+        "{transcript}"
+    );
+    assert_eq!(said.len(), 3);
+    assert!(world.left("task").unwrap().contains("\"Go on.\""));
+
+    // One that is at its end has come to what it has come to.
+    let again = world.run(Evaluation::new().run(run)).await.unwrap();
+    assert_eq!(again, response);
 }
 
 /// Where the test below is to run, when it runs as a process of its own.

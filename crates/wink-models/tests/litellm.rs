@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use wink::BoxFuture;
 use wink_fake::Fake;
 use wink_models::providers::{Endpoint, Streaming, openai};
-use wink_models::testing::{Arguments, Running, Script, Setup, Subject, adapter_contract};
+use wink_models::testing::{Arguments, LeftOut, Running, Script, Setup, Subject, adapter_contract};
 use wink_models::{Adapter, ModelAdapter};
 
 /// LiteLLM refuses short ones.
@@ -115,9 +115,11 @@ impl Subject for Proxied<'_> {
         }
     }
 
-    fn leaves_out(&self) -> &[(&str, &str)] {
+    fn leaves_out(&self) -> &[LeftOut] {
         match (self.upstream, self.streaming) {
-            ("openai", Streaming::On) => &[("a refusal", "LiteLLM's streams do not say that there was one")],
+            ("openai", Streaming::On) => {
+                &[LeftOut { scenario: "a refusal", why: "LiteLLM's streams do not say that there was one" }]
+            }
             _ => &[],
         }
     }

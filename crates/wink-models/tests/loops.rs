@@ -229,3 +229,125 @@ async fn a_sub_agent_has_its_share_and_no_more() {
         }
     }
 }
+
+/// Panics: when it is asked, or while it answers.
+struct Panics(bool);
+
+impl wink_models::Model for Panics {
+    fn name(&self) -> &str {
+        "panics"
+    }
+
+    fn respond<'a>(
+        &'a self,
+        _: &'a wink_models::ModelRequest,
+        _: &'a dyn wink_models::Stream,
+        _: &'a wink::limits::CancelToken,
+    ) -> wink::BoxFuture<'a, Result<wink_models::ModelResponse, wink_models::ModelError>> {
+        match self.0 {
+            true => panic!("at once"),
+            false => Box::pin(async { panic!("later") }),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_panics_is_the_end_of_the_run_and_of_nothing_else() {
+    for at_once in [true, false] {
+        let session = Session::new();
+        let adapter = ModelAdapter::new(Arc::new(Panics(at_once)));
+        let stopped = adapter.evaluate(&prompt(), &session, Evaluation::new()).await.unwrap_err();
+        assert_eq!(
+            stopped.reason,
+            StopReason::Runtime("the model panicked when it was asked".to_owned()),
+            "{at_once}"
+        );
+        // The run is there, and goes on with a model that answers.
+        let run =
+            wink::session::RunContext { run_id: Some(stopped.run_id.to_string()), ..Default::default() };
+        let adapter = ModelAdapter::new(Listed::saying([says("ok")]));
+        let response = adapter.evaluate(&prompt(), &session, Evaluation::new().run(run)).await.unwrap();
+        assert_eq!((&*response.text, response.stats.turns), ("ok", 1));
+    }
+}
+
+/// Panics when it is told what this says.
+struct Shaky(&'static str);
+
+impl Shaky {
+    fn told(&self, what: &str) {
+        assert_ne!(self.0, what);
+    }
+}
+
+impl wink_models::Stream for Shaky {
+    fn piece(&self, _: wink_models::Piece<'_>) {
+        self.told("piece");
+    }
+}
+
+impl wink_models::Watch for Shaky {
+    fn stats(&self, _: wink_models::RunStats) {
+        self.told("stats");
+    }
+
+    fn calls(&self, _: &[ToolCall]) {
+        self.told("calls");
+    }
+
+    fn outcomes(&self, _: &[Outcome]) {
+        self.told("outcomes");
+    }
+
+    fn failed(&self, _: &wink_models::ModelError) {
+        self.told("failed");
+    }
+
+    fn waiting(&self, _: Duration) {
+        self.told("waiting");
+    }
+}
+
+#[tokio::test]
+async fn whoever_watches_and_panics_ends_the_run_and_leaves_its_calls_whole() {
+    // With what was noted by then: the call that was going on is finished.
+    for (told, noted) in
+        [("stats", 0), ("piece", 0), ("calls", 1), ("outcomes", 1), ("failed", 1), ("waiting", 1)]
+    {
+        let script = concat!(
+            r#"{"tool_calls": [{"name": "note", "arguments": {"text": "a"}}]}"#,
+            "\n",
+            r#"{"error": {"kind": "throttled", "retry_after_ms": 10}}"#,
+            "\n",
+            r#"{"text": "ok"}"#
+        );
+        let model = Arc::new(wink_models::ScriptedModel::parse(script).unwrap());
+        let session = Session::builder().clock(JumpClock::new()).build();
+        let evaluation = Evaluation::new().resources(resources().0).watch(Arc::new(Shaky(told)));
+        let stopped = ModelAdapter::new(model).evaluate(&prompt(), &session, evaluation).await.unwrap_err();
+        assert_eq!(stopped.reason, StopReason::Runtime("who watched the run panicked".to_owned()), "{told}");
+        assert_eq!(session.slice::<Note>().len(), noted, "{told}");
+        assert_eq!(session.slice::<ToolInvoked>().len(), noted, "{told}");
+    }
+}
+
+#[tokio::test]
+async fn a_completion_checker_that_panics_is_not_taken_for_satisfied() {
+    struct Broken;
+    impl wink::feedback::CompletionChecker for Broken {
+        fn check<'a>(
+            &'a self,
+            _: &'a wink::feedback::CompletionContext<'a>,
+        ) -> wink::BoxFuture<'a, wink::feedback::Completion> {
+            Box::pin(async { panic!("broken") })
+        }
+    }
+    let section = Section::markdown("a", "A").body("Do it.");
+    let template = PromptTemplate::builder("tests", "checked").section(section).completion(Broken);
+    let session = Session::new();
+    let adapter = ModelAdapter::new(Listed::saying([says("Done.")]));
+    let came = adapter.evaluate(&template.build().unwrap().prompt(), &session, Evaluation::new()).await;
+    let text = "whether the work is done could not be found out: a completion checker panicked";
+    assert_eq!(came.unwrap_err().reason, StopReason::Runtime(text.to_owned()));
+    assert!(session.slice::<PromptExecuted>().is_empty());
+}

@@ -14,8 +14,8 @@ use wink::prelude::*;
 use wink::session::SnapshotScope;
 use wink_models::recording::{Recorder, Recording, Scrubber};
 use wink_models::{
-    Adapter, BoxModel, Called, Evaluation, ModelAdapter, ModelErrorKind, PromptResponse, ScriptedModel,
-    Secret, Stopped,
+    Adapter, BoxModel, Called, Evaluation, ModelAdapter, ModelErrorKind, PromptResponse, Random,
+    ScriptedModel, Secret, Stopped, SubAgent,
 };
 
 /// A file in memory.
@@ -213,4 +213,54 @@ async fn secrets_are_not_in_a_recording() {
         ("***".to_owned(), "Scrubber { forms: 3 }".to_owned())
     );
     assert!(Scrubber::new().knowing(&Secret::new("short".to_owned())).is_err());
+}
+
+/// A run with a sub-agent of another model: what it came to, and everything in its session and its child's.
+async fn with_a_sub_agent(
+    (boss, helper): (BoxModel, BoxModel),
+    random: Random,
+    session: &Session,
+    evaluation: Evaluation,
+) -> (PromptResponse, Vec<String>) {
+    let helper = ModelAdapter::new(helper).random(random.clone());
+    let own = Section::markdown("a", "A").body("Find out.");
+    let own = PromptTemplate::builder("tests", "helper").section(own).build().unwrap().prompt();
+    let tool = SubAgent::new(Arc::new(helper), own).tool("helper", "Finds out.");
+    let section = Section::markdown("tools", "Tools").body("Ask.").tool(tool);
+    let prompt = PromptTemplate::builder("tests", "boss").section(section).build().unwrap().prompt();
+    let response =
+        ModelAdapter::new(boss).random(random).evaluate(&prompt, session, evaluation).await.unwrap();
+    let sessions = [session.clone()].into_iter().chain(session.children());
+    let all =
+        |session: Session| session.snapshot_of(SnapshotScope::IncludeAll).to_json().unwrap().to_string();
+    (response, sessions.map(all).collect())
+}
+
+#[tokio::test]
+async fn sub_runs_are_recorded_and_replayed_like_the_run() {
+    let asks = r#"{"tool_calls": [{"name": "helper", "arguments": {"task": "Which?"}}]}"#;
+    let script = |text: &str| Arc::new(ScriptedModel::parse(text).unwrap()) as BoxModel;
+    let boss = script(&format!("{asks}\n{asks}\n{}", r#"{"text": "Blue."}"#));
+    let helper = script(concat!(
+        r#"{"error": {"kind": "throttled", "retry_after_ms": 10}}"#,
+        "\n",
+        r#"{"text": "It is blue."}"#,
+        "\n",
+        r#"{"text": "Still blue."}"#
+    ));
+    let page = Page::default();
+    let recorder = Recorder::start(page.clone(), boss, JumpClock::new(), Scrubber::new());
+    let session = recorder.session(Session::builder()).build();
+    let models = (recorder.model(), recorder.another(helper));
+    let evaluation = recorder.evaluation(Evaluation::new());
+    let recorded = with_a_sub_agent(models, recorder.random(), &session, evaluation).await;
+    recorder.finish().unwrap();
+    assert_eq!((&*recorded.0.text, recorded.1.len()), ("Blue.", 3));
+
+    let recording = Recording::parse(&page.text()).unwrap();
+    let session = recording.session(Session::builder()).build();
+    let models = (recording.model(), recording.another("script"));
+    let evaluation = recording.evaluation(Evaluation::new());
+    let replayed = with_a_sub_agent(models, recording.random(), &session, evaluation).await;
+    assert_eq!(replayed, recorded);
 }

@@ -92,7 +92,7 @@ pub mod transaction;
 
 mod support;
 
-pub use support::future::BoxFuture;
+pub use support::future::{BoxFuture, CatchPanic, catch as catch_panic};
 
 /// Makes a tool of a function.
 ///

@@ -30,14 +30,17 @@
 //! ```
 //!
 //! What is different from other adapters: the program repeats failed requests itself, so that there is no window and no wait of ours
-//! between them; and a run that was stopped cannot be taken up again, since its conversation was in the program.
+//! between them; and it checks typed results itself, and asks for another one. A run that was stopped is taken up again with another
+//! program, which is given what was said as a transcript (`--resume`): the session's log has it, and no home of a program need be kept.
 
 mod calls;
 mod ending;
+mod hooks;
 mod mcp;
 mod native;
 mod pipes;
 mod process;
+mod resume;
 mod run;
 mod serve;
 #[cfg(test)]
@@ -50,8 +53,9 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tokio::sync::mpsc;
 use wink::BoxFuture;
-use wink::executor::{Approver, Executor, ExecutorLimits};
+use wink::executor::{Approver, ExecutorLimits};
 use wink::filesystem::Filesystem;
 use wink::filesystem::host::HostFilesystem;
 use wink::prompt::Prompt;
@@ -62,8 +66,10 @@ use wink::tool::AdapterInfo;
 use crate::Secret;
 use crate::adapter::{Adapter, Evaluation, PromptResponse, Stopped};
 use crate::base::{self, Base};
-use crate::conversation::{Completed, Ended, Next, RunStats, StopReason, Terms};
+use crate::conversation::{Completed, Conversation, RunStats, Said, StopReason, Terms};
+use crate::driver::{Ground, Watch};
 use crate::finish;
+use crate::message::Message;
 use crate::random::Random;
 use crate::recording::{Scrubber, TooShort};
 
@@ -72,6 +78,7 @@ pub use native::{Native, native_tools};
 use native::Pending;
 use pipes::{Lines, Writer};
 use process::{Leash, Start};
+use resume::GoesOn;
 use serve::{Server, Setup};
 
 /// The name of the adapter, for the log.
@@ -117,7 +124,9 @@ impl ClaudeAdapter {
     /// A variable of its environment that nobody is to see: `ANTHROPIC_API_KEY`, for example. It is taken out of all that goes to the
     /// log or into errors.
     ///
-    /// The program's own commands have the program's environment, and the model sees what they print.
+    /// The commands that the program runs do not have it. They run as the program's user, though, in no sandbox: one that goes looking
+    /// can read it from the program itself (on Linux, in `/proc`), and the model sees what it prints. Whoever gives a model `Bash` gives
+    /// it a key that can be taken back.
     ///
     /// # Errors
     /// When it is too short to be found in other texts.
@@ -157,7 +166,7 @@ impl ClaudeAdapter {
         self
     }
 
-    /// A run from its beginning to its end.
+    /// A run, from its beginning or from where it was stopped, to its end.
     async fn run(
         &self,
         prompt: &Prompt,
@@ -165,17 +174,6 @@ impl ClaudeAdapter {
         evaluation: &mut Evaluation,
     ) -> (Result<Completed, StopReason>, RunStats) {
         let never = |reason| (Err(reason), RunStats::default());
-        let (conversation, began) = match self.base.conversation(session, evaluation) {
-            Ok((conversation, Some(began))) => (conversation, began),
-            Ok((conversation, None)) => {
-                let ended = match conversation.next() {
-                    Next::Ended(Ended::Completed(completed)) => Ok(completed),
-                    _ => Err(StopReason::Runtime(NOT_TAKEN_UP.to_owned())),
-                };
-                return (ended, conversation.stats());
-            }
-            Err(reason) => return never(reason),
-        };
         let leash = Arc::new(Leash::default());
         let pending = Pending::new(Arc::clone(&leash));
         let adapter = AdapterInfo::new(NAME).utility(Arc::clone(&pending.0));
@@ -183,78 +181,131 @@ impl ClaudeAdapter {
             Ok(executor) => executor,
             Err(reason) => return never(reason),
         };
-        let came = match self.start(prompt, &executor, &leash).await {
+        pending.0.track(&executor);
+        let came = match self.base.conversation(session, evaluation) {
             Err(reason) => never(reason),
-            Ok((program, stdout, stdin, workspace)) => {
-                let setup = Setup {
-                    ground: evaluation.ground(prompt, &executor),
-                    terms: self.base.terms.clone(),
-                    task: evaluation.task.clone(),
-                    scrubber: self.scrubber.clone(),
-                    conversation,
-                    workspace,
-                    pending,
-                };
-                Server::new(setup, Lines::new(stdout), Writer::new(stdin), Some(program)).run(began).await
+            Ok((conversation, began)) => {
+                let ground = evaluation.ground(prompt, &executor);
+                let came = self.converse(&ground, conversation, began, (leash, pending)).await;
+                ground.flush().await;
+                ground.watch.stats(came.1);
+                came
             }
         };
         base::close(executor).await;
         came
     }
 
-    /// Starts the program, in the workspace if it has tools of its own to use there.
-    async fn start(
+    async fn converse(
         &self,
-        prompt: &Prompt,
-        executor: &Executor,
-        leash: &Arc<Leash>,
-    ) -> Result<Started, StopReason> {
-        let runtime =
-            |error: &dyn std::fmt::Display| StopReason::Runtime(self.scrubber.text(&error.to_string()));
-        let rendered = executor.rendered().ok_or_else(|| runtime(&"the prompt was not rendered"))?;
-        // Also those of sections that are closed: the program cannot be given more of its own tools later.
-        let natives: Vec<Native> =
-            prompt.possible_tools().filter_map(|placed| Native::by_tool(placed.name())).collect();
-        let workspace = if natives.is_empty() {
-            None
-        } else {
-            let files =
-                executor.resources().get::<dyn Filesystem>().await.map_err(|error| runtime(&error))?;
-            let on_disk = HostFilesystem::of(&*files).map(|files| files.root().canonicalize());
-            let root = on_disk.ok_or_else(|| runtime(&NOT_ON_DISK))?;
-            Some(root.map_err(|error| runtime(&error))?)
+        ground: &Ground<'_>,
+        mut conversation: Conversation,
+        began: Option<Said>,
+        (leash, pending): (Arc<Leash>, (Arc<Pending>, mpsc::UnboundedReceiver<Arc<str>>)),
+    ) -> (Result<Completed, StopReason>, RunStats) {
+        let workspace = match self.workspace(ground).await {
+            Ok(workspace) => workspace,
+            Err(reason) => return (Err(reason), conversation.stats()),
         };
+        let ready = match began {
+            Some(began) => ground.keep(&conversation, began, None).await.map(|()| None),
+            None => resume::take_up(ground, &mut conversation, workspace.as_deref()).await,
+        };
+        match ready {
+            Ok(None) => {}
+            Ok(Some(completed)) => return (Ok(completed), conversation.stats()),
+            Err(reason) => return (Err(reason), conversation.stats()),
+        }
+        let goes_on = GoesOn::after(conversation.messages(), &self.model, ground.clock().now());
+        let begins = Begins { transcript: goes_on.as_ref(), turns: conversation.stats().turns };
+        let (program, stdout, stdin) = match self.start(ground, &leash, workspace.as_deref(), &begins) {
+            Ok(started) => started,
+            Err(reason) => return (Err(reason), conversation.stats()),
+        };
+        let first = conversation.messages().front().and_then(|message| match &**message {
+            Message::User { text } => Some(Arc::clone(text)),
+            Message::Assistant { .. } | Message::Tools { .. } => None,
+        });
+        let setup = Setup {
+            ground: ground.clone(),
+            terms: self.base.terms.clone(),
+            task: goes_on.map(|goes_on| goes_on.say).or(first),
+            scrubber: self.scrubber.clone(),
+            conversation,
+            workspace,
+            pending,
+        };
+        Server::new(setup, Lines::new(stdout), Writer::new(stdin), Some(program)).run().await
+    }
+
+    /// An error of the runtime, without secrets.
+    fn runtime(&self, error: &dyn std::fmt::Display) -> StopReason {
+        StopReason::Runtime(self.scrubber.text(&error.to_string()))
+    }
+
+    /// Where the program's own tools work; nothing if the prompt has none.
+    async fn workspace(&self, ground: &Ground<'_>) -> Result<Option<PathBuf>, StopReason> {
+        if natives(ground.prompt).next().is_none() {
+            return Ok(None);
+        }
+        let files = ground.executor.resources().get::<dyn Filesystem>().await;
+        let files = files.map_err(|error| self.runtime(&error))?;
+        let on_disk = HostFilesystem::of(&*files).map(|files| files.root().canonicalize());
+        let root = on_disk.ok_or_else(|| self.runtime(&NOT_ON_DISK))?;
+        Ok(Some(root.map_err(|error| self.runtime(&error))?))
+    }
+
+    /// Starts the program, in the workspace if it has tools of its own to use there.
+    fn start(
+        &self,
+        ground: &Ground<'_>,
+        leash: &Arc<Leash>,
+        workspace: Option<&Path>,
+        begins: &Begins<'_>,
+    ) -> Result<Started, StopReason> {
+        let rendered = ground.executor.rendered();
+        let rendered = rendered.ok_or_else(|| self.runtime(&"the prompt was not rendered"))?;
         let secrets = self.secrets.iter().map(|(name, value)| (name.as_os_str(), OsStr::new(value.expose())));
         let plain = self.environment.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()));
         let output = finish::output_spec(&rendered);
         let start = Start {
             program: &self.program,
-            environment: plain.chain(secrets).collect(),
-            workspace: workspace.as_deref(),
+            environment: plain.collect(),
+            secrets: secrets.collect(),
+            workspace,
             model: &self.model,
             prompt: rendered.text(),
-            tools: natives.into_iter().map(Native::name).collect(),
+            tools: natives(ground.prompt).map(Native::name).collect(),
             output: output.as_ref().map(|output| &*output.schema),
-            max_turns: self.base.terms.max_turns,
+            transcript: begins.transcript.map(|goes_on| &*goes_on.transcript),
+            max_turns: self.base.terms.max_turns.saturating_sub(begins.turns).max(1),
             max_attempts: self.base.terms.retry.max_attempts,
         };
-        let (program, stdout, stdin) = start.start(leash).map_err(|error| {
+        start.start(leash).map_err(|error| {
             let program = Path::new(&self.program).display();
-            runtime(&format!(
+            self.runtime(&format!(
                 "the program {program} cannot be started: {error}; install Claude Code, or say where it is"
             ))
-        })?;
-        Ok((program, stdout, stdin, workspace))
+        })
     }
 }
 
-type Started = (process::Program, tokio::process::ChildStdout, tokio::process::ChildStdin, Option<PathBuf>);
+/// Where a program begins.
+struct Begins<'a> {
+    transcript: Option<&'a GoesOn>,
+    /// How many responses there were.
+    turns: u32,
+}
+
+/// The tools of the program's own in a prompt. Also those of sections that are closed: it cannot be given more of them later.
+fn natives(prompt: &Prompt) -> impl Iterator<Item = Native> {
+    prompt.possible_tools().filter_map(|placed| Native::by_tool(placed.name()))
+}
+
+type Started = (process::Program, tokio::process::ChildStdout, tokio::process::ChildStdin);
 
 const NOT_ON_DISK: &str = "the prompt has tools of Claude Code, but the workspace is not a directory on disk; bind a HostFilesystem as the \
                            workspace, or leave the tools out";
-
-const NOT_TAKEN_UP: &str =
-    "the run cannot be taken up again: its conversation was in Claude Code, which has ended; start a new run";
 
 impl Adapter for ClaudeAdapter {
     fn name(&self) -> &str {

@@ -1,19 +1,22 @@
 //! The program's own tools, as tools of the session: each of their calls goes through the executor like any other, so that
 //! policies decide on it, the log has it, and what it did to the workspace is kept or undone as a whole.
 //!
-//! The executor's handler only stands for the program here: it has the workspace saved ([`Working`]), lets the program begin, and
-//! waits until that says how it ended. The program works in the workspace itself, so such calls are taken one at a time, by
+//! The executor's handler only stands for the program ([`PendingToolTracker::stand`]): it has the workspace saved ([`Working`]), lets the
+//! program begin, and waits until the hooks say how it ended. The program works in the workspace itself, so such calls are taken one at a time, by
 //! the session's turn; and all that they changed is found by looking.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
+use wink::executor::Executor;
 use wink::prompt::Section;
 use wink::tool::{Annotations, Handler, IntoToolResult, Tool, ToolContext, ToolError, ToolResult};
+use wink::transaction::{PendingToolTracker, ToolEnd};
 
 use super::process::Leash;
+use super::wire::text_of;
 use super::working::Working;
 use crate::lock;
 
@@ -145,51 +148,69 @@ pub fn native_tools(tools: impl IntoIterator<Item = Native>) -> Section {
         .with_tools(tools.into_iter().map(Native::into_tool))
 }
 
-/// How the program says that a tool ended.
-#[derive(Debug)]
-pub(super) enum End {
-    /// With this result.
-    Succeeded(Value),
-    /// With this error.
-    Failed(String),
-}
+/// What a call is told that the program ended, or let go of, before it began.
+const GIVEN_UP: &str = "Claude Code gave this call up before it began; nothing was changed";
 
 /// Calls of tools that the program runs.
 pub(super) struct Pending {
     leash: Arc<Leash>,
     /// Is told of calls that may begin.
     begin: mpsc::UnboundedSender<Arc<str>>,
+    /// Those that are on their way to their handlers.
     expected: Mutex<HashMap<Arc<str>, Expected>>,
+    /// Those whose handlers stand for the program.
+    tracker: OnceLock<PendingToolTracker>,
 }
 
 struct Expected {
     native: Native,
     /// Why it must not begin, whatever the policies say.
     refusal: Option<String>,
-    end: oneshot::Receiver<End>,
 }
 
 impl Pending {
     pub(super) fn new(leash: Arc<Leash>) -> (Arc<Self>, mpsc::UnboundedReceiver<Arc<str>>) {
         let (begin, begun) = mpsc::unbounded_channel();
-        (Arc::new(Self { leash, begin, expected: Mutex::default() }), begun)
+        (Arc::new(Self { leash, begin, expected: Mutex::default(), tracker: OnceLock::new() }), begun)
     }
 
-    /// A call is on its way. Dropping what this gives says that the program is gone.
-    pub(super) fn expect(
-        &self,
-        id: &Arc<str>,
-        native: Native,
-        refusal: Option<String>,
-    ) -> oneshot::Sender<End> {
-        let (ended, end) = oneshot::channel();
-        lock(&self.expected).insert(Arc::clone(id), Expected { native, refusal, end });
-        ended
+    /// Tracks calls of this executor.
+    pub(super) fn track(&self, executor: &Executor) {
+        // There is one executor for each.
+        let tracker = PendingToolTracker::new(executor.session().clone(), executor.resources().clone());
+        let _ = self.tracker.set(tracker);
+    }
+
+    /// A call is on its way.
+    pub(super) fn expect(&self, id: &Arc<str>, native: Native, refusal: Option<String>) {
+        lock(&self.expected).insert(Arc::clone(id), Expected { native, refusal });
     }
 
     /// A call that did not get as far as its handler is not expected any more.
     pub(super) fn forget(&self, id: &str) {
         lock(&self.expected).remove(id);
+    }
+
+    /// The program says how a call ended. False if there is no such call.
+    pub(super) fn ended(&self, id: &str, end: ToolEnd, said: Value) -> bool {
+        if let Some(expected) = lock(&self.expected).get_mut(id) {
+            expected.refusal.get_or_insert_with(|| GIVEN_UP.to_owned());
+            return true;
+        }
+        self.tracker.get().is_some_and(|tracker| tracker.report(id, end, said))
+    }
+
+    /// The program is gone, and says nothing any more.
+    pub(super) async fn let_go(&self) {
+        for expected in lock(&self.expected).values_mut() {
+            expected.refusal.get_or_insert_with(|| GIVEN_UP.to_owned());
+        }
+        let Some(tracker) = self.tracker.get() else { return };
+        for id in tracker.pending() {
+            if let Err(error) = tracker.abort(&id).await {
+                tracing::error!(%error, "a call of Claude Code could not be given up");
+            }
+        }
     }
 
     fn arrived(&self, id: &str, native: Native) -> Option<Expected> {
@@ -212,23 +233,20 @@ struct Standing(Native);
 impl Standing {
     async fn run(&self, cx: &ToolContext) -> Result<ToolResult<Value>, ToolError> {
         let id = Arc::clone(&cx.invocation().call_id);
-        let Some((pending, mut call)) = cx
-            .adapter()
-            .get::<Pending>()
-            .and_then(|pending| pending.arrived(&id, self.0).map(|call| (pending, call)))
-        else {
-            let text = format!("{} is run by Claude Code itself and by nobody else", self.0.tool());
+        let pending = cx.adapter().get::<Pending>();
+        let call = pending.as_ref().and_then(|pending| pending.arrived(&id, self.0));
+        let tracker = pending.as_ref().and_then(|pending| pending.tracker.get());
+        let (Some(pending), Some(call), Some(tracker)) = (&pending, call, tracker) else {
+            let text = format!(
+                "{} is run by Claude Code itself, which is not about to; nothing was changed",
+                self.0.tool()
+            );
             return Err(ToolError::new(text));
         };
         if let Some(refusal) = call.refusal {
             return Err(ToolError::new(refusal));
         }
-        match call.end.try_recv() {
-            Err(oneshot::error::TryRecvError::Empty) => {}
-            Ok(_) | Err(oneshot::error::TryRecvError::Closed) => {
-                return Err(ToolError::new("Claude Code gave this call up before it began"));
-            }
-        }
+        let standing = tracker.stand(cx)?;
         let working = match self.0.reach() {
             Reach::Writes => Some(Working::begin(cx, &pending.leash).await?),
             Reach::Reads | Reach::Looks => None,
@@ -238,27 +256,29 @@ impl Standing {
             }
         };
         pending.may_begin(&id);
-        let end = call.end.await;
-        match end {
-            Ok(End::Succeeded(value)) => {
+        match standing.ended().await {
+            Some((ToolEnd::Succeeded, value)) => {
                 if let Some(working) = working {
                     working.keep().await?;
                 }
                 // The model has the program's own words for it.
                 Ok(ToolResult::value(value).exclude_value_from_context())
             }
-            Ok(End::Failed(text)) => {
+            Some((ToolEnd::Failed, said)) => {
                 if let Some(working) = working {
                     working.undo().await?;
                 }
-                Ok(ToolResult::error(text))
+                Ok(ToolResult::error(text_of(&said)))
             }
-            Err(_) => {
+            None => {
                 if let Some(working) = working {
                     working.undo_all().await?;
                 }
-                Err(ToolError::new("Claude Code ended while it ran this; what it had changed is undone")
-                    .in_doubt())
+                let error =
+                    "Claude Code ended while it ran this; what it had changed in the workspace is undone";
+                let error = ToolError::new(error);
+                // Only a command changes anything outside.
+                Err(if self.0 == Native::Bash { error.in_doubt() } else { error })
             }
         }
     }

@@ -1,7 +1,9 @@
 //! The program as a process: what it is started with, and how it and all that it started are ended.
 
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,10 +42,31 @@ const ENVIRONMENT: [(&str, &str); 7] = [
     ("ENABLE_TOOL_SEARCH", "false"),
 ];
 
+/// What the program puts before each command that it runs, if it has this variable.
+const SHELL_PREFIX: &str = "CLAUDE_CODE_SHELL_PREFIX";
+
+/// What stands before commands, in the program's home.
+const SHIELD: &str = "shield";
+
+/// Writes the program that commands are run by: without the variables of these names.
+fn shield<'a>(path: &Path, names: impl Iterator<Item = &'a OsStr>) -> io::Result<()> {
+    let mut script = b"#!/bin/sh\nshell=$(command -v bash || command -v sh)\nexec env".to_vec();
+    for name in names {
+        script.extend_from_slice(b" -u '");
+        script.extend(name.as_bytes().split(|byte| *byte == b'\'').collect::<Vec<_>>().join(&b"'\\''"[..]));
+        script.push(b'\'');
+    }
+    script.extend_from_slice(b" \"$shell\" -c \"$1\"\n");
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true).mode(0o700).open(path)?.write_all(&script)
+}
+
 /// What the program is started with.
 pub(super) struct Start<'a> {
     pub(super) program: &'a Path,
     pub(super) environment: Vec<(&'a OsStr, &'a OsStr)>,
+    /// Variables that are for the program alone: the commands that it runs do not have them.
+    pub(super) secrets: Vec<(&'a OsStr, &'a OsStr)>,
     /// Where it works; a directory of its own, if nowhere.
     pub(super) workspace: Option<&'a Path>,
     pub(super) model: &'a str,
@@ -51,6 +74,8 @@ pub(super) struct Start<'a> {
     /// The names of its own tools that it may have.
     pub(super) tools: Vec<&'static str>,
     pub(super) output: Option<&'a Value>,
+    /// What was said before.
+    pub(super) transcript: Option<&'a str>,
     pub(super) max_turns: u32,
     pub(super) max_attempts: u32,
 }
@@ -79,10 +104,17 @@ impl Start<'_> {
         let prompt = home.path().join("prompt");
         // In a file, since an argument has a length limit.
         std::fs::write(&prompt, self.prompt)?;
+        let transcript = home.path().join("transcript.jsonl");
+        if let Some(text) = self.transcript {
+            std::fs::write(&transcript, text)?;
+        }
+        if !self.secrets.is_empty() {
+            shield(&home.path().join(SHIELD), self.secrets.iter().map(|(name, _)| *name))?;
+        }
         let mark = CommandMark::fresh();
         let mut command = Command::new(self.program);
         command
-            .args(self.arguments(&prompt))
+            .args(self.arguments(&prompt, &transcript))
             .current_dir(self.workspace.unwrap_or(&nowhere))
             .env_clear()
             .env("HOME", own)
@@ -91,7 +123,9 @@ impl Start<'_> {
             .env("CLAUDE_CODE_MAX_RETRIES", self.max_attempts.saturating_sub(1).to_string())
             .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
             .envs(ENVIRONMENT)
+            .envs((!self.secrets.is_empty()).then(|| (SHELL_PREFIX, home.path().join(SHIELD))))
             .envs(self.environment)
+            .envs(self.secrets)
             .env(CommandMark::VARIABLE, mark.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -118,7 +152,7 @@ impl Start<'_> {
         ))
     }
 
-    fn arguments(&self, prompt: &Path) -> Vec<OsString> {
+    fn arguments(&self, prompt: &Path, transcript: &Path) -> Vec<OsString> {
         let servers = json!({ "mcpServers": { SERVER: { "type": "sdk", "name": SERVER } } });
         let mut arguments: Vec<OsString> = vec![
             "--output-format=stream-json".into(),
@@ -141,6 +175,9 @@ impl Start<'_> {
             "--tools".into(),
             self.tools.join(",").into(),
         ];
+        if self.transcript.is_some() {
+            arguments.extend(["--resume".into(), transcript.into()]);
+        }
         if let Some(schema) = self.output {
             arguments.extend(["--json-schema".into(), schema.to_string().into()]);
         }

@@ -19,11 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 impl<R: AsyncRead + Unpin + Send> Server<'_, R> {
     /// Runs to the end.
-    pub(super) async fn run(mut self, began: Said) -> (Result<Completed, StopReason>, RunStats) {
-        let mut ended = match self.ground.keep(&self.conversation, began, None).await {
-            Ok(()) => self.go_on().await,
-            Err(reason) => Err(reason),
-        };
+    pub(super) async fn run(mut self) -> (Result<Completed, StopReason>, RunStats) {
+        let mut ended = self.go_on().await;
         let complaints = self.close(&ended).await;
         if let Err(reason) = &mut ended {
             if let StopReason::Request(error) = reason
@@ -37,10 +34,7 @@ impl<R: AsyncRead + Unpin + Send> Server<'_, R> {
                 let _ = self.conversation.take(Input::Stopped { reason: reason.clone(), tally });
             }
         }
-        self.ground.flush().await;
-        let stats = self.conversation.stats();
-        self.ground.watch.stats(stats);
-        (ended, stats)
+        (ended, self.conversation.stats())
     }
 
     async fn go_on(&mut self) -> Result<Completed, StopReason> {
@@ -65,7 +59,7 @@ impl<R: AsyncRead + Unpin + Send> Server<'_, R> {
                 Next::Ended(Ended::Stopped(reason)) => return Err(reason),
                 Next::Ask | Next::Wait(_) | Next::Execute(_) | Next::Finish(_) => {}
             }
-            self.writer.say(&wire::user(&reminder));
+            self.user(&reminder);
         }
     }
 
@@ -124,10 +118,10 @@ impl<R: AsyncRead + Unpin + Send> Server<'_, R> {
         complaints.map(|text| self.scrubber.text(text.trim_end_matches("; ")))
     }
 
-    /// Tells the program to stop what it does, so that it can say what it used. While one of its own tools works, it is
-    /// ended instead.
+    /// Tells the program to stop what it does, so that it can say what it used. One that does nothing need not be told, and while one
+    /// of its own tools works, it is ended instead.
     async fn interrupt(&mut self) {
-        if self.has_begun() {
+        if self.has_begun() || self.is_idle {
             return;
         }
         self.ask(&json!({ "subtype": "interrupt" }));

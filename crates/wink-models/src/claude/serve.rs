@@ -6,32 +6,29 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::io::AsyncRead;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use wink::executor::{CallOptions, Escalation, Outcome, ToolCall};
 use wink::limits::{CancelToken, TokenUsage};
 use wink::prompt::RenderedPrompt;
 
 use super::calls::Calls;
 use super::ending;
-use super::mcp::{self, Handled, PREFIX, SERVER};
-use super::native::{End, Native, Pending};
+use super::hooks::NativeCall;
+use super::mcp::{self, Handled, SERVER};
+use super::native::Pending;
 use super::pipes::{Lines, Writer};
 use super::process::Program;
-use super::transcript::{STRUCTURED, Transcript, beside};
+use super::transcript::{Place, Transcript, beside};
 use super::wire::{self, Asked, Finished, Frame, Hook};
-use super::working::arguments;
 use crate::conversation::{Conversation, Ended, Input, Next, RUN_LIFE, Said, StopReason, Terms};
-use crate::driver::Ground;
+use crate::driver::{self, Ground, Watch};
 use crate::model::ModelErrorKind;
 use crate::recording::Scrubber;
 
 /// What the model is told to do when there is nothing but the prompt.
-const NO_TASK: &str = "Begin.";
-
-/// What a failed tool's answer has beside the program's words.
-const UNDONE: &str = "What this call changed in the workspace is undone.";
+pub(super) const NO_TASK: &str = "Begin.";
 
 /// A running program, and what is going on with it.
 pub(super) struct Server<'a, R> {
@@ -44,17 +41,21 @@ pub(super) struct Server<'a, R> {
     lines: Lines<R>,
     task: Option<Arc<str>>,
     /// The program runs its own tools here; nothing, if it has none.
-    workspace: Option<PathBuf>,
-    pending: Arc<Pending>,
+    pub(super) workspace: Option<PathBuf>,
+    pub(super) pending: Arc<Pending>,
     begun: mpsc::UnboundedReceiver<Arc<str>>,
     /// Calls of our tools that were not answered, by the request that they came in.
     asked: HashMap<String, CancelToken>,
-    natives: HashMap<Arc<str>, NativeCall>,
+    pub(super) natives: HashMap<Arc<str>, NativeCall>,
+    /// Calls of a response that is not whole yet.
+    held: Vec<Held>,
     asks: u64,
     /// What the program said that it used, so far as it was counted.
     counted: TokenUsage,
     /// It was told what to do.
     is_initialized: bool,
+    /// It is done with what it was told, and waits for more.
+    pub(super) is_idle: bool,
     /// Nothing new is begun.
     pub(super) is_stopping: bool,
     /// Nothing more comes from it.
@@ -64,19 +65,32 @@ pub(super) struct Server<'a, R> {
     pub(super) calls: Calls<Done>,
 }
 
-/// A call of one of the program's own tools.
-struct NativeCall {
-    /// The hook that waits for permission.
-    before: Option<String>,
-    /// Takes how it ended.
-    end: Option<oneshot::Sender<End>>,
-    /// The hook that said how it ended, and its event.
-    after: Option<(String, String)>,
+/// A call that the program is about to make.
+pub(super) enum Held {
+    /// Of one of our tools.
+    Ours { request: String, id: Value, call: ToolCall },
+    /// Of one of its own.
+    Native { request: String, hook: Hook },
+}
+
+impl Held {
+    fn call_id(&self) -> &str {
+        match self {
+            Self::Ours { call, .. } => &call.id,
+            Self::Native { hook, .. } => &hook.tool_use_id,
+        }
+    }
 }
 
 pub(super) enum Done {
-    Ours { request: String, id: Value, outcome: Outcome },
+    Ours {
+        request: String,
+        id: Value,
+        outcome: Outcome,
+    },
     Native(Outcome),
+    /// One that the program refused by itself.
+    Refused(Outcome),
 }
 
 /// What a program is served with.
@@ -109,9 +123,11 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
             begun,
             asked: HashMap::new(),
             natives: HashMap::new(),
+            held: Vec::new(),
             asks: 0,
             counted: TokenUsage::default(),
             is_initialized: false,
+            is_idle: true,
             is_stopping: false,
             is_dead: false,
             program,
@@ -125,7 +141,10 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
             tokio::select! {
                 biased;
                 Some(id) = self.begun.recv() => self.begin(&id),
-                Some(done) = self.calls.next() => self.done(done)?,
+                Some(done) = self.calls.next() => {
+                    self.done(done)?;
+                    self.advance().await?;
+                }
                 () = exited(&mut self.program) => {}
                 line = self.lines.next() => {
                     let frame = match line {
@@ -147,7 +166,7 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
     async fn frame(&mut self, frame: Frame) -> Result<Option<Box<Finished>>, StopReason> {
         let mut before = Vec::new();
         match frame {
-            Frame::Asked { id, asked: Asked::Hook(hook) } => self.hook(id, hook),
+            Frame::Asked { id, asked: Asked::Hook(hook) } => self.hook(id, hook)?,
             Frame::Asked { id, asked: Asked::Mcp { server, message } } => {
                 let message = self.scrubber.value(message);
                 self.mcp(id, &server, &message)?;
@@ -164,15 +183,18 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
                 self.initialized(answer)?
             }
             Frame::Answered { .. } | Frame::Other => {}
-            Frame::Assistant(said) => before = self.transcript.heard(&said),
+            // What is said after the end is not part of it.
+            Frame::Assistant(_) | Frame::Event { .. } | Frame::User(_) if self.is_stopping => {}
+            Frame::Assistant(said) => before = self.transcript.heard(&said, &self.ground.watch),
             Frame::Event { of_sub_agent: false, event } => {
-                before = self.transcript.event(&event, self.ground.watch);
+                before = self.transcript.event(&event, &self.ground.watch);
             }
             Frame::Event { of_sub_agent: true, .. } => {}
             Frame::User(said) => {
-                for (id, text) in self.transcript.told(&said) {
-                    // One that ended without a hook saying so was stopped, whatever it says.
-                    self.ended(&id, End::Failed(text), None);
+                let told = self.transcript.told(&said);
+                self.advance().await?;
+                for (id, text) in told {
+                    self.told(&id, text)?;
                 }
             }
             Frame::Retried { status, error, delay } => {
@@ -180,13 +202,97 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
                 self.ground.watch.failed(&error);
                 self.ground.watch.waiting(delay.unwrap_or_default());
             }
-            Frame::Result(finished) => return Ok(Some(finished)),
+            Frame::Result(finished) => {
+                self.is_idle = true;
+                return Ok(Some(finished));
+            }
         }
-        before.append(&mut self.transcript.settled());
         for said in before {
             self.tell(said).await?;
         }
+        self.advance().await?;
         Ok(None)
+    }
+
+    /// Tells the conversation what is known of the response by now: that it is whole, before any of its calls is made, and
+    /// what came of them.
+    async fn advance(&mut self) -> Result<(), StopReason> {
+        if self.is_stopping {
+            return Ok(());
+        }
+        if let Some(said) = self.transcript.responded() {
+            self.tell(said).await?;
+        }
+        for held in std::mem::take(&mut self.held) {
+            self.arrived(held, true)?;
+        }
+        match self.transcript.settled() {
+            Some(said) => self.tell(said).await,
+            None => Ok(()),
+        }
+    }
+
+    /// A call is about to be made: now, or when all of the response is here that it belongs to.
+    pub(super) fn arrived(&mut self, held: Held, was_held: bool) -> Result<(), StopReason> {
+        match (self.transcript.place(held.call_id()), was_held) {
+            (Place::Coming, _) if !self.is_stopping => {
+                self.held.push(held);
+                Ok(())
+            }
+            // The response was given up, and the call with it.
+            (Place::Elsewhere, true) => {
+                self.refuse(held, "the response that this call belongs to was given up");
+                Ok(())
+            }
+            _ if self.is_stopping => {
+                self.refuse(held, "the run is being stopped");
+                Ok(())
+            }
+            _ => self.make(held),
+        }
+    }
+
+    fn refuse(&self, held: Held, reason: &str) {
+        let (request, answer) = match held {
+            Held::Ours { request, .. } => (request, Err(reason.to_owned())),
+            Held::Native { request, .. } => (request, Ok(wire::deny(reason))),
+        };
+        self.writer.say(&wire::answer(&request, answer));
+    }
+
+    /// Makes a call.
+    fn make(&mut self, held: Held) -> Result<(), StopReason> {
+        match held {
+            Held::Native { request, hook } => self.native(request, hook),
+            Held::Ours { request, id, call } => {
+                let cancel = CancelToken::new();
+                self.asked.insert(request.clone(), cancel.clone());
+                let call = self.keyed(call);
+                self.spawn(call, CallOptions::new().cancel(cancel), |outcome| Done::Ours {
+                    request,
+                    id,
+                    outcome,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// A call, with all that the conversation knows of it: whoever takes up the run makes the same one.
+    pub(super) fn keyed(&self, call: ToolCall) -> ToolCall {
+        let known = match self.conversation.next() {
+            Next::Execute(calls) => calls.into_iter().find(|known| known.id == call.id),
+            _ => None,
+        };
+        let call = match known {
+            Some(known) => ToolCall { arguments: call.arguments, ..known },
+            // A sub-agent's.
+            None => {
+                let key = format!("{}/{}", self.ground.run_id(), call.id);
+                call.request_key(key).request_ttl(RUN_LIFE)
+            }
+        };
+        self.ground.keyed(call)
     }
 
     /// Adds to the conversation.
@@ -223,6 +329,7 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
 
     /// Whether the conversation has been stopped.
     pub(super) fn stopped(&self) -> Result<(), StopReason> {
+        self.ground.watch.check()?;
         match self.conversation.next() {
             Next::Ended(Ended::Stopped(reason)) => Err(reason),
             _ => Ok(()),
@@ -261,8 +368,14 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
         }
         self.is_initialized = true;
         let task = self.task.take();
-        self.writer.say(&wire::user(task.as_deref().unwrap_or(NO_TASK)));
+        self.user(task.as_deref().unwrap_or(NO_TASK));
         Ok(())
+    }
+
+    /// Tells the program what to do.
+    pub(super) fn user(&mut self, text: &str) {
+        self.is_idle = false;
+        self.writer.say(&wire::user(text));
     }
 
     fn mcp(&mut self, request: String, server: &str, message: &Value) -> Result<(), StopReason> {
@@ -272,25 +385,12 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
         };
         match handled {
             Handled::Now(answer) => self.writer.say(&wire::answer(&request, Ok(answer))),
-            Handled::Call { .. } if self.is_stopping => {
-                self.writer.say(&wire::answer(&request, Err("the run is being stopped".to_owned())));
-            }
-            Handled::Call { id, call } => {
-                let cancel = CancelToken::new();
-                self.asked.insert(request.clone(), cancel.clone());
-                let key = format!("{}/{}", self.ground.run_id(), call.id);
-                let call = self.ground.keyed(call.request_key(key).request_ttl(RUN_LIFE));
-                self.spawn(call, CallOptions::new().cancel(cancel), |outcome| Done::Ours {
-                    request,
-                    id,
-                    outcome,
-                });
-            }
+            Handled::Call { id, call } => self.arrived(Held::Ours { request, id, call }, false)?,
         }
         Ok(())
     }
 
-    fn spawn(
+    pub(super) fn spawn(
         &mut self,
         call: ToolCall,
         options: CallOptions,
@@ -299,77 +399,6 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
         self.ground.watch.calls(std::slice::from_ref(&call));
         let executor = self.ground.executor.clone();
         self.calls.add(async move { done(executor.drive(call, options).await) });
-    }
-
-    fn hook(&mut self, request: String, hook: Hook) {
-        match hook.event.as_str() {
-            "PreToolUse" => self.before(request, hook),
-            "PostToolUse" => {
-                let mut response = self.scrubber.value(hook.tool_response);
-                // The whole file, as it was: the workspace remembers that.
-                if let Some(response) = response.as_object_mut() {
-                    response.remove("originalFile");
-                }
-                self.ended(&hook.tool_use_id, End::Succeeded(response), Some((request, hook.event)));
-            }
-            "PostToolUseFailure" => {
-                let text = self.scrubber.text(&wire::text_of(&hook.error));
-                self.ended(&hook.tool_use_id, End::Failed(text), Some((request, hook.event)));
-            }
-            _ => self.writer.say(&wire::answer(&request, Ok(json!({})))),
-        }
-    }
-
-    /// A tool is about to run: ours are judged when they are called, the program's own are now.
-    fn before(&mut self, request: String, hook: Hook) {
-        let decision = if self.is_stopping {
-            Some(wire::deny("the run is being stopped"))
-        } else if hook.tool_name.starts_with(PREFIX) || hook.tool_name == STRUCTURED {
-            Some(wire::allow())
-        } else {
-            None
-        };
-        if let Some(decision) = decision {
-            self.writer.say(&wire::answer(&request, Ok(decision)));
-            return;
-        }
-        let id: Arc<str> = hook.tool_use_id.into();
-        let native = Native::by_name(&hook.tool_name).filter(|_| self.workspace.is_some());
-        let (Some(native), false) = (native, self.natives.contains_key(&id)) else {
-            let reason = format!("{} cannot be called here", hook.tool_name);
-            self.writer.say(&wire::answer(&request, Ok(wire::deny(&reason))));
-            return;
-        };
-        let input = self.scrubber.value(hook.tool_input);
-        let (arguments, refusal) = arguments(native, &input, self.workspace.as_deref());
-        let end = self.pending.expect(&id, native, refusal);
-        self.natives
-            .insert(Arc::clone(&id), NativeCall { before: Some(request), end: Some(end), after: None });
-        self.spawn(ToolCall::new(id, native.tool(), arguments), CallOptions::new(), Done::Native);
-    }
-
-    /// The workspace is saved, and the program may begin.
-    fn begin(&mut self, id: &str) {
-        if let Some(request) = self.natives.get_mut(id).and_then(|call| call.before.take()) {
-            self.writer.say(&wire::answer(&request, Ok(wire::allow())));
-        }
-    }
-
-    /// A tool has run.
-    fn ended(&mut self, id: &str, end: End, after: Option<(String, String)>) {
-        let call = self.natives.get_mut(id);
-        match call.and_then(|call| call.end.take().map(|ended| (call, ended))) {
-            Some((call, ended)) => {
-                call.after = after;
-                // One whose handler has given up is answered when that is seen.
-                let _ = ended.send(end);
-            }
-            None => {
-                if let Some((request, _)) = after {
-                    self.writer.say(&wire::answer(&request, Ok(json!({}))));
-                }
-            }
-        }
     }
 
     /// A call is over, and the program is told.
@@ -386,6 +415,7 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
                     _ => None,
                 };
                 self.writer.say(&wire::answer(&request, Ok(mcp::result(&id, &outcome, opened.as_deref()))));
+                self.transcript.answered(driver::answer(&outcome));
                 outcome
             }
             Done::Native(outcome) => {
@@ -396,6 +426,7 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
                 self.native_done(&outcome);
                 outcome
             }
+            Done::Refused(outcome) => outcome,
         };
         self.transcript.ended(&outcome.answer.call_id, outcome.event.ending);
         self.ground.watch.outcomes(std::slice::from_ref(&outcome));
@@ -407,34 +438,15 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
         }
     }
 
-    fn native_done(&mut self, outcome: &Outcome) {
-        let id = &outcome.answer.call_id;
-        self.pending.forget(id);
-        let Some(call) = self.natives.remove(id) else { return };
-        let text = outcome.text();
-        if let Some(request) = call.before {
-            self.writer.say(&wire::answer(&request, Ok(wire::deny(text))));
-        }
-        if let Some((request, event)) = call.after {
-            let answer = match (outcome.is_success(), event.as_str()) {
-                (true, _) => wire::more(&event, text),
-                (false, "PostToolUse") => wire::undone(&format!("{text}\n{UNDONE}")),
-                (false, _) => wire::more(&event, UNDONE),
-            };
-            self.writer.say(&wire::answer(&request, Ok(answer)));
-        }
-    }
-
-    /// Whether one of the program's own tools may be at work.
-    pub(super) fn has_begun(&self) -> bool {
-        self.natives.values().any(|call| call.before.is_none() && call.after.is_none())
-    }
-
     /// Lets all calls end: the program is gone.
     pub(super) async fn let_go(&mut self) {
         self.natives.clear();
+        self.held.clear();
+        self.pending.let_go().await;
         self.asked.values().for_each(CancelToken::cancel);
-        while let Some(Done::Ours { outcome, .. } | Done::Native(outcome)) = self.calls.next().await {
+        while let Some(Done::Ours { outcome, .. } | Done::Native(outcome) | Done::Refused(outcome)) =
+            self.calls.next().await
+        {
             self.transcript.ended(&outcome.answer.call_id, outcome.event.ending);
             self.ground.watch.outcomes(std::slice::from_ref(&outcome));
         }

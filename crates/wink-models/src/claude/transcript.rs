@@ -25,7 +25,10 @@ const SYNTHETIC: &str = "<synthetic>";
 #[derive(Default)]
 pub(super) struct Transcript {
     turn: Option<Turn>,
+    /// What the program told the model of calls.
     answers: HashMap<Arc<str>, ToolAnswer>,
+    /// What came of calls of our tools.
+    own: HashMap<Arc<str>, ToolAnswer>,
     endings: HashMap<Arc<str>, Ending>,
     expanded: bool,
 }
@@ -38,22 +41,73 @@ struct Turn {
     calls: Vec<Called>,
     usage: Usage,
     stop: Option<String>,
+    /// It comes in pieces, the last of which says so.
+    is_streamed: bool,
     is_whole: bool,
+    /// The conversation has it.
+    is_told: bool,
+}
+
+impl Turn {
+    fn stop(&self) -> Stop {
+        stopped_by(self.stop.as_deref())
+    }
+
+    /// The calls that are executed: one that was cut off is not.
+    fn executed(&self) -> &[Called] {
+        match (self.stop(), &*self.calls) {
+            (Stop::Truncated, [whole @ .., _]) => whole,
+            (Stop::Refused, _) => &[],
+            (_, all) => all,
+        }
+    }
+
+    fn response(&self, stop: Stop) -> Said {
+        Said::Responded(ModelResponse {
+            text: self.text.as_str().into(),
+            calls: self.calls.clone(),
+            stop,
+            usage: self.usage.tokens(),
+            provider: None,
+        })
+    }
+}
+
+fn stopped_by(reason: Option<&str>) -> Stop {
+    match reason {
+        Some("refusal") => Stop::Refused,
+        Some("max_tokens" | "model_context_window_exceeded") => Stop::Truncated,
+        _ => Stop::Complete,
+    }
+}
+
+/// Where a call of the model is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In a response that is not whole yet, so that nobody knows what else is in it.
+    Coming,
+    /// In the response that the conversation has heard last.
+    Heard,
+    /// In none that is known: it is a sub-agent's, or was given up.
+    Elsewhere,
 }
 
 impl Transcript {
     /// The model said something. What this gives was said before.
-    pub(super) fn heard(&mut self, said: &wire::Said) -> Vec<Said> {
+    pub(super) fn heard(&mut self, said: &wire::Said, stream: &(impl Stream + ?Sized)) -> Vec<Said> {
         if said.parent_tool_use_id.is_some() || said.message.model == SYNTHETIC {
             return Vec::new();
         }
-        let before = self.turn(&said.message.id);
+        let before = self.turn(&said.message.id, false);
         let Some(turn) = &mut self.turn else { return before };
         turn.usage = said.message.usage.updated(turn.usage);
         for block in said.message.blocks() {
             match block.kind.as_str() {
                 "text" => turn.text.push_str(&block.text.unwrap_or_default()),
-                "tool_use" if block.name == STRUCTURED => turn.structured = Some(block.input),
+                "tool_use" if block.name == STRUCTURED => {
+                    stream.piece(Piece::Text(&block.input.to_string()));
+                    turn.structured = Some(block.input);
+                }
                 "tool_use" => turn.calls.push(Called {
                     id: block.id.into(),
                     name: known_name(&block.name).into(),
@@ -70,12 +124,14 @@ impl Transcript {
         let mut before = Vec::new();
         match event.kind.as_str() {
             "message_start" => {
-                before = self.turn(&event.message.id);
+                before = self.turn(&event.message.id, true);
                 if let Some(turn) = &mut self.turn {
                     turn.usage = turn.usage.updated(event.message.usage);
                 }
             }
-            "content_block_start" if event.content_block.kind == "tool_use" => {
+            "content_block_start"
+                if event.content_block.kind == "tool_use" && event.content_block.name != STRUCTURED =>
+            {
                 stream.piece(Piece::Call { name: known_name(&event.content_block.name) });
             }
             "content_block_delta" => {
@@ -106,6 +162,8 @@ impl Transcript {
     pub(super) fn told(&mut self, said: &wire::Said) -> Vec<(String, String)> {
         let mut failed = Vec::new();
         for block in said.message.blocks().into_iter().filter(|block| block.kind == "tool_result") {
+            // Of a response that came as a whole, all is here by now.
+            self.place(&block.tool_use_id);
             let text = text_of(&block.content);
             let success = !block.is_error.unwrap_or(false);
             if said.parent_tool_use_id.is_none() {
@@ -124,19 +182,59 @@ impl Transcript {
         self.endings.insert(Arc::clone(id), ending);
     }
 
+    /// A call of one of our tools was answered.
+    pub(super) fn answered(&mut self, answer: ToolAnswer) {
+        self.own.insert(Arc::clone(&answer.id), answer);
+    }
+
     /// Sections were opened.
     pub(super) fn expanded(&mut self) {
         self.expanded = true;
     }
 
-    /// What was said, if the model is about to be asked again.
-    pub(super) fn settled(&mut self) -> Vec<Said> {
-        let is_settled = self.turn.as_ref().is_some_and(|turn| {
-            turn.is_whole
-                && !turn.calls.is_empty()
-                && turn.calls.iter().all(|call| self.answers.contains_key(&call.id))
-        });
-        if is_settled { self.settle() } else { Vec::new() }
+    /// Where a call is that the program is about to make. It makes none of a response that comes as a whole before all of that is here.
+    pub(super) fn place(&mut self, id: &str) -> Place {
+        match self.turn.as_mut().filter(|turn| turn.calls.iter().any(|call| &*call.id == id)) {
+            None => Place::Elsewhere,
+            Some(turn) if turn.is_told => Place::Heard,
+            Some(turn) => {
+                turn.is_whole |= !turn.is_streamed;
+                Place::Coming
+            }
+        }
+    }
+
+    /// The call of the response that the conversation has heard last, if the program has answered it and nobody here was asked.
+    pub(super) fn not_asked(&self, id: &str) -> Option<&Called> {
+        let turn = self.turn.as_ref().filter(|turn| turn.is_told)?;
+        let is_new = !self.endings.contains_key(id) && !self.own.contains_key(id);
+        turn.executed().iter().find(|call| &*call.id == id && is_new)
+    }
+
+    /// The response that is whole now, and that the conversation must have before any of its calls is made. One without calls may be
+    /// a pause, or the last word: what comes next says which.
+    pub(super) fn responded(&mut self) -> Option<Said> {
+        let turn = self.turn.as_mut().filter(|turn| turn.is_whole && !turn.is_told)?;
+        let stop = turn.stop();
+        if turn.calls.is_empty() && stop == Stop::Complete {
+            return None;
+        }
+        turn.is_told = true;
+        Some(turn.response(stop))
+    }
+
+    /// What came of the calls of the last response, when that is known of all of them.
+    pub(super) fn settled(&mut self) -> Option<Said> {
+        let turn = self.turn.as_ref().filter(|turn| turn.is_told && !turn.executed().is_empty())?;
+        let is_known = |call: &Called| {
+            let (id, told) = (&call.id, self.answers.contains_key(&call.id));
+            self.own.contains_key(id) || told && self.endings.contains_key(id)
+        };
+        if !turn.executed().iter().all(is_known) {
+            return None;
+        }
+        let turn = self.turn.take()?;
+        Some(self.answers_of(&turn))
     }
 
     /// All that was said, now that the model is done: the last is its last word.
@@ -149,15 +247,10 @@ impl Transcript {
             (None, false) => last.text,
             (None, true) => finished.result.clone().unwrap_or_default(),
         };
-        let stop = match last.stop.as_deref().or(finished.stop_reason.as_deref()) {
-            Some("refusal") => Stop::Refused,
-            Some("max_tokens" | "model_context_window_exceeded") => Stop::Truncated,
-            _ => Stop::Complete,
-        };
         said.push(Said::Responded(ModelResponse {
             text: text.into(),
             calls: Vec::new(),
-            stop,
+            stop: stopped_by(last.stop.as_deref().or(finished.stop_reason.as_deref())),
             usage: last.usage.tokens(),
             provider: None,
         }));
@@ -170,53 +263,48 @@ impl Transcript {
     }
 
     /// Goes on to a response, if it is another one.
-    fn turn(&mut self, id: &str) -> Vec<Said> {
+    fn turn(&mut self, id: &str, is_streamed: bool) -> Vec<Said> {
         if self.turn.as_ref().is_some_and(|turn| turn.id == id) {
             return Vec::new();
         }
+        // One that broke off in the middle was never said: the program asks again.
+        drop(self.turn.take_if(|turn| turn.is_streamed && !turn.is_whole));
         let said = self.settle();
-        self.turn = Some(Turn { id: id.to_owned(), ..Turn::default() });
+        self.answers.clear();
+        self.own.clear();
+        self.turn = Some(Turn { id: id.to_owned(), is_streamed, ..Turn::default() });
         said
     }
 
     /// What the last response was, and what its calls came to. One without calls after which the model went on was a pause.
     fn settle(&mut self) -> Vec<Said> {
         let Some(turn) = self.turn.take() else { return Vec::new() };
-        let stop = if turn.calls.is_empty() { Stop::Paused } else { Stop::Complete };
-        let answers: Vec<ToolAnswer> = turn
-            .calls
-            .iter()
-            .map(|call| {
-                let name = Arc::clone(&call.name);
-                match self.answers.remove(&call.id) {
-                    Some(answer) => ToolAnswer { name, ..answer },
-                    None => ToolAnswer {
-                        id: Arc::clone(&call.id),
-                        name,
-                        text: "Claude Code did not say what came of it".into(),
-                        success: false,
-                    },
-                }
-            })
-            .collect();
-        // What the program refused by itself never came here.
-        for call in &turn.calls {
-            self.endings.entry(Arc::clone(&call.id)).or_insert(Ending::Rejected);
+        let mut said = Vec::new();
+        if !turn.is_told {
+            said.push(turn.response(if turn.calls.is_empty() { Stop::Paused } else { turn.stop() }));
         }
-        let has_calls = !turn.calls.is_empty();
-        let response = ModelResponse {
-            text: turn.text.into(),
-            calls: turn.calls,
-            stop,
-            usage: turn.usage.tokens(),
-            provider: None,
-        };
-        let mut said = vec![Said::Responded(response)];
-        if has_calls {
-            let expanded = std::mem::take(&mut self.expanded);
-            said.push(Said::Answered { answers, tally: self.tally(), expanded });
+        if !turn.executed().is_empty() {
+            said.push(self.answers_of(&turn));
         }
         said
+    }
+
+    fn answers_of(&mut self, turn: &Turn) -> Said {
+        let mut answers = Vec::new();
+        for Called { id, name, .. } in turn.executed() {
+            let (id, name) = (Arc::clone(id), Arc::clone(name));
+            // What the program refused by itself never came here.
+            self.endings.entry(Arc::clone(&id)).or_insert(Ending::Rejected);
+            answers.push(match self.own.remove(&id).or_else(|| self.answers.remove(&id)) {
+                Some(answer) => ToolAnswer { name, ..answer },
+                None => {
+                    let text = "Claude Code did not say what came of it".into();
+                    ToolAnswer { id, name, text, success: false }
+                }
+            });
+        }
+        let expanded = std::mem::take(&mut self.expanded);
+        Said::Answered { answers, tally: self.tally(), expanded }
     }
 }
 

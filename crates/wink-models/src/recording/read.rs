@@ -118,7 +118,7 @@ impl Recording {
             name: header.model.clone(),
             difference: Mutex::default(),
             clock: Arc::clone(&clock),
-            state: Mutex::new((Requests::default(), exchanges)),
+            state: Arc::new(Mutex::new((Requests::default(), exchanges))),
         });
         Ok(Self { header, clock, model, called })
     }
@@ -158,6 +158,11 @@ impl Recording {
     /// What was asked, answered with what was answered then.
     pub fn model(&self) -> BoxModel {
         Arc::clone(&self.model) as BoxModel
+    }
+
+    /// The same, for another model that took part in the run, which had this name.
+    pub fn another(&self, name: impl Into<String>) -> BoxModel {
+        Arc::new(ReplayedModel { name: name.into(), ..ReplayedModel::clone(&self.model) })
     }
 
     /// A session with the recorded one's id, ids and time.
@@ -202,12 +207,13 @@ enum Answer {
     Given(Result<ModelResponse, ModelError>),
 }
 
+#[derive(Clone)]
 struct ReplayedModel {
     name: String,
     /// The first thing that was not as it was then.
     difference: Mutex<Option<String>>,
     clock: Arc<ReplayingClock>,
-    state: Mutex<(Requests, VecDeque<Exchange>)>,
+    state: Arc<Mutex<(Requests, VecDeque<Exchange>)>>,
 }
 
 impl ReplayedModel {

@@ -149,7 +149,13 @@ impl Recorder {
 
     /// The model, recorded.
     pub fn model(&self) -> BoxModel {
-        Arc::new(RecordedModel { model: Arc::clone(&self.model), shared: Arc::clone(&self.shared) })
+        self.another(Arc::clone(&self.model))
+    }
+
+    /// Another model that takes part in the run, recorded into the same recording: a sub-agent's. It is replayed with
+    /// [`Recording::another`](super::Recording::another).
+    pub fn another(&self, model: BoxModel) -> BoxModel {
+        Arc::new(RecordedModel { model, shared: Arc::clone(&self.shared) })
     }
 
     /// A session whose clock and ids can be repeated.

@@ -12,6 +12,30 @@ use serde_json::{Value, json};
 /// What is answered: blocks of a message, or a status and the type of an error.
 pub type Answer = Result<Vec<Value>, (u16, &'static str)>;
 
+/// What becomes of a request.
+pub enum Reply {
+    /// A message of these blocks, why it ended if that is not plain, and what it cost.
+    Message { blocks: Vec<Value>, stop: Option<&'static str>, usage: Value },
+    /// A status, the type of an error, and what it says.
+    Error(u16, &'static str, &'static str),
+    /// The connection is closed.
+    Gone,
+    /// No answer ever comes.
+    Silent,
+}
+
+impl From<Answer> for Reply {
+    fn from(answer: Answer) -> Self {
+        match answer {
+            Ok(blocks) => {
+                let usage = json!({ "input_tokens": 10, "output_tokens": 5 });
+                Self::Message { blocks, stop: None, usage }
+            }
+            Err((status, kind)) => Self::Error(status, kind, "no"),
+        }
+    }
+}
+
 pub struct Messages {
     pub url: String,
     pub asked: Arc<Mutex<Vec<Value>>>,
@@ -19,7 +43,7 @@ pub struct Messages {
 
 impl Messages {
     /// Asks `script` with the request, and with how many messages of the model it has.
-    pub fn start(script: impl Fn(&Value, usize) -> Answer + Send + Sync + 'static) -> Self {
+    pub fn start<R: Into<Reply>>(script: impl Fn(&Value, usize) -> R + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -27,7 +51,9 @@ impl Messages {
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let (script, seen) = (Arc::clone(&script), Arc::clone(&seen));
-                std::thread::spawn(move || serve(stream.unwrap(), &*script, &seen));
+                std::thread::spawn(move || {
+                    serve(stream.unwrap(), &|request, turn| script(request, turn).into(), &seen)
+                });
             }
         });
         Self { url, asked }
@@ -39,7 +65,7 @@ impl Messages {
     }
 }
 
-fn serve(mut stream: TcpStream, script: &dyn Fn(&Value, usize) -> Answer, asked: &Mutex<Vec<Value>>) {
+fn serve(mut stream: TcpStream, script: &dyn Fn(&Value, usize) -> Reply, asked: &Mutex<Vec<Value>>) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     loop {
         let (mut first, mut length) = (String::new(), 0);
@@ -57,22 +83,31 @@ fn serve(mut stream: TcpStream, script: &dyn Fn(&Value, usize) -> Answer, asked:
         }
         let mut body = vec![0; length];
         reader.read_exact(&mut body).unwrap();
-        let (status, kind, text) =
-            if first.starts_with("POST /v1/messages") && !first.contains("count_tokens") {
-                let request: Value = serde_json::from_slice(&body).unwrap();
-                asked.lock().unwrap().push(request.clone());
-                let said = request["messages"].as_array().unwrap();
-                let turn = said.iter().filter(|message| message["role"] == "assistant").count();
-                match script(&request, turn) {
-                    Ok(blocks) => (200, "text/event-stream", events(&request, turn, &blocks)),
-                    Err((status, error)) => {
-                        let error = json!({ "type": "error", "error": { "type": error, "message": "no" } });
-                        (status, "application/json", error.to_string())
-                    }
+        let (status, kind, text) = if first.starts_with("POST /v1/messages")
+            && !first.contains("count_tokens")
+        {
+            let request: Value = serde_json::from_slice(&body).unwrap();
+            asked.lock().unwrap().push(request.clone());
+            let said = request["messages"].as_array().unwrap();
+            let turn = said.iter().filter(|message| message["role"] == "assistant").count();
+            match script(&request, turn) {
+                Reply::Message { blocks, stop, usage } => {
+                    (200, "text/event-stream", events(&request, turn, (&blocks, stop, &usage)))
                 }
-            } else {
-                (if first.starts_with("HEAD") { 200 } else { 404 }, "application/json", String::new())
-            };
+                Reply::Error(status, error, message) => {
+                    let error = json!({ "type": "error", "error": { "type": error, "message": message } });
+                    (status, "application/json", error.to_string())
+                }
+                Reply::Gone => return,
+                // Until the other side gives up.
+                Reply::Silent => {
+                    let _ = reader.read(&mut [0]);
+                    return;
+                }
+            }
+        } else {
+            (if first.starts_with("HEAD") { 200 } else { 404 }, "application/json", String::new())
+        };
         let length = text.len();
         let head = format!("HTTP/1.1 {status} x\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n");
         if stream.write_all(format!("{head}{text}").as_bytes()).is_err() {
@@ -81,12 +116,12 @@ fn serve(mut stream: TcpStream, script: &dyn Fn(&Value, usize) -> Answer, asked:
     }
 }
 
-fn events(request: &Value, turn: usize, blocks: &[Value]) -> String {
+fn events(request: &Value, turn: usize, (blocks, stop, usage): (&[Value], Option<&str>, &Value)) -> String {
     let calls = blocks.iter().any(|block| block["type"] == "tool_use");
     let message = json!({
         "id": format!("msg_{turn}_{}", request["messages"][0]["content"].to_string().len()), "type": "message", "role": "assistant",
         "model": request["model"], "content": [], "stop_reason": null, "stop_sequence": null,
-        "usage": { "input_tokens": 10, "output_tokens": 1 },
+        "usage": usage,
     });
     let mut events = vec![json!({ "type": "message_start", "message": message })];
     for (index, block) in blocks.iter().enumerate() {
@@ -94,7 +129,12 @@ fn events(request: &Value, turn: usize, blocks: &[Value]) -> String {
             block.clone(),
             match block["type"].as_str() {
                 Some("text") => json!({ "type": "text_delta", "text": block["text"] }),
-                _ => json!({ "type": "input_json_delta", "partial_json": block["input"].to_string() }),
+                // A text is what it wrote, whatever that is.
+                _ => {
+                    let input = &block["input"];
+                    let written = input.as_str().map_or_else(|| input.to_string(), str::to_owned);
+                    json!({ "type": "input_json_delta", "partial_json": written })
+                }
             },
         );
         match block["type"].as_str() {
@@ -105,11 +145,9 @@ fn events(request: &Value, turn: usize, blocks: &[Value]) -> String {
         events.push(json!({ "type": "content_block_delta", "index": index, "delta": delta }));
         events.push(json!({ "type": "content_block_stop", "index": index }));
     }
-    let stop = if calls { "tool_use" } else { "end_turn" };
-    events.push(json!({
-        "type": "message_delta", "delta": { "stop_reason": stop, "stop_sequence": null },
-        "usage": { "input_tokens": 10, "output_tokens": 5 },
-    }));
+    let stop = stop.unwrap_or(if calls { "tool_use" } else { "end_turn" });
+    let delta = json!({ "stop_reason": stop, "stop_sequence": null });
+    events.push(json!({ "type": "message_delta", "delta": delta, "usage": usage }));
     events.push(json!({ "type": "message_stop" }));
     events
         .iter()

@@ -20,6 +20,11 @@ pub enum Completion {
     Missing(String),
 }
 
+/// A completion checker panicked; with what is in the diagnostics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("whether the work is done could not be found out: a completion checker panicked")]
+pub struct CheckerPanicked;
+
 /// Somebody who knows whether the work is done.
 ///
 /// ```
@@ -46,7 +51,7 @@ pub enum Completion {
 /// let session = Session::new();
 /// let checker = AllComplete::new().and(PlanChecker).and(Tested);
 /// let missing = CompletionContext::new(&session, "All done.").ask(&checker).await;
-/// assert_eq!(missing, Completion::Missing("The tests have not been run; call run_tests.".into()));
+/// assert_eq!(missing, Ok(Completion::Missing("The tests have not been run; call run_tests.".into())));
 /// # }
 /// ```
 pub trait CompletionChecker: Send + Sync + 'static {
@@ -87,16 +92,18 @@ impl<'a> CompletionContext<'a> {
         Self { resources: Some(resources), ..self }
     }
 
-    /// Asks a checker. One that panics cannot be satisfied by anything that the model does: it is reported in diagnostics, and
-    /// the work counts as done.
-    pub async fn ask(&self, checker: &dyn CompletionChecker) -> Completion {
+    /// Asks a checker.
+    ///
+    /// # Errors
+    /// When it panics: then nobody knows whether the work is done, and nothing that the model does can change that.
+    pub async fn ask(&self, checker: &dyn CompletionChecker) -> Result<Completion, CheckerPanicked> {
         let said = match catch(|| checker.check(self)) {
             Ok(check) => CatchPanic::new(check).await,
             Err(panic) => Err(panic),
         };
-        said.unwrap_or_else(|panic| {
+        said.map_err(|panic| {
             tracing::error!(panic, "a completion checker panicked");
-            Completion::Complete
+            CheckerPanicked
         })
     }
 

@@ -22,7 +22,9 @@ use crate::resource::BoxError;
 use crate::session::{Session, SliceType, SliceView, ToolInvoked};
 
 pub use builtin::{DeadlineFeedback, FnFeedback, StaticFeedback, feedback_fn};
-pub use completion::{AllComplete, AnyComplete, Completion, CompletionChecker, CompletionContext};
+pub use completion::{
+    AllComplete, AnyComplete, CheckerPanicked, Completion, CompletionChecker, CompletionContext,
+};
 pub use given::{Feedback, FeedbackGiven, Severity};
 pub use trigger::Trigger;
 

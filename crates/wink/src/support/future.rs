@@ -31,10 +31,12 @@ pub(crate) fn panic_text(payload: Box<dyn Any + Send>) -> String {
 
 /// Polls a future of somebody else, turning a panic into its text. What panics when it is dropped, panics here and no
 /// further.
-pub(crate) struct CatchPanic<F>(Option<F>);
+#[must_use = "futures do nothing unless they are awaited"]
+pub struct CatchPanic<F>(Option<F>);
 
 impl<F> CatchPanic<F> {
-    pub(crate) fn new(future: F) -> Self {
+    /// Of this future.
+    pub fn new(future: F) -> Self {
         Self(Some(future))
     }
 }
@@ -113,7 +115,10 @@ pub(crate) fn drop_contained<T>(value: T) {
     }
 }
 
-/// Runs synchronous code, turning a panic into its text.
-pub(crate) fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+/// Runs synchronous code of somebody else, turning a panic into its text.
+///
+/// # Errors
+/// When it panics.
+pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(panic_text)
 }

@@ -184,6 +184,10 @@ impl ReadContext {
         Self { inner }
     }
 
+    pub(crate) fn work(&self) -> &Arc<Work> {
+        &self.inner.work
+    }
+
     /// The session, to look at.
     pub fn session(&self) -> ReadSession<'_> {
         ReadSession { work: &self.inner.work }

@@ -39,7 +39,7 @@ pub use manual::{ScopedTransaction, transaction};
 pub use nested::Nested;
 pub use restore::{RestoreOutcome, create_snapshot, restore_snapshot};
 pub use snapshot::{CompositeError, CompositeSnapshot, ResourcePart, SnapshotId, SnapshotPhase};
-pub use tracker::{PendingCall, PendingToolTracker, ToolEnd, TrackerError};
+pub use tracker::{PendingCall, PendingToolTracker, Standing, ToolEnd, TrackerError};
 pub use turn::InsideCall;
 pub use undo::{UndoError, UndoRequest, undo};
 pub use views::Views;

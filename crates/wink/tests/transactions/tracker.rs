@@ -1,7 +1,8 @@
 //! Calls whose tools a harness runs itself.
 
+use wink::prelude::*;
 use wink::resource::ResourceError;
-use wink::session::CommitError;
+use wink::session::{CommitError, Ending, ToolInvoked};
 use wink::transaction::{AccessError, PendingToolTracker, ToolEnd, TrackerError, TransactionError};
 
 use crate::world::{Counter, Note, Seen, Stubborn, World, change_all, note};
@@ -160,4 +161,80 @@ async fn many_threads_lose_nothing() {
     let after = world.seen().await;
     assert_eq!((after.notes.len(), after.files.len()), (17, 17));
     assert_eq!(world.session.calls("write").map(|stat| stat.count), Some(16));
+}
+
+/// A tool whose work is done by a harness, which the adapter knows.
+struct Harness(PendingToolTracker, tokio::sync::Notify);
+
+async fn native(
+    _: serde_json::Value,
+    cx: &mut ToolContext,
+) -> Result<ToolResult<serde_json::Value>, ToolError> {
+    let harness = cx.adapter().get::<Harness>().ok_or_else(|| ToolError::new("no harness"))?;
+    let standing = harness.0.stand(cx)?;
+    assert_eq!(harness.0.stand(cx).err(), Some(TrackerError::Pending { id: "1".into() }));
+    harness.1.notify_one();
+    match standing.ended().await {
+        Some((ToolEnd::Succeeded, said)) => Ok(ToolResult::value(said)),
+        Some((ToolEnd::Failed, said)) => Ok(ToolResult::error(said.to_string())),
+        None => Err(ToolError::new("nobody knows")),
+    }
+}
+
+/// With what is said of the end: a report, or an abort.
+async fn executed(end: Option<ToolEnd>) -> (World, Outcome) {
+    let (world, tracker) = tracker().await;
+    let harness = std::sync::Arc::new(Harness(tracker, tokio::sync::Notify::new()));
+    let schema = serde_json::json!({ "type": "object", "additionalProperties": true });
+    let tool = Tool::dynamic::<ToolContext, _>("native", "Is run by somebody else.", schema, native);
+    let deny = wink::policy::policy_fn("rules", |call, _| match call.params.json().get("deny") {
+        Some(_) => wink::policy::Decision::deny("no"),
+        None => wink::policy::Decision::Allow,
+    });
+    let section = Section::tools("tools", "Tools").tool(tool).policy(deny);
+    let prompt = PromptTemplate::builder("tests", "tracked").section(section).build().unwrap().prompt();
+    let adapter = wink::tool::AdapterInfo::new("harness").utility(harness.clone());
+    let executor = Executor::builder(&prompt, &world.session)
+        .opened(world.resources.clone())
+        .adapter(adapter)
+        .open()
+        .await
+        .unwrap();
+    // Who is denied never gets as far.
+    let denied = executor.call(ToolCall::new("denied", "native", r#"{"deny":1}"#)).await;
+    assert_eq!((denied.text(), harness.0.pending()), ("no", vec![]));
+    let ends = async {
+        harness.1.notified().await;
+        assert_eq!(harness.0.pending(), ["1"]);
+        change_all(&harness.0.call("1").unwrap(), "done").await;
+        match end {
+            Some(end) => assert!(harness.0.report("1", end, "said".into())),
+            None => assert!(harness.0.abort("1").await.unwrap()),
+        }
+        assert!(!harness.0.report("1", ToolEnd::Succeeded, "twice".into()));
+    };
+    let (outcome, ()) = tokio::join!(executor.call(ToolCall::new("1", "native", "{}")), ends);
+    assert!(harness.0.pending().is_empty());
+    (world, outcome)
+}
+
+#[tokio::test]
+async fn a_call_of_an_executor_is_kept_or_taken_back_as_the_harness_says() {
+    for (end, ending) in [
+        (Some(ToolEnd::Succeeded), Ending::Succeeded),
+        (Some(ToolEnd::Failed), Ending::Failed),
+        (None, Ending::Errored),
+    ] {
+        let before = World::new().await.seen().await;
+        let (world, outcome) = executed(end).await;
+        assert_eq!(outcome.event.ending, ending, "{end:?}");
+        let seen = world.seen().await;
+        match end {
+            Some(ToolEnd::Succeeded) => assert_eq!(seen.notes, ["there", "done"]),
+            _ => assert_eq!(seen, Seen { said: vec!["done".to_owned()], ..before }, "{end:?}"),
+        }
+        let events = world.session.slice::<ToolInvoked>();
+        let endings: Vec<Ending> = events.iter().map(|event| event.ending).collect();
+        assert_eq!(endings, [Ending::Denied, ending]);
+    }
 }

@@ -1,7 +1,6 @@
 use serde_json::json;
 
 use super::*;
-use crate::conversation::{ConversationStep, Said};
 use crate::message::ToolAnswer;
 use wink::limits::TokenUsage;
 use wink::prompt::Output;
@@ -76,7 +75,7 @@ async fn calls_of_our_tools_go_through_the_executor() {
     assert_eq!(
         *answers,
         [
-            answer("1", "note", "noted", true),
+            answer("1", "note", "noted\n\n{\"text\":\"x\"}", true),
             answer("2", "shout", "not so loud", false),
             answer("3", "fail", "no", false)
         ]

@@ -24,7 +24,7 @@ use super::serve::{Server, Setup};
 use crate::Secret;
 use crate::adapter::Evaluation;
 use crate::base::Base;
-use crate::conversation::{Completed, RunStats, StopReason, Terms};
+use crate::conversation::{Completed, ConversationStep, RunStats, Said, StopReason, Terms};
 use crate::recording::Scrubber;
 
 /// Is in what the program says, and must be nowhere else.
@@ -119,10 +119,13 @@ impl World {
         let pending = Pending::new(Arc::default());
         let adapter = AdapterInfo::new("claude").utility(Arc::clone(&pending.0));
         let executor = base.open(adapter, &self.prompt, &self.session, &mut evaluation).await.unwrap();
+        pending.0.track(&executor);
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let (read, write) = tokio::io::split(ours);
+        let ground = evaluation.ground(&self.prompt, &executor);
+        ground.keep(&conversation, began.unwrap(), None).await.unwrap();
         let setup = Setup {
-            ground: evaluation.ground(&self.prompt, &executor),
+            ground,
             conversation,
             terms: self.terms.clone(),
             task: evaluation.task.clone(),
@@ -131,7 +134,7 @@ impl World {
             pending,
         };
         let server = Server::new(setup, Lines::new(read), Writer::new(write), None);
-        let ((ended, stats), said) = tokio::join!(server.run(began.unwrap()), script(Peer::new(theirs)));
+        let ((ended, stats), said) = tokio::join!(server.run(), script(Peer::new(theirs)));
         (ended, stats, said)
     }
 
@@ -139,6 +142,18 @@ impl World {
     fn log(&self) -> Vec<(String, Ending)> {
         let events = self.session.slice::<ToolInvoked>();
         events.iter().map(|event| (event.call_id.to_string(), event.ending)).collect()
+    }
+
+    /// The calls of each response that is kept.
+    fn steps(&self) -> Vec<Vec<String>> {
+        let steps = self.session.slice::<ConversationStep>();
+        let calls = |step: &ConversationStep| match &step.said {
+            Said::Responded(response) => {
+                Some(response.calls.iter().map(|call| call.id.to_string()).collect())
+            }
+            _ => None,
+        };
+        steps.iter().filter_map(|step| calls(&step)).collect()
     }
 
     fn notes(&self) -> Vec<String> {

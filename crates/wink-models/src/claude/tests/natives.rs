@@ -217,3 +217,103 @@ async fn the_program_may_be_done_while_a_call_is_still_being_kept() {
         assert_eq!(world.read("a.txt").as_deref(), Some("two\n"));
     }
 }
+
+/// The program looks at arguments before it runs a hook: an edit of what is not there, and tools that it does not have, it refuses by itself.
+#[tokio::test]
+async fn what_the_program_refuses_by_itself_is_in_the_log_and_changes_nothing() {
+    let world = World::new();
+    let (ended, stats, ()) = world
+        .run(Evaluation::new(), async |mut peer| {
+            peer.begin().await;
+            let calls =
+                [("1", "Edit"), ("2", "mcp__wink__nothing"), ("3", "mcp__wink__note"), ("4", "Write")];
+            peer.says("m1", "", &calls).await;
+            for (id, _) in calls {
+                peer.told(id, &format!("<tool_use_error>no, {SECRET}</tool_use_error>"), true).await;
+            }
+            peer.says("m2", "Done.", &[]).await;
+            peer.done("Done.").await;
+        })
+        .await;
+    assert!(ended.is_ok());
+    let events: Vec<(String, Ending, String)> = world
+        .session
+        .slice::<ToolInvoked>()
+        .iter()
+        .map(|event| (event.tool.to_string(), event.ending, event.rendered.to_string()))
+        .collect();
+    let mut sorted = events.clone();
+    sorted.sort_by(|one, other| one.0.cmp(&other.0));
+    assert_eq!(
+        sorted.iter().map(|(tool, ending, _)| (tool.as_str(), *ending)).collect::<Vec<_>>(),
+        [
+            ("claude_edit", Ending::Errored),
+            // A policy has the first word.
+            ("claude_write", Ending::Denied),
+            ("nothing", Ending::Unavailable)
+        ]
+    );
+    let text = &sorted[0].2;
+    assert!(text.contains("Claude Code refused this: <tool_use_error>no, "), "{text}");
+    assert!(!format!("{events:?}").contains(SECRET));
+    assert_eq!((stats.turns, stats.denied), (2, 1));
+    assert_eq!((world.read("a.txt").as_deref(), world.notes().len()), (Some("one\n"), 0));
+}
+
+/// Whoever takes up the run has to know of all calls that may have been made.
+#[tokio::test]
+async fn no_call_is_made_before_the_response_is_whole_and_kept() {
+    let world = World::new();
+    let (ended, _, ()) = world
+        .run(Evaluation::new(), async |mut peer| {
+            peer.begin().await;
+            let start = json!({ "type": "message_start", "message": { "id": "m1", "usage": {} } });
+            peer.say(&json!({ "type": "stream_event", "event": start })).await;
+            for (id, name) in [("1", "Bash"), ("2", "mcp__wink__note")] {
+                let block = json!({ "type": "tool_use", "id": id, "name": name, "input": { "text": "x" } });
+                let message = json!({ "id": "m1", "model": "m", "content": [block] });
+                peer.say(&json!({ "type": "assistant", "message": message })).await;
+            }
+            let before =
+                peer.ask(hook("PreToolUse", "1", "Bash", json!({ "tool_input": { "command": "x" } }))).await;
+            // It is answered before anything that comes after: nothing was decided on it by then.
+            assert_eq!(peer.mcp("ping", json!({})).await["result"], json!({}));
+            assert!(world.steps().is_empty(), "{:?}", world.steps());
+            peer.say(&json!({ "type": "stream_event", "event": { "type": "message_stop" } })).await;
+            let allowed = peer.hear().await.unwrap();
+            assert_eq!(allowed["response"]["request_id"], json!(before));
+            assert_eq!(world.steps(), [["1", "2"]]);
+            peer.hook("PostToolUse", "1", "Bash", json!({ "tool_response": {} })).await;
+            peer.call("2", "note", json!({ "text": "x" })).await;
+            peer.told("1", "ran", false).await;
+            peer.told("2", "noted", false).await;
+            peer.says("m2", "Done.", &[]).await;
+            peer.done("Done.").await;
+        })
+        .await;
+    assert!(ended.is_ok());
+    assert_eq!(world.log(), ["1", "2"].map(|id| (id.to_owned(), Ending::Succeeded)));
+}
+
+/// A response that breaks off is asked for again, and its calls are not made.
+#[tokio::test]
+async fn calls_of_a_response_that_breaks_off_are_not_made() {
+    let world = World::new();
+    let (ended, stats, ()) = world
+        .run(Evaluation::new(), async |mut peer| {
+            peer.begin().await;
+            let start = json!({ "type": "message_start", "message": { "id": "m1", "usage": {} } });
+            peer.say(&json!({ "type": "stream_event", "event": start })).await;
+            let block = json!({ "type": "tool_use", "id": "1", "name": "Bash", "input": {} });
+            let message = json!({ "id": "m1", "model": "m", "content": [block] });
+            peer.say(&json!({ "type": "assistant", "message": message })).await;
+            peer.ask(hook("PreToolUse", "1", "Bash", json!({ "tool_input": { "command": "x" } }))).await;
+            peer.says("m2", "Done.", &[]).await;
+            let denied = peer.hear().await.unwrap()["response"]["response"].take();
+            assert_eq!(decision(&denied), ("deny", "the response that this call belongs to was given up"));
+            peer.done("Done.").await;
+        })
+        .await;
+    assert!(ended.is_ok());
+    assert_eq!((stats.turns, world.log()), (1, vec![]));
+}

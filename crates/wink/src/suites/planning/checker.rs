@@ -23,7 +23,7 @@ const NAMED: usize = 3;
 /// let steps = vec!["Reproduce it".into(), "Fix it".into()];
 /// assert!(session.dispatch(SetupPlan { objective: "No failing test".into(), initial_steps: steps }).is_ok());
 ///
-/// let said = CompletionContext::new(&session, "Done!").ask(&PlanChecker).await;
+/// let said = CompletionContext::new(&session, "Done!").ask(&PlanChecker).await?;
 /// assert_eq!(
 ///     said,
 ///     Completion::Missing(
