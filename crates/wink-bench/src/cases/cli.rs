@@ -32,7 +32,9 @@ pub(super) fn make(contender: Contender) -> Option<Case> {
                 let _place = &place;
             }))
         }
-        Contender::Rmcp | Contender::Rig | Contender::Git => None,
+        Contender::Rmcp | Contender::Rig | Contender::Git | Contender::PydanticAi | Contender::LangGraph => {
+            None
+        }
     }
 }
 

@@ -14,6 +14,7 @@ mod durable;
 mod floor;
 mod git;
 mod host;
+pub(crate) mod loops;
 pub(crate) mod mcp;
 mod place;
 pub(crate) mod program;
@@ -54,6 +55,8 @@ pub(crate) enum Row {
     Mcp(Over, Work),
     /// The same over HTTP, with as many sessions open as one server is meant to have.
     McpSessions(Order),
+    /// A turn of a loop, with a model that takes no time.
+    Loop(Keeping, Part),
 }
 
 /// How a row is measured.
@@ -67,6 +70,30 @@ pub(crate) enum Kind {
     Processes,
     /// By itself: a run has many clients, each with a clock of its own.
     Sessions,
+    /// By itself: a run has many turns, each of which is timed.
+    Loops,
+}
+
+/// What becomes of what is said in a loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    /// It goes with the process.
+    Memory,
+    /// It is in a database before anything follows from it.
+    Durable,
+}
+
+impl Keeping {
+    pub(crate) const ALL: [Keeping; 2] = [Keeping::Memory, Keeping::Durable];
+}
+
+/// Which turns of a long run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The first ones.
+    Early,
+    /// The last ones, with all the history that there is by then.
+    Late,
 }
 
 /// What a server is spoken with over.
@@ -129,7 +156,7 @@ impl Size {
 }
 
 impl Row {
-    pub(crate) const ALL: [Row; 28] = [
+    pub(crate) const ALL: [Row; 32] = [
         Row::CallEmpty,
         Row::CallWrite,
         Row::CallLarge,
@@ -158,6 +185,10 @@ impl Row {
         Row::Mcp(Over::Http, Work::Write),
         Row::McpSessions(Order::Turns),
         Row::McpSessions(Order::AtOnce),
+        Row::Loop(Keeping::Memory, Part::Early),
+        Row::Loop(Keeping::Memory, Part::Late),
+        Row::Loop(Keeping::Durable, Part::Early),
+        Row::Loop(Keeping::Durable, Part::Late),
     ];
 
     pub(crate) fn kind(self) -> Kind {
@@ -170,6 +201,7 @@ impl Row {
             }
             Row::CliCall | Row::Mcp(..) => Kind::Processes,
             Row::McpSessions(_) => Kind::Sessions,
+            Row::Loop(..) => Kind::Loops,
         }
     }
 
@@ -243,6 +275,10 @@ impl Row {
             Row::Mcp(Over::Http, Work::Write) => "mcp/http/write",
             Row::McpSessions(Order::Turns) => "mcp/sessions/turns",
             Row::McpSessions(Order::AtOnce) => "mcp/sessions/at-once",
+            Row::Loop(Keeping::Memory, Part::Early) => "loop/memory/early",
+            Row::Loop(Keeping::Memory, Part::Late) => "loop/memory/late",
+            Row::Loop(Keeping::Durable, Part::Early) => "loop/durable/early",
+            Row::Loop(Keeping::Durable, Part::Late) => "loop/durable/late",
         }
     }
 }
@@ -271,16 +307,22 @@ pub(crate) enum Contender {
     Git,
     /// The smallest program with the Python library that this project comes from.
     Original,
+    /// The loop of Pydantic AI's agents.
+    PydanticAi,
+    /// A graph of LangGraph's with a model and a node of tools.
+    LangGraph,
 }
 
 impl Contender {
-    pub(crate) const ALL: [Contender; 6] = [
+    pub(crate) const ALL: [Contender; 8] = [
         Contender::Wink,
         Contender::Floor,
         Contender::Rmcp,
         Contender::Rig,
         Contender::Git,
         Contender::Original,
+        Contender::PydanticAi,
+        Contender::LangGraph,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -291,6 +333,8 @@ impl Contender {
             Contender::Rig => "rig",
             Contender::Git => "git",
             Contender::Original => "python",
+            Contender::PydanticAi => "pydantic-ai",
+            Contender::LangGraph => "langgraph",
         }
     }
 
@@ -306,7 +350,7 @@ impl Contender {
         match (self, row) {
             (_, Row::CliCall) => cli::make(self),
             (_, Row::Mcp(over, work)) => mcp::make(self, over, work),
-            (_, Row::McpSessions(_)) => None,
+            (_, Row::McpSessions(_) | Row::Loop(..)) => None,
             (Contender::Wink, Row::Host(way, end, size)) => host::make(way, end, size),
             (Contender::Git, Row::Host(_, end, size)) => git::make(end, size),
             (Contender::Wink, row) if row.kind() == Kind::OnDisk => durable::make(row),
@@ -315,7 +359,7 @@ impl Contender {
             (Contender::Floor, row) => floor::make(row),
             (Contender::Rmcp, row) => rmcp::make(row),
             (Contender::Rig, row) => rig::make(row),
-            (Contender::Git | Contender::Original, _) => None,
+            (Contender::Git | Contender::Original | Contender::PydanticAi | Contender::LangGraph, _) => None,
         }
     }
 }

@@ -46,11 +46,11 @@ fn the_table_judges_by_instructions_and_falls_back_to_time() {
         ],
     );
     let expected = "\
-row                         who     instructions           ns    tenth .. nine tenths  × floor
-call/empty                  wink           15000        100.0           99.0 .. 102.0     1.50
-call/empty                  floor          10000        100.0           99.0 .. 102.0     1.00
-call/empty                  rmcp           14000        100.0           99.0 .. 102.0     1.40
-call/empty                  rig                -        400.0          399.0 .. 402.0     4.00
+row                         who          instructions           ns    tenth .. nine tenths  × floor
+call/empty                  wink                15000        100.0           99.0 .. 102.0     1.50
+call/empty                  floor               10000        100.0           99.0 .. 102.0     1.00
+call/empty                  rmcp                14000        100.0           99.0 .. 102.0     1.40
+call/empty                  rig                     -        400.0          399.0 .. 402.0     4.00
 
 row                         target for wink                      measured verdict
 call/empty                  ≤ 2 × the floor           1.50 (instructions) met
@@ -79,8 +79,8 @@ fn programs_have_a_table_of_their_own() {
     report.add(Row::McpSessions(Order::Turns), vec![(Contender::Wink, served)]);
     let table = report.to_string();
     let expected = "\
-row                         who     median µs    99th µs resident MiB  peak MiB KiB a session
-mcp/sessions/turns          wink       2500.0     2500.0         30.0      41.0          25.0
+row                         who          median µs    99th µs resident MiB  peak MiB KiB a session
+mcp/sessions/turns          wink            2500.0     2500.0         30.0      41.0          25.0
 ";
     assert!(table.contains(expected), "{table}");
     let bytes = json!({ "resident": 31_457_280, "peak": 42_991_616, "of_each_session": 25_600 });

@@ -65,7 +65,11 @@ impl Who {
             Contender::Wink => Some(Who::Wink),
             Contender::Rmcp => Some(Who::Rmcp(Keeps::Nothing)),
             Contender::Floor => Some(Who::Rmcp(Keeps::Line)),
-            Contender::Rig | Contender::Git | Contender::Original => None,
+            Contender::Rig
+            | Contender::Git
+            | Contender::Original
+            | Contender::PydanticAi
+            | Contender::LangGraph => None,
         }
     }
 }
