@@ -54,7 +54,7 @@ pub(crate) fn take(path: &str, slot: u32) -> PlanStep {
 }
 
 pub(crate) fn apply(journal: &Journal, steps: Vec<PlanStep>) -> Result<Applied, JournalError> {
-    journal.apply(JournalId::fresh(), &Plan { steps }, &[])
+    journal.apply(JournalId::fresh(), &Plan { steps, ..Plan::default() }, &[])
 }
 
 /// Whoever listens to steps is the only one.
@@ -93,7 +93,7 @@ fn what_is_not_as_expected_is_a_conflict_and_nothing_happens() {
     let met = [("a", version.clone()), ("d", ExpectedState::Directory), ("b", ExpectedState::Nothing)];
     let not_met = [("d", version), ("a", ExpectedState::Directory), ("a", ExpectedState::Nothing)];
     let from = staged(&*disk, "1", "new");
-    let plan = Plan { steps: vec![replace("a", from)] };
+    let plan = Plan { steps: vec![replace("a", from)], ..Plan::default() };
     let before = tree(&*disk);
     for (path, state) in not_met {
         let mut expected: Vec<Expected> =

@@ -64,6 +64,9 @@ impl Base {
             }
             self.undo(&mut layer, past, &mut found)?;
         }
+        for (path, why) in &found.lost {
+            tracing::warn!(%path, why, "going back to a snapshot cannot bring it back");
+        }
         Ok(layer)
     }
 
@@ -130,10 +133,13 @@ impl Base {
         }
         let mut names = Names::new();
         for (path, before) in &past.before {
-            if let Before::Image { at, stamp } = before {
-                placing.push((path, self.image(at, stamp, path, &mut names)?));
+            if let Before::Image { at, stamp } = before
+                && let Some(node) = self.image(at, stamp, path, &mut names, found)?
+            {
+                placing.push((path, node));
             }
         }
+        past.lost.iter().for_each(|path| found.lose(path));
         // ... then everything comes to its place, the topmost first, ...
         placing.sort_by_key(|(path, _)| path.iter().count());
         for (path, node) in placing {
@@ -251,8 +257,15 @@ impl Base {
         self.view(layer).at(path).map_err(|error| cannot(path, &error))
     }
 
-    /// What a journal has kept, to be put at `path`.
-    fn image(&self, at: &Path, stamp: &Stamp, path: &Path, names: &mut Names) -> FsResult<Node> {
+    /// What a journal has kept, to be put at `path`; nothing if it cannot be made again.
+    fn image(
+        &self,
+        at: &Path,
+        stamp: &Stamp,
+        path: &Path,
+        names: &mut Names,
+        found: &mut Found,
+    ) -> FsResult<Option<Node>> {
         let entry = self.disk.look(at).map_err(|error| cannot(path, &error))?;
         let is_whole = entry.as_ref().is_some_and(|entry| {
             entry.kind == stamp.kind
@@ -266,15 +279,21 @@ impl Base {
                 message: "what was there is no longer kept as it was".to_owned(),
             });
         }
-        self.copied(at, names).map_err(|error| cannot(path, &error))
+        self.copied(at, path, names, found).map_err(|error| cannot(path, &error))
     }
 
-    /// A copy of what is at a place of the state directory: another name of it would change with the file that it is put
+    /// A copy of what is at a place of the state directory, and was at `path`: another name of it would change with the file that it is put
     /// back as. What were names of one file are names of one copy.
-    fn copied(&self, at: &Path, names: &mut Names) -> io::Result<Node> {
+    fn copied(
+        &self,
+        at: &Path,
+        path: &Path,
+        names: &mut Names,
+        found: &mut Found,
+    ) -> io::Result<Option<Node>> {
         let entry = self.disk.look(at)?.ok_or(io::ErrorKind::NotFound)?;
         let stage = &self.writing.as_ref().ok_or(io::ErrorKind::ReadOnlyFilesystem)?.stage;
-        Ok(match entry.kind {
+        Ok(Some(match entry.kind {
             EntryKind::File if entry.links > 1 => Node::File(match names.entry((entry.dev, entry.ino)) {
                 MapEntry::Occupied(known) => stage.another_name(known.get())?,
                 MapEntry::Vacant(fresh) => Arc::clone(fresh.insert(stage.copy(at)?)),
@@ -287,19 +306,31 @@ impl Base {
             }
             EntryKind::Directory => {
                 let mut dir = Dir::new(entry.meta);
-                for (name, kind) in self.disk.read_dir(at)? {
-                    if kind != EntryKind::Other {
-                        dir.changed.insert(Arc::from(&*name), self.copied(&at.join(&name), names)?);
+                for (name, _) in self.disk.read_dir(at)? {
+                    if let Some(node) = self.copied(&at.join(&name), &path.join(&name), names, found)? {
+                        dir.changed.insert(Arc::from(&*name), node);
                     }
                 }
                 Node::Dir(Arc::new(dir))
             }
-            EntryKind::Other => return Err(io::ErrorKind::InvalidInput.into()),
-        })
+            EntryKind::Other => match stage.copy_special(at)? {
+                Some(staged) => Node::File(staged),
+                None => {
+                    found.lose(path);
+                    return Ok(None);
+                }
+            },
+        }))
     }
 }
 
 impl Found {
+    /// Something of a kind that cannot be made again.
+    fn lose(&mut self, path: &Path) {
+        let why = "it was a socket or a device, which cannot be made again: whatever made it has to";
+        self.lost.insert(to_shown(path), why.to_owned());
+    }
+
     fn into_reverted(self, files: BTreeSet<FsPath>, force: UndoForce) -> Reverted {
         let Self { mut changed, inside, lost } = self;
         let mut left = Vec::new();

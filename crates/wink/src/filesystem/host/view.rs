@@ -42,7 +42,7 @@ impl Spot {
         match self {
             Self::Base(_, entry) => entry.kind,
             Self::Dir(_) => EntryKind::Directory,
-            Self::File(_) => EntryKind::File,
+            Self::File(staged) => staged.entry().kind,
             Self::Link(_) => EntryKind::Symlink,
         }
     }

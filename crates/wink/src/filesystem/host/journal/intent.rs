@@ -33,6 +33,16 @@ pub(super) struct Intent {
     pub(super) steps: Vec<Record>,
     /// Directories that entries come into or leave, where they were before, and what they were like.
     pub(super) parents: Vec<Parent>,
+    /// What was gone already, and cannot be brought back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) lost: Vec<Lost>,
+}
+
+/// Something that cannot be brought back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Lost {
+    #[serde(with = "bytes")]
+    pub(super) path: PathBuf,
 }
 
 /// One step. `path` is as in the plan; `origin` is the same place as it was called before the plan moved directories.

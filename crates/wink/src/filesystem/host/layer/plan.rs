@@ -139,7 +139,7 @@ impl Work<'_> {
                 }
             }
             Node::File(staged) => {
-                let replaces = self.replace(path, below, EntryKind::File)?;
+                let replaces = self.replace(path, below, staged.entry().kind)?;
                 self.versions.push((staged.version(), path.to_owned()));
                 self.put(path, What::Staged(Arc::clone(staged)), replaces);
             }
@@ -299,6 +299,8 @@ impl Work<'_> {
         }
         let versions = std::mem::take(&mut self.versions);
         let expected = std::mem::take(&mut self.checked);
-        Ok(Planned { plan: Plan { steps }, expected, staged, versions, prepared })
+        let lost = self.layer.lost.iter().map(|path| path.to_path_buf()).collect();
+        let plan = Plan { steps, lost };
+        Ok(Planned { plan, expected, staged, versions, prepared })
     }
 }

@@ -17,7 +17,7 @@ fn staged(path: &str) -> Source {
 }
 
 fn problem(steps: Vec<PlanStep>) -> Option<String> {
-    Plan { steps }.check(Path::new(".wink")).err()
+    Plan { steps, ..Plan::default() }.check(Path::new(".wink")).err()
 }
 
 #[test]

@@ -87,12 +87,13 @@ impl Differences {
     }
 }
 
-/// Brings the differences into the layer that the command was given. The workspace is restored, and so is what the
-/// layer expects of it.
+/// Brings the differences into the layer that the command was given. The workspace is restored but for what is `lost`, and so
+/// is what the layer expects of it.
 pub(super) fn capture(
     base: &Base,
     layer: &mut Layer,
     differences: &Differences,
+    lost: &[PathBuf],
     trash: &Arc<TrashDir>,
 ) -> FsResult<()> {
     let stage = &base.writing()?.stage;
@@ -103,6 +104,7 @@ pub(super) fn capture(
         if let Some(spot) = spot(layer, path)? {
             base.take_away(layer, path, &spot)?;
         }
+        lost.iter().filter(|lost| lost.starts_with(path)).for_each(|lost| layer.lose(lost));
     }
     for (path, entry) in &differences.made {
         let failed = failed(path, "taken over from the command");

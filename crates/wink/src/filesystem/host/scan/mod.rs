@@ -350,7 +350,7 @@ impl Scan {
             };
             layer.records.insert(Arc::clone(place), expected);
         }
-        capture::capture(base, &mut layer, &differences, &self.trash)?;
+        capture::capture(base, &mut layer, &differences, &restored.lost, &self.trash)?;
         Ok(layer)
     }
 

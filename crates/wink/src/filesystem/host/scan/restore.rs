@@ -275,10 +275,16 @@ impl Work<'_> {
     fn bring_back(&mut self, before: &Tree, stayed: &HashSet<PathBuf>) -> FsResult<()> {
         let mut brought: Option<&Path> = None;
         for (path, known) in before.iter().filter(|(path, _)| !stayed.contains(*path)) {
-            if brought.is_some_and(|dir| path.starts_with(dir))
-                || self.outside.keeps(path)
-                || self.given_back.contains(path)
-            {
+            if brought.is_some_and(|dir| path.starts_with(dir)) {
+                // What there is no copy of did not come with its directory.
+                let there = known.kind != EntryKind::Other
+                    || self.disk.look(path).map_err(failed(path, "looked at"))?.is_some();
+                if !there {
+                    self.lost.push(path.clone());
+                }
+                continue;
+            }
+            if self.outside.keeps(path) || self.given_back.contains(path) {
                 continue;
             }
             let copy = self.places.copies.join(path);

@@ -31,7 +31,7 @@ impl OverlayLayer {
         let mut reading = Reading {
             command: self,
             // What the fork had changed before is expected as it was then.
-            layer: Layer { root, records: self.layer.records.clone() },
+            layer: Layer { root, ..self.layer.clone() },
             gone: Vec::new(),
             conflicts: BTreeSet::new(),
         };
@@ -47,7 +47,7 @@ impl OverlayLayer {
             paths.sort_unstable();
             return Err(FsError::Conflict { paths });
         }
-        Ok(Layer { root: Arc::new(root), records: reading.layer.records })
+        Ok(Layer { root: Arc::new(root), ..reading.layer })
     }
 }
 

@@ -27,7 +27,8 @@ fn intent(path: PathBuf) -> Intent {
             },
             Record::Meta { path: path.clone(), origin: path.clone(), before: stamp.clone(), after: meta },
         ],
-        parents: vec![Parent { path, before: stamp }],
+        parents: vec![Parent { path: path.clone(), before: stamp }],
+        lost: vec![Lost { path }],
     }
 }
 
