@@ -144,7 +144,8 @@ fn paths(names: &[&str]) -> Vec<FsPath> {
 #[tokio::test]
 async fn pipes_come_back_with_what_they_were_in() {
     in_both_ways(async |capture| {
-        let place = Place::new(capture, "mkdir d; echo k > d/f; mkfifo -m 620 d/p; mkfifo pipe; echo k > file");
+        let place =
+            Place::new(capture, "mkdir d; echo k > d/f; mkfifo -m 620 d/p; mkfifo pipe; echo k > file");
         let before = place.dump();
         place.command("rm -rf d");
         assert_eq!(place.undo_last().await, Reverted { files: paths(&["d"]), ..Reverted::default() });
@@ -172,7 +173,8 @@ async fn a_socket_that_cannot_come_back_is_named() {
         drop((one.unwrap(), two.unwrap()));
         let left = |what: &str| LeftAlone {
             what: what.to_owned(),
-            why: "it was a socket or a device, which cannot be made again: whatever made it has to".to_owned(),
+            why: "it was a socket or a device, which cannot be made again: whatever made it has to"
+                .to_owned(),
         };
         place.command("rm -rf d");
         let expected = Reverted { files: paths(&["d"]), left: vec![left("d/sock")], ..Reverted::default() };
@@ -187,6 +189,169 @@ async fn a_socket_that_cannot_come_back_is_named() {
         place.command("rm sock");
         let expected = Reverted { left: vec![left("sock")], ..Reverted::default() };
         assert_eq!(place.undo_last().await, expected, "{capture}");
+    })
+    .await;
+}
+
+const TREE: &str = "mkdir -p d/sub e; echo 1 > d/f; echo 2 > d/sub/g; ln -s f d/l; ln -s f l; echo 3 > f; touch -d 2001-02-03 d/sub; touch -d 2002-03-04 d; touch -d 2003-04-05 e";
+
+/// Runs a command after which the workspace is what the same command leaves by itself, and undoes it, and that again.
+async fn there_and_back(capture: Capture, script: &str) {
+    let (place, plain) = (Place::new(capture, TREE), Place::new(capture, TREE));
+    // Times that nobody set differ, however fast one is.
+    let equal =
+        format!("{TREE}; find . -path ./.wink -prune -o ! -type d -exec touch -h -d 2000-01-01 {{}} +");
+    for place in [&place, &plain] {
+        run(place.dir.path(), &format!("rm -rf d e f l; {equal}"));
+    }
+    let before = place.dump();
+    assert_eq!(before, plain.dump());
+    run(plain.dir.path(), script);
+    place.command(script);
+    let after = place.dump();
+    assert_eq!(after, plain.dump(), "{capture}: {script}");
+    assert_ne!(after, before, "{capture}: {script}");
+    let _ = place.undo_last().await;
+    assert_eq!(place.dump(), before, "{capture}: {script}, undone");
+    let _ = place.undo_last().await;
+    assert_eq!(place.dump(), after, "{capture}: {script}, and done again");
+}
+
+#[tokio::test]
+async fn what_a_command_changes_of_modes_times_and_owners_alone_is_kept_and_undone() {
+    let mut scripts = vec![
+        "chmod 600 f",
+        "chmod 700 d",
+        "touch -d 1999-01-01 f",
+        "touch -d 1999-01-01 d",
+        "touch -d 2199-01-01 d/sub",
+        "touch -h -d 1999-01-01 l",
+        "mkdir new; touch -d 1999-01-01 new",
+        "mkdir new; cp -p f new/f; touch -d 1999-01-01 new",
+        "cp -a d copy",
+        "rm d/f; touch -d 1998-01-01 d",
+    ];
+    if is_root("who owns what a command changed") {
+        scripts.extend([
+            "chown 1234:4321 f",
+            "chown 1234 d",
+            "chgrp 4321 d/sub",
+            "chown -h 1234 l",
+            "chown 1234 d/f d; chmod 2750 d",
+            "mkdir new; chown 1234:4321 new; touch -d 1999-01-01 new",
+            "chown -R 1234:4321 d",
+        ]);
+    }
+    in_both_ways(async |capture| {
+        for script in &scripts {
+            there_and_back(capture, script).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_was_removed_comes_back_with_its_times_and_owners() {
+    let more = if is_root("who owns what comes back") {
+        "chown -h 1234:4321 d/f d/l; chown 77 d/sub d"
+    } else {
+        ":"
+    };
+    in_both_ways(async |capture| {
+        let times = "touch -d 2001-02-03 d/sub; touch -d 2002-03-04 d; mkdir out; touch -d 2004-05-06 out";
+        let place = Place::new(capture, &format!("{TREE}; {more}; {times}"));
+        let before = place.dump();
+        place.command("rm -rf d");
+        let _ = place.undo_last().await;
+        assert_eq!(place.dump(), before, "{capture}");
+        // What left it first gave it another time.
+        place.command("mv d/f out/f; rm -rf d");
+        let _ = place.undo_last().await;
+        // The undo is a change in that one.
+        run(place.dir.path(), "touch -d 2004-05-06 out");
+        assert_eq!(place.dump(), before, "{capture}");
+    })
+    .await;
+}
+
+fn attribute(path: &Path) -> Option<Vec<u8>> {
+    let mut value = vec![0; 100];
+    let len = rustix::fs::lgetxattr(path, "user.wink-test", value.as_mut_slice()).ok()?;
+    value.truncate(len);
+    Some(value)
+}
+
+fn set_attribute(path: &Path, value: &str) -> bool {
+    let set =
+        rustix::fs::lsetxattr(path, "user.wink-test", value.as_bytes(), rustix::fs::XattrFlags::empty());
+    if set.is_err() {
+        leave_out("extended attributes", "this filesystem has none");
+    }
+    set.is_ok()
+}
+
+/// A command line that sets an attribute, if there is a program that can.
+fn setting(value: &str, path: &str) -> Option<String> {
+    let python = format!("import os; os.setxattr('{path}', 'user.wink-test', b'{value}')");
+    let works = |program: &str, args: &[&str]| {
+        Command::new(program).args(args).output().is_ok_and(|done| done.status.success())
+    };
+    if works("setfattr", &["--version"]) {
+        return Some(format!("setfattr -n user.wink-test -v {value} {path}"));
+    }
+    if works("python3", &["-c", "import os; os.setxattr"]) {
+        return Some(format!("python3 -c \"{python}\""));
+    }
+    leave_out("a command that sets extended attributes", "there is no program for it");
+    None
+}
+
+#[tokio::test]
+async fn extended_attributes_of_files_are_kept_and_undone_and_those_of_directories_refused() {
+    in_both_ways(async |capture| {
+        let place = Place::new(capture, TREE);
+        let (file, dir) = (place.path("f"), place.path("d"));
+        let Some(set) = setting("new", "f") else { return };
+        if !set_attribute(&file, "old") || !set_attribute(&dir, "dir") {
+            return;
+        }
+        place.command(&set);
+        assert_eq!(attribute(&file).as_deref(), Some(b"new".as_slice()), "{capture}");
+        let undone = place.undo_last().await;
+        assert_eq!(undone, Reverted { files: paths(&["f"]), ..Reverted::default() }, "{capture}");
+        assert_eq!(attribute(&file).as_deref(), Some(b"old".as_slice()), "{capture}");
+        let before = place.dump();
+        // Also when only something else of it changes.
+        place.command("echo more >> f; echo new > d/new");
+        let _ = place.undo_last().await;
+        assert_eq!(attribute(&file).as_deref(), Some(b"old".as_slice()), "{capture}");
+        run(place.dir.path(), "touch -d 2002-03-04 d");
+        assert_eq!(place.dump(), before, "{capture}");
+        for (path, script) in [("d", setting("new", "d")), ("n", setting("new", "n"))] {
+            let script = format!("echo 1 > d/f; {} {}", if path == "n" { "mkdir n;" } else { "" }, script.unwrap());
+            let error = place.try_command(&script).unwrap_err().to_string();
+            let told = format!(
+                "'{path}': the command changed extended attributes of this directory, which cannot be undone; have them left as they are"
+            );
+            assert!(error.contains(&told), "{capture}: {error}");
+            assert_eq!(place.dump(), before, "{capture}");
+            assert_eq!(attribute(&dir).as_deref(), Some(b"dir".as_slice()), "{capture}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_workspace_itself_keeps_its_mode_and_owner() {
+    in_both_ways(async |capture| {
+        let place = Place::new(capture, "chmod 750 .");
+        let error = place.try_command("chmod 700 .; echo 1 > f").unwrap_err().to_string();
+        assert!(
+            error.contains("the command changed mode or owner of the workspace itself"),
+            "{capture}: {error}"
+        );
+        assert_eq!(fs::metadata(place.dir.path()).unwrap().mode() & 0o7777, 0o750, "{capture}");
+        assert_eq!(place.dump(), BTreeMap::new(), "{capture}");
     })
     .await;
 }

@@ -130,7 +130,7 @@ fn a_place_that_is_not_free_or_not_there_is_a_conflict() {
         (replace("b", one.clone()), "b"),
         (replace("d", one.clone()), "d"),
         (take("b", 0), "b"),
-        (PlanStep::Meta { path: "b".into(), meta: Meta { mode: 0, modified: 0 } }, "b"),
+        (PlanStep::Meta { path: "b".into(), meta: Meta { mode: 0, modified: 0, owner: None } }, "b"),
     ] {
         match apply(&journal, vec![take("d/x", 9), step]).unwrap_err() {
             JournalError::Conflict { path: found, aside } => {
@@ -186,9 +186,9 @@ fn what_somebody_put_into_a_new_directory_stays() {
 fn a_moved_file_that_somebody_changed_goes_back_with_the_change() {
     let (disk, journal) = small();
     let applied = apply(&journal, vec![take("a", 0), put("d/a", Source::Taken(0))]).unwrap();
-    disk.set_meta(p("d/a"), Meta { mode: 0o600, modified: 5 }).unwrap();
+    disk.set_meta(p("d/a"), Meta { mode: 0o600, modified: 5, owner: None }).unwrap();
     assert_eq!(journal.roll_back(applied.id).unwrap(), []);
-    assert_eq!(disk.look(p("a")).unwrap().unwrap().meta, Meta { mode: 0o600, modified: 5 });
+    assert_eq!(disk.look(p("a")).unwrap().unwrap().meta, Meta { mode: 0o600, modified: 5, owner: None });
 
     let applied = apply(&journal, vec![take("a", 0), put("d/a", Source::Taken(0))]).unwrap();
     disk.unlink(p("d/a")).unwrap();
@@ -207,7 +207,7 @@ fn somebody_who_writes_in_place_while_a_plan_is_carried_out_is_noticed() {
         if step == "journal.step-done" && std::thread::current().id() == here {
             let journals = writer.read_dir(p(".wink/journal")).unwrap();
             let image = p(".wink/journal").join(&journals[0].0).join("pre/r0");
-            writer.set_meta(&image, Meta { mode: 0o644, modified: 99 }).unwrap();
+            writer.set_meta(&image, Meta { mode: 0o644, modified: 99, owner: None }).unwrap();
         }
     });
     let error = apply(&journal, plan).unwrap_err();

@@ -4,6 +4,7 @@
 //! component is never followed either. What is neither file, directory nor link (a pipe, a device, a socket) can be
 //! looked at, listed and moved, but is never opened.
 
+mod attributes;
 mod content;
 mod mounts;
 mod resolve;
@@ -23,7 +24,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::disk::{Disk, Entry, Meta, Replace};
+use super::disk::{Disk, Entry, Meta, OwnedBy, Replace};
 use crate::filesystem::EntryKind;
 use resolve::{Resolve, check};
 pub(super) use special::Protection;
@@ -103,10 +104,7 @@ impl HostDisk {
             return Ok(());
         }
         let owner = (Some(Uid::from_raw(theirs.st_uid)), Some(Gid::from_raw(theirs.st_gid)));
-        match chownat(dir, name, owner.0, owner.1, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(()) | Err(Errno::PERM) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        may_fail(chownat(dir, name, owner.0, owner.1, AtFlags::SYMLINK_NOFOLLOW)).map(drop)
     }
 
     /// Whether this process may give files away.
@@ -170,11 +168,10 @@ impl HostDisk {
             content::copy(&mut source, file, u64::try_from(stat.st_size).unwrap_or(0), stop)?;
             // Only root may give files away; who may not, owns the copy.
             let owner = (Some(Uid::from_raw(stat.st_uid)), Some(Gid::from_raw(stat.st_gid)));
-            match fchown(&*file, owner.0, owner.1) {
-                Ok(()) | Err(Errno::PERM) => {}
-                Err(error) => return Err(error.into()),
-            }
+            may_fail(fchown(&*file, owner.0, owner.1))?;
             fchmod(&*file, Mode::from_raw_mode(stat.st_mode & 0o7777))?;
+            #[cfg(target_os = "linux")]
+            attributes::copy(source.as_fd(), file.as_fd())?;
             Ok(futimens(&*file, &modified_at(&stat))?)
         })
     }
@@ -316,13 +313,23 @@ impl Disk for HostDisk {
     fn set_meta(&self, path: &Path, meta: Meta) -> io::Result<()> {
         let times = times(meta.modified);
         if path == Path::new("") {
+            let found = entry(&fstat(&self.root)?).meta.owner;
+            if let Some((user, group)) = new_owner(meta.owner, found) {
+                may_fail(fchown(&self.root, user, group))?;
+            }
             fchmod(&self.root, Mode::from_raw_mode(meta.mode as RawMode))?;
             return Ok(futimens(&self.root, &times)?);
         }
         let (dir, name) = self.parent(path)?;
         let stat = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
         let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
-        if !is_link && entry(&stat).meta.mode != meta.mode {
+        let found = entry(&stat).meta;
+        let mut is_given = false;
+        if let Some((user, group)) = new_owner(meta.owner, found.owner) {
+            is_given = may_fail(chownat(&dir, name, user, group, AtFlags::SYMLINK_NOFOLLOW))?;
+        }
+        // Some bits of the mode go with a change of owner.
+        if !is_link && (is_given || found.mode != meta.mode) {
             set_mode(dir.as_fd(), name, meta.mode)?;
         }
         Ok(utimensat(&dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)?)
@@ -463,8 +470,24 @@ fn entry(stat: &Stat) -> Entry {
         meta: Meta {
             mode: u32::from(stat.st_mode & 0o7777),
             modified: nanos(stat.st_mtime.into(), stat.st_mtime_nsec.into()),
+            owner: Some(OwnedBy { user: stat.st_uid, group: stat.st_gid }),
         },
         changed: nanos(stat.st_ctime.into(), stat.st_ctime_nsec.into()),
+    }
+}
+
+/// Whom something is to be given to, if it is another's.
+fn new_owner(wanted: Option<OwnedBy>, found: Option<OwnedBy>) -> Option<(Option<Uid>, Option<Gid>)> {
+    let owner = wanted.filter(|_| wanted != found)?;
+    Some((Some(Uid::from_raw(owner.user)), Some(Gid::from_raw(owner.group))))
+}
+
+/// Whether something was given away: only root may.
+fn may_fail(given: Result<(), Errno>) -> io::Result<bool> {
+    match given {
+        Ok(()) => Ok(true),
+        Err(Errno::PERM) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -185,7 +185,7 @@ impl Base {
                 && self.seen(layer, path)?.is_some_and(|spot| spot.kind() == EntryKind::Directory)
                 && let Some(dir) = layer.dir_mut(path)
             {
-                dir.meta = Some(meta(stamp));
+                dir.meta = Some(stamp.meta());
             }
         }
         Ok(())
@@ -245,7 +245,7 @@ impl Base {
                 Some(EntryKind::Directory) => {}
                 Some(_) => return Ok(false),
                 None => {
-                    let meta = Meta { mode: 0o755 & !self.umask, modified: self.now() };
+                    let meta = Meta { mode: 0o755 & !self.umask, modified: self.now(), owner: None };
                     self.place(layer, &dir, Node::Dir(Arc::new(Dir::new(meta))))?;
                 }
             }
@@ -279,7 +279,15 @@ impl Base {
                 message: "what was there is no longer kept as it was".to_owned(),
             });
         }
-        self.copied(at, path, names, found).map_err(|error| cannot(path, &error))
+        let node = self.copied(at, path, names, found).map_err(|error| cannot(path, &error))?;
+        Ok(node.map(|node| match node {
+            // It got another time when what was in it left it first.
+            Node::Dir(dir) => {
+                let meta = dir.meta.map(|meta| Meta { modified: stamp.modified, ..meta });
+                Node::Dir(Arc::new(Dir { meta, ..Dir::clone(&dir) }))
+            }
+            node => node,
+        }))
     }
 
     /// A copy of what is at a place of the state directory, and was at `path`: another name of it would change with the file that it is put
@@ -305,7 +313,7 @@ impl Base {
                 Node::Link(Arc::new(Link { target, meta: entry.meta, version, _trash: None }))
             }
             EntryKind::Directory => {
-                let mut dir = Dir::new(entry.meta);
+                let mut dir = Dir::of_time(entry.meta);
                 for (name, _) in self.disk.read_dir(at)? {
                     if let Some(node) = self.copied(&at.join(&name), &path.join(&name), names, found)? {
                         dir.changed.insert(Arc::from(&*name), node);
@@ -393,10 +401,6 @@ impl<'a> Back<'a> {
             _ => true,
         }
     }
-}
-
-fn meta(stamp: &Stamp) -> Meta {
-    Meta { mode: stamp.mode, modified: stamp.modified }
 }
 
 fn cannot(path: &Path, error: &io::Error) -> FsError {

@@ -152,9 +152,7 @@ fn left_by(place: &Place, intent: &Intent) -> Vec<Left> {
                 };
                 (path, After::Entry(ours.clone()), slot)
             }
-            Record::Meta { path, after, .. } => {
-                (path, After::Meta(Meta { mode: after.mode, modified: after.modified }), None)
-            }
+            Record::Meta { path, after, .. } => (path, After::Meta(Meta::from(*after)), None),
         };
         all.push(Left { path: path.clone(), state, slot });
     }

@@ -119,7 +119,7 @@ impl<'a> Look<'a> {
             PlanStep::Put { path, from, replaces } => self.put(path, from, *replaces)?,
             PlanStep::Meta { path, meta } => {
                 let (origin, before) = self.stays(path)?;
-                let after = MetaRecord { mode: meta.mode, modified: meta.modified };
+                let after = MetaRecord::from(*meta);
                 self.set.insert((before.dev, before.ino), after);
                 Record::Meta { path: path.clone(), origin, before, after }
             }
@@ -210,7 +210,10 @@ impl<'a> Look<'a> {
     fn by_then(&self, entry: &Entry) -> Stamp {
         let stamp = Stamp::of(entry);
         match self.set.get(&(entry.dev, entry.ino)) {
-            Some(set) => Stamp { mode: set.mode, modified: set.modified, ..stamp },
+            Some(set) => {
+                let owner = set.owner.or(stamp.owner);
+                Stamp { mode: set.mode, modified: set.modified, owner, ..stamp }
+            }
             None => stamp,
         }
     }

@@ -41,8 +41,10 @@ pub(super) struct Dir {
     pub(super) source: Option<Arc<Path>>,
     /// The entries that differ from the source.
     pub(super) changed: OrdMap<Arc<OsStr>, Node>,
-    /// Mode and time: of a new one, or if they were set.
+    /// Mode, time and owner: of a new one, or if they were set.
     pub(super) meta: Option<Meta>,
+    /// Whether a new one has its time whatever comes into it.
+    pub(super) keeps_time: bool,
 }
 
 /// An entry that differs.
@@ -131,12 +133,17 @@ impl Node {
 impl Dir {
     /// The directory `source` of the workspace, unchanged.
     pub(super) fn over(source: Arc<Path>) -> Self {
-        Self { source: Some(source), changed: OrdMap::new(), meta: None }
+        Self { source: Some(source), changed: OrdMap::new(), meta: None, keeps_time: false }
     }
 
     /// A new directory.
     pub(super) fn new(meta: Meta) -> Self {
-        Self { source: None, changed: OrdMap::new(), meta: Some(meta) }
+        Self { source: None, changed: OrdMap::new(), meta: Some(meta), keeps_time: false }
+    }
+
+    /// A new directory that has its time when everything is in it.
+    pub(super) fn of_time(meta: Meta) -> Self {
+        Self { keeps_time: true, ..Self::new(meta) }
     }
 
     /// The place in the workspace that shows through at `name`.

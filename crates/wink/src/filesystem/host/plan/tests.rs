@@ -9,7 +9,7 @@ fn put(path: &str, from: Source) -> PlanStep {
 }
 
 fn meta(path: &str) -> PlanStep {
-    PlanStep::Meta { path: path.into(), meta: Meta { mode: 0o755, modified: 0 } }
+    PlanStep::Meta { path: path.into(), meta: Meta { mode: 0o755, modified: 0, owner: None } }
 }
 
 fn staged(path: &str) -> Source {

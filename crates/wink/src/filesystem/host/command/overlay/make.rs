@@ -92,7 +92,7 @@ impl OverlayLayer {
                     self.make_old(at, source, dir.meta)
                 }
                 None => {
-                    let meta = dir.meta.unwrap_or(Meta { mode: 0o755, modified: 0 });
+                    let meta = dir.meta.unwrap_or(Meta { mode: 0o755, modified: 0, owner: None });
                     base.disk.make_dir(&self.inside(at), meta.mode)?;
                     if is_below {
                         self.xattrs.set(&self.absolute(at), Mark::Opaque, b"y")?;
@@ -172,7 +172,7 @@ impl OverlayLayer {
                 done => done?,
             }
         }
-        Ok(())
+        base.disk.copy_dir_attributes(source, &self.inside(at))
     }
 
     /// Gives a directory the time of the one that it is like, when everything is in it.
