@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use wink::filesystem::EntryKind;
 use wink::filesystem::host::HostDisk;
-use wink::filesystem::host::disk::{Disk, Meta, Replace};
+use wink::filesystem::host::disk::{Disk, Meta, OwnedBy, Replace};
 use wink::filesystem::host::journal::{
     Applied, Expected, ExpectedState, Journal, JournalError, JournalOptions, KeptAside, Recovered, Retention,
     SettledBy,
@@ -188,7 +188,8 @@ fn a_moved_file_that_somebody_changed_goes_back_with_the_change() {
     let applied = apply(&journal, vec![take("a", 0), put("d/a", Source::Taken(0))]).unwrap();
     disk.set_meta(p("d/a"), Meta { mode: 0o600, modified: 5, owner: None }).unwrap();
     assert_eq!(journal.roll_back(applied.id).unwrap(), []);
-    assert_eq!(disk.look(p("a")).unwrap().unwrap().meta, Meta { mode: 0o600, modified: 5, owner: None });
+    let owner = Some(OwnedBy { user: 0, group: 0 });
+    assert_eq!(disk.look(p("a")).unwrap().unwrap().meta, Meta { mode: 0o600, modified: 5, owner });
 
     let applied = apply(&journal, vec![take("a", 0), put("d/a", Source::Taken(0))]).unwrap();
     disk.unlink(p("d/a")).unwrap();

@@ -93,15 +93,26 @@ impl Base {
                 undone => undone?,
             }
         }
-        let mut files: BTreeSet<FsPath> = BTreeSet::new();
+        let mut paths: BTreeSet<&Path> = BTreeSet::new();
         for past in &pasts {
-            files.extend(past.before.iter().map(|(path, _)| to_shown(path)));
-            files.extend(past.after.iter().map(|(path, _)| to_shown(path)));
+            paths.extend(past.before.iter().map(|(path, _)| path.as_path()));
+            paths.extend(past.after.iter().map(|(path, _)| path.as_path()));
         }
+        let mut files: BTreeSet<FsPath> = BTreeSet::new();
+        for path in paths {
+            let shown = to_shown(path);
+            // What one journal did another may have taken back.
+            if found.changed.contains(&shown) || self.differs(&start, layer, path)? {
+                files.insert(shown);
+            }
+        }
+        let is_done = !files.is_empty();
         let mut reverted = found.into_reverted(files, force);
         if reverted.is_refused(force) {
             *layer = start;
             reverted = Reverted { changed: reverted.changed, ..Reverted::default() };
+        } else if !is_done {
+            *layer = start;
         }
         Ok(reverted)
     }
@@ -234,6 +245,39 @@ impl Base {
                 }
             },
         })
+    }
+
+    /// Whether two layers show different things at a path, or below it. A copy with the same time is the same.
+    fn differs(&self, before: &Layer, after: &Layer, path: &Path) -> FsResult<bool> {
+        let differs = || -> io::Result<bool> {
+            let (old, new) = (self.view(before), self.view(after));
+            let mut left = vec![(old.at(path)?, new.at(path)?)];
+            while let Some(pair) = left.pop() {
+                let (one, two) = match pair {
+                    (Some(one), Some(two)) if one.kind() == two.kind() => (one, two),
+                    (None, None) => continue,
+                    _ => return Ok(true),
+                };
+                let is_place = matches!((&one, &two), (Spot::Base(one, _), Spot::Base(two, _)) if one == two);
+                if is_place {
+                    continue;
+                }
+                let is_same = one.len() == two.len() && old.about(&one)?.0 == new.about(&two)?.0;
+                if !is_same || (one.kind() == EntryKind::Symlink && old.target(&one)? != new.target(&two)?) {
+                    return Ok(true);
+                }
+                if one.kind() == EntryKind::Directory {
+                    let mut names: BTreeSet<_> =
+                        old.children(&one)?.into_iter().map(|(name, _)| name).collect();
+                    names.extend(new.children(&two)?.into_iter().map(|(name, _)| name));
+                    for name in names {
+                        left.push((old.child(&one, &name)?, new.child(&two, &name)?));
+                    }
+                }
+            }
+            Ok(false)
+        };
+        differs().map_err(|error| cannot(path, &error))
     }
 
     /// Makes the directories that `path` is to be in. False if something else is there.

@@ -194,7 +194,7 @@ fn is_as_before(
         return Ok(if is_back { Looked::Back } else { Looked::Differs });
     }
     let of = |entry: &Entry| (entry.dev, entry.ino, entry.len, entry.links, entry.meta);
-    if of(known) != of(entry) || (disk.can_own() && !disk.is_same_owner(path, &copy)?) {
+    if of(known) != of(entry) {
         return Ok(Looked::Differs);
     }
     let is_same = match known.kind {

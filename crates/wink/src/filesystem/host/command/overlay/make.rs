@@ -25,6 +25,7 @@ impl OverlayLayer {
         self.xattrs = Xattrs::detect(&self.absolute(Path::new("")))?;
         self.fill(&layer, Path::new(""), &layer.root)?;
         self.make_old(Path::new(""), Path::new(""), None)?;
+        self.root = disk.look(&self.inside(Path::new("")))?.map(|entry| entry.meta);
         self.began = self.mark_time()?;
         Ok(())
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::OverlayLayer;
 use super::xattr::Mark;
 use crate::filesystem::host::command::{MOST_LEVELS, attributes, root_changed, special, too_deep};
-use crate::filesystem::host::disk::{Disk, Entry};
+use crate::filesystem::host::disk::{Disk, Entry, Meta};
 use crate::filesystem::host::io_error;
 use crate::filesystem::host::layer::{Dir, Expected, Layer, Link, Node};
 use crate::filesystem::host::name::to_shown;
@@ -72,10 +72,8 @@ impl Reading<'_> {
         let dir = self.dir(root, Some(root), Dir::over(Arc::from(root)))?;
         let failed = |error| Failed::At(root.to_owned(), error);
         let entry = self.upper(root).map_err(failed)?;
-        if let Some(found) = self.command.fork.base.disk.look(root).map_err(failed)?
-            && !self.is_theirs(&found)
-            && self.has_other_rights(&entry, &found)
-        {
+        let rights = |meta: Meta| (meta.mode, meta.owner);
+        if self.command.root.map(rights) != Some(rights(entry.meta)) {
             return Err(Failed::Root);
         }
         self.check_attributes(root, Some(root))?;
