@@ -7,7 +7,7 @@ use rustix::fs::{AtFlags, Gid, Mode, RawMode, Uid, chownat, fchmod, fchown, stat
 use rustix::io::Errno;
 
 use super::HostDisk;
-use crate::filesystem::host::disk::OwnedBy;
+use crate::filesystem::host::disk::{Entry, OwnedBy};
 
 impl HostDisk {
     /// Gives a file of ours to whoever owns another one, which is about to be replaced by it. Only root can; for others
@@ -41,6 +41,12 @@ impl HostDisk {
         }
         let owner = (Some(Uid::from_raw(theirs.st_uid)), Some(Gid::from_raw(theirs.st_gid)));
         may_fail(chownat(dir, name, owner.0, owner.1, AtFlags::SYMLINK_NOFOLLOW)).map(drop)
+    }
+
+    /// Whether this process may set the mode and time of something: its owner may, and the superuser.
+    pub(in super::super) fn may_set(&self, entry: &Entry) -> bool {
+        let we = rustix::process::geteuid();
+        we.is_root() || entry.meta.owner.is_some_and(|owner| owner.user == we.as_raw())
     }
 
     /// Whether this process may give files away.

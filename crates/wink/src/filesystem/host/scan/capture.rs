@@ -10,7 +10,7 @@ use super::trash::TrashDir;
 use super::walk::Tree;
 use crate::filesystem::host::Base;
 use crate::filesystem::host::command::{attributes, root_changed, special};
-use crate::filesystem::host::disk::{Disk, Entry};
+use crate::filesystem::host::disk::{Disk, Entry, OwnedBy};
 use crate::filesystem::host::layer::{Dir, Layer, Link, Node};
 use crate::filesystem::host::name::to_shown;
 use crate::filesystem::host::view::{View, made_version};
@@ -48,7 +48,6 @@ pub(super) fn differences(before: &Tree, restored: &Restored, began: i128) -> Fs
         let known = before.get(path).filter(|known| known.kind == entry.kind);
         let is_same = match known {
             Some(known) if entry.kind == EntryKind::Directory => {
-                let rights = |entry: &Entry| (entry.meta.mode, entry.meta.owner);
                 match path.as_os_str().is_empty() {
                     true if rights(known) != rights(entry) => return Err(root_changed()),
                     true => {}
@@ -78,6 +77,11 @@ pub(super) fn differences(before: &Tree, restored: &Restored, began: i128) -> Fs
     Ok(differences)
 }
 
+/// Who may do what with it.
+fn rights(entry: &Entry) -> (u32, Option<OwnedBy>) {
+    (entry.meta.mode, entry.meta.owner)
+}
+
 /// Whether a time was set, and did not come of a change.
 fn is_time_set(entry: &Entry, began: i128) -> bool {
     entry.meta.modified < began || entry.meta.modified > entry.changed
@@ -89,7 +93,6 @@ impl Differences {
         let changed = self.gone.iter().chain(self.made.iter().map(|(path, _)| path));
         let parents: HashSet<&Path> = changed.filter_map(|path| path.parent()).collect();
         self.metas.retain(|(path, known, entry)| {
-            let rights = |entry: &Entry| (entry.meta.mode, entry.meta.owner);
             rights(known) != rights(entry) || !parents.contains(path.as_path()) || is_time_set(entry, began)
         });
         self.timed = self
@@ -166,7 +169,11 @@ pub(super) fn capture(
         base.note(layer, &to_shown(path), path, there.as_ref())?;
         layer.put(path, node);
     }
-    for (path, _, entry) in &differences.metas {
+    for (path, known, entry) in &differences.metas {
+        // The time of what is somebody else's, and everybody may write: nobody but they can set it.
+        if rights(known) == rights(entry) && !base.disk.may_set(known) {
+            continue;
+        }
         if let Some(dir) = layer.dir_mut(path) {
             dir.meta = Some(entry.meta);
         }

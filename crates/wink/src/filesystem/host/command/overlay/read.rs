@@ -240,6 +240,7 @@ impl Reading<'_> {
             dir.meta = Some(entry.meta);
         } else if entry.meta.modified != found.meta.modified
             && !self.is_theirs(found)
+            && self.command.fork.base.disk.may_set(found)
             && (dir.changed.is_empty() || self.is_time_set(entry))
         {
             // Otherwise it only says that something in it changed, which committing that says as well.
