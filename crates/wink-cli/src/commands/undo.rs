@@ -1,5 +1,7 @@
 //! `wink undo`: takes back what a call changed in files and session.
 
+use std::collections::HashSet;
+
 use wink::filesystem::host::PastChange;
 use wink::filesystem::{FsPath, UndoForce, quoted};
 use wink::session::{InvocationId, LogEntry, LogEvent, Logbook, UndoReach};
@@ -24,10 +26,16 @@ pub(super) async fn run(common: &Common, which: &str, to: bool, force: bool) -> 
         true => Vec::new(),
         false => log.newest(entry.seq, usize::MAX, |event| matches!(event, LogEvent::Undone(_))).await?,
     };
-    if let Some(undo) = undone_by(&undos, call) {
+    if let [undo, others @ ..] = undone_by(&undos, call).as_slice() {
         let message = format!("{} was undone already, by entry {}", named(entry), undo.seq);
-        return Err(CliError::new(Exit::Failure, message)
-            .hint(format!("`wink undo {}` brings back what it changed", undo.seq)));
+        let mut hint = format!("`wink undo {}`", undo.seq);
+        for other in others {
+            hint.push_str(&format!(", then `wink undo {}`", other.seq));
+        }
+        let bring = if others.is_empty() { "brings" } else { "bring" };
+        return Err(
+            CliError::new(Exit::Failure, message).hint(format!("{hint} {bring} back what it changed"))
+        );
     }
     let waiting = Waiting::begin(format!("undoing {}", named(entry)));
     let session = workspace.session(common.session.as_str()).open().await?;
@@ -55,18 +63,30 @@ pub(super) async fn run(common: &Common, which: &str, to: bool, force: bool) -> 
     frame::print(&text)
 }
 
-/// The undo of this entry alone that was not undone in turn, among those that came after it.
-fn undone_by(undos: &[LogEntry], call: InvocationId) -> Option<&LogEntry> {
-    let mut undo = None;
-    for entry in undos {
-        let LogEvent::Undone(undone) = &entry.event else { continue };
-        if undone.calls.contains(&call) {
-            undo = Some(entry);
-        } else if undo.is_some_and(|undo: &LogEntry| undone.calls.contains(&undo.event.id())) {
-            undo = None;
-        }
+/// The undos that have to be undone, in this order, for an entry to count again; among those that came after it. None if it
+/// counts.
+fn undone_by(undos: &[LogEntry], call: InvocationId) -> Vec<&LogEntry> {
+    let mut lifted = Vec::new();
+    while let Some(undo) = undone_now(undos, call, &lifted) {
+        lifted.push(undo);
     }
-    undo
+    lifted
+}
+
+/// The undo because of which an entry does not count, if these are lifted. The later ones decide which of the earlier count.
+fn undone_now<'u>(undos: &'u [LogEntry], call: InvocationId, lifted: &[&LogEntry]) -> Option<&'u LogEntry> {
+    let mut undone: HashSet<InvocationId> = lifted.iter().map(|undo| undo.event.id()).collect();
+    for entry in undos.iter().rev() {
+        let LogEvent::Undone(undo) = &entry.event else { continue };
+        if undone.contains(&undo.id) {
+            continue;
+        }
+        if undo.calls.contains(&call) {
+            return Some(entry);
+        }
+        undone.extend(&undo.calls);
+    }
+    None
 }
 
 /// An entry, as an error calls it.
@@ -108,6 +128,8 @@ async fn refused(
         UndoError::Slices { .. } => {
             failure(format!("{name}: {error}")).hint("they belong to another program: undo it there")
         }
+        UndoError::Files(_) => CliError::internal(format!("{name}: {error}"))
+            .hint("everything is as it was: mend what is named, then undo it again"),
         _ => CliError::internal(format!("{name}: {error}")),
     }
 }

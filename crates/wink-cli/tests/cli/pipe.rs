@@ -67,6 +67,74 @@ fn going_back_to_before_a_call() {
 }
 
 #[test]
+fn going_back_twice_undoes_nothing_and_hints_are_true() {
+    let place = Place::new();
+    place.write("f1", "one\n");
+    assert_eq!(place.wink(&["undo", "--to", "1"]).ok(), "undid 1 call: 1 file is as before\n  f1\n");
+    let again = place.wink(&["undo", "--to", "1"]).ok();
+    assert_eq!(again, "undid nothing: whatever was changed since is undone already\n");
+    let undone = place.json(&["undo", "--to", "1"]);
+    assert_eq!(
+        (&undone["calls"], &undone["files"]),
+        (&serde_json::json!([]), &serde_json::json!([])),
+        "{undone}"
+    );
+    // What is said to bring it back does.
+    let hinted = place.wink(&["undo", "1"]);
+    assert_eq!(
+        (hinted.code, hinted.err.as_str()),
+        (
+            Some(1),
+            "error: call 1 (write_file) was undone already, by entry 2\nhint: `wink undo 2` brings back what it changed\n"
+        )
+    );
+    place.wink(&["undo", "2"]).ok();
+    assert_eq!(place.text("f1").as_deref(), Some("one\n"));
+    // Undone by one that also undid what came before: that one has to be undone first.
+    place.write("f2", "two\n");
+    place.wink(&["undo", "--to", "1"]).ok();
+    assert_eq!(place.names(), Vec::<String>::new());
+    place.wink(&["undo", "--to", "6"]).ok();
+    assert_eq!(place.names(), ["f1"]);
+    let hinted = place.wink(&["undo", "6"]);
+    assert_eq!(
+        hinted.err.lines().nth(1),
+        Some("hint: `wink undo 8`, then `wink undo 7` bring back what it changed")
+    );
+    place.wink(&["undo", "8"]).ok();
+    place.wink(&["undo", "7"]).ok();
+    assert_eq!(place.names(), ["f1", "f2"]);
+}
+
+#[test]
+fn what_an_undo_cannot_bring_back_is_named() {
+    if !has_commands() {
+        return;
+    }
+    let place = Place::with_agent(&one_command("wreck"));
+    place.put_script("wreck", "rm -rf d pipe file");
+    place.put("d/f", "k\n");
+    place.put("file", "k\n");
+    drop(std::os::unix::net::UnixListener::bind(place.root().join("d/sock")).unwrap());
+    for pipe in ["d/p", "pipe"] {
+        let made = std::process::Command::new("mkfifo").arg(place.root().join(pipe)).status().unwrap();
+        assert!(made.success(), "{made}");
+    }
+    place.call("wreck", "{}");
+    insta::assert_snapshot!("undo_of_specials", place.wink(&["undo", "last"]).whole());
+    let is_pipe = |path: &str| {
+        use std::os::unix::fs::FileTypeExt;
+        std::fs::symlink_metadata(place.root().join(path)).unwrap().file_type().is_fifo()
+    };
+    assert!(is_pipe("d/p") && is_pipe("pipe"));
+    assert_eq!((place.text("file"), place.text("d/f")), (Some("k\n".to_owned()), Some("k\n".to_owned())));
+    let why = "it was a socket or a device, which cannot be made again: whatever made it has to";
+    drop(std::os::unix::net::UnixListener::bind(place.root().join("d/sock")).unwrap());
+    place.call("wreck", "{}");
+    assert_eq!(place.json(&["undo", "last"])["left"], serde_json::json!([{"what": "d/sock", "why": why}]));
+}
+
+#[test]
 fn a_call_is_named_by_invocation_id_call_id_seq_or_last() {
     let place = Place::new();
     for (id, name) in [("first", "a"), ("again", "b"), ("again", "c")] {

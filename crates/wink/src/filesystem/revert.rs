@@ -20,12 +20,12 @@ pub enum UndoForce {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[must_use = "nothing may have been done"]
 pub struct Reverted {
-    /// The paths that are as they were before, sorted.
+    /// The paths that were changed, so that they are as they were before, sorted.
     pub files: Vec<FsPath>,
     /// The paths that are not as the journals left them, whoever changed them, sorted. Unless
     /// [forced](UndoForce::Anyway), nothing was done if there is one; else they were overwritten.
     pub changed: Vec<FsPath>,
-    /// What could not be brought back, or was not removed, although it was forced; sorted.
+    /// What could not be brought back, or was not removed although it was forced; sorted.
     pub left: Vec<LeftAlone>,
     /// The journals that are not kept any more. Nothing was done if there is one.
     pub forgotten: Vec<JournalId>,

@@ -105,16 +105,19 @@ impl Session {
         let History { records, journals, .. } = history;
         let mut calls = self.events::<ToolInvoked>(&records)?;
         calls.retain(|event| event.success);
-        let known: BTreeSet<InvocationId> = calls
-            .iter()
-            .map(|event| event.id)
-            .chain(self.events::<Undone>(&records)?.iter().map(|undo| undo.id))
-            .collect();
+        let undos = self.events::<Undone>(&records)?;
+        let known: BTreeSet<InvocationId> =
+            calls.iter().map(|event| event.id).chain(undos.iter().map(|undo| undo.id)).collect();
         let mut ids: Vec<InvocationId> = Vec::new();
         for id in records.iter().filter_map(|one| one.record.call).filter(|id| known.contains(id)) {
             if ids.last() != Some(&id) {
                 ids.push(id);
             }
+        }
+        if reach == UndoReach::ToBefore {
+            let over = over(&ids, &undos);
+            ids.retain(|id| !over.contains(id));
+            calls.retain(|event| !over.contains(&event.id));
         }
         let journals = journals.into_iter().map(|journal| journal.id).collect();
         let summary = self.summary_before(first).await?;
@@ -152,6 +155,11 @@ impl Session {
                 let after = record::cell_of(&def, &records).map_err(unreadable)?;
                 let now = lock(self.inner()).state.cell(slot, &def);
                 changed = !is_same(&def, &after, &now).map_err(unreadable)?;
+            }
+            let now = lock(self.inner()).state.cell(slot, &def);
+            if past.reach == UndoReach::ToBefore && is_same(&def, &before, &now).map_err(unreadable)? {
+                // An undo among them has put it back.
+                continue;
             }
             let items = before.items.iter().collect();
             slices.push(SliceBack { slot, name: def.name, items, changed });
@@ -273,6 +281,20 @@ impl Session {
         }
         Ok(events)
     }
+}
+
+/// Those of these that stand no more, since an undo among them took them back; and that undo, of which nothing is left then.
+/// One that took back something else as well is undone with all of it.
+fn over(ids: &[InvocationId], undos: &[Arc<Undone>]) -> BTreeSet<InvocationId> {
+    let known: BTreeSet<InvocationId> = ids.iter().copied().collect();
+    let mut over = BTreeSet::new();
+    for undo in undos.iter().rev() {
+        if !over.contains(&undo.id) && undo.calls.iter().all(|call| known.contains(call)) {
+            over.insert(undo.id);
+            over.extend(&undo.calls);
+        }
+    }
+    over
 }
 
 /// A slice that has a type here and can be read.

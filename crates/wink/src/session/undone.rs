@@ -31,17 +31,18 @@ pub struct Undone {
     pub reach: UndoReach,
     /// Whether what something later changed was overwritten.
     pub force: UndoForce,
-    /// The successful calls and earlier undos that were undone, in the order in which they ended.
+    /// The successful calls and earlier undos that were undone, in the order in which they ended. Not those that an earlier undo
+    /// had undone already.
     pub calls: Vec<InvocationId>,
-    /// The paths that are as they were before, sorted.
+    /// The paths that were changed, so that they are as they were before, sorted.
     pub files: Vec<FsPath>,
-    /// The slices that are as they were before, by name, sorted.
+    /// The slices that were changed, so that they are as they were before, by name, sorted.
     pub slices: Vec<String>,
     /// The paths among `files` that something later had changed, and that were overwritten.
     pub overwritten_files: Vec<FsPath>,
     /// The slices among `slices` that something later had changed, and that were overwritten.
     pub overwritten_slices: Vec<String>,
-    /// What those calls changed and this did not touch.
+    /// What those calls changed and this did not touch, or could not bring back.
     pub left: Vec<LeftAlone>,
     /// What those calls did outside, which is not undone: the ledger goes on answering for it.
     pub effects: Vec<KeptEffect>,
@@ -72,8 +73,13 @@ impl fmt::Display for Undone {
             1 => format!("1 {what}"),
             count => format!("{count} {what}s"),
         };
-        write!(f, "undid {}", count(self.calls.len(), "call"))?;
+        let is_nothing = self.calls.is_empty() && self.files.is_empty() && self.slices.is_empty();
+        match is_nothing {
+            true => write!(f, "undid nothing: whatever was changed since is undone already")?,
+            false => write!(f, "undid {}", count(self.calls.len(), "call"))?,
+        }
         match (self.files.len(), self.slices.len()) {
+            (0, 0) if is_nothing => {}
             (0, 0) => write!(f, ": nothing had to be put back")?,
             (1, 0) => write!(f, ": 1 file is as before")?,
             (0, 1) => write!(f, ": 1 part of the session is as before")?,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use wink::filesystem::EntryKind;
 use wink::filesystem::host::HostDisk;
-use wink::filesystem::host::disk::{Disk, Meta, Replace};
+use wink::filesystem::host::disk::{Disk, Meta, OwnedBy, Replace};
 use wink::filesystem::host::journal::{
     Applied, Expected, ExpectedState, Journal, JournalError, JournalOptions, KeptAside, Recovered, Retention,
     SettledBy,
@@ -54,7 +54,7 @@ pub(crate) fn take(path: &str, slot: u32) -> PlanStep {
 }
 
 pub(crate) fn apply(journal: &Journal, steps: Vec<PlanStep>) -> Result<Applied, JournalError> {
-    journal.apply(JournalId::fresh(), &Plan { steps }, &[])
+    journal.apply(JournalId::fresh(), &Plan { steps, ..Plan::default() }, &[])
 }
 
 /// Whoever listens to steps is the only one.
@@ -93,7 +93,7 @@ fn what_is_not_as_expected_is_a_conflict_and_nothing_happens() {
     let met = [("a", version.clone()), ("d", ExpectedState::Directory), ("b", ExpectedState::Nothing)];
     let not_met = [("d", version), ("a", ExpectedState::Directory), ("a", ExpectedState::Nothing)];
     let from = staged(&*disk, "1", "new");
-    let plan = Plan { steps: vec![replace("a", from)] };
+    let plan = Plan { steps: vec![replace("a", from)], ..Plan::default() };
     let before = tree(&*disk);
     for (path, state) in not_met {
         let mut expected: Vec<Expected> =
@@ -130,7 +130,7 @@ fn a_place_that_is_not_free_or_not_there_is_a_conflict() {
         (replace("b", one.clone()), "b"),
         (replace("d", one.clone()), "d"),
         (take("b", 0), "b"),
-        (PlanStep::Meta { path: "b".into(), meta: Meta { mode: 0, modified: 0 } }, "b"),
+        (PlanStep::Meta { path: "b".into(), meta: Meta { mode: 0, modified: 0, owner: None } }, "b"),
     ] {
         match apply(&journal, vec![take("d/x", 9), step]).unwrap_err() {
             JournalError::Conflict { path: found, aside } => {
@@ -186,9 +186,10 @@ fn what_somebody_put_into_a_new_directory_stays() {
 fn a_moved_file_that_somebody_changed_goes_back_with_the_change() {
     let (disk, journal) = small();
     let applied = apply(&journal, vec![take("a", 0), put("d/a", Source::Taken(0))]).unwrap();
-    disk.set_meta(p("d/a"), Meta { mode: 0o600, modified: 5 }).unwrap();
+    disk.set_meta(p("d/a"), Meta { mode: 0o600, modified: 5, owner: None }).unwrap();
     assert_eq!(journal.roll_back(applied.id).unwrap(), []);
-    assert_eq!(disk.look(p("a")).unwrap().unwrap().meta, Meta { mode: 0o600, modified: 5 });
+    let owner = Some(OwnedBy { user: 0, group: 0 });
+    assert_eq!(disk.look(p("a")).unwrap().unwrap().meta, Meta { mode: 0o600, modified: 5, owner });
 
     let applied = apply(&journal, vec![take("a", 0), put("d/a", Source::Taken(0))]).unwrap();
     disk.unlink(p("d/a")).unwrap();
@@ -207,7 +208,7 @@ fn somebody_who_writes_in_place_while_a_plan_is_carried_out_is_noticed() {
         if step == "journal.step-done" && std::thread::current().id() == here {
             let journals = writer.read_dir(p(".wink/journal")).unwrap();
             let image = p(".wink/journal").join(&journals[0].0).join("pre/r0");
-            writer.set_meta(&image, Meta { mode: 0o644, modified: 99 }).unwrap();
+            writer.set_meta(&image, Meta { mode: 0o644, modified: 99, owner: None }).unwrap();
         }
     });
     let error = apply(&journal, plan).unwrap_err();

@@ -146,6 +146,7 @@ fn a_directory_goes_into_what_was_in_it() {
     let before = tree(&*disk);
     let plan = Plan {
         steps: vec![take("e/a", 0), take("e", 1), put("c", Source::Taken(0)), put("c/a", Source::Taken(1))],
+        ..Plan::default()
     };
     let scratch = Arc::new((*disk).clone());
     let _ = journal(scratch.clone()).apply(JournalId::fresh(), &plan, &[]).unwrap();

@@ -27,7 +27,7 @@ fn a_kept_journal_knows_what_was_there_and_what_it_left() {
     let (disk, journal) = small();
     disk.create(p("gone"), b"gone", 0o644).unwrap();
     let (a, x, d, gone) = (stamp(&disk, "a"), stamp(&disk, "d/x"), stamp(&disk, "d"), stamp(&disk, "gone"));
-    let meta = Meta { mode: 0o700, modified: 4 };
+    let meta = Meta { mode: 0o700, modified: 4, owner: None };
     let id = keep(
         &journal,
         vec![
@@ -121,7 +121,10 @@ fn old_journals_go_unless_somebody_wants_to_go_back() {
     let clock = Arc::new(FakeClock::new(jiff::Timestamp::UNIX_EPOCH));
     let journal = with(&disk, Retention::Last(2), clock.clone());
     let touch = |journal: &Journal, mode| {
-        keep(journal, vec![PlanStep::Meta { path: "a".into(), meta: Meta { mode, modified: 1 } }])
+        keep(
+            journal,
+            vec![PlanStep::Meta { path: "a".into(), meta: Meta { mode, modified: 1, owner: None } }],
+        )
     };
     for mode in 0..4 {
         touch(&journal, mode);

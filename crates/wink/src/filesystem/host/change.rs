@@ -213,7 +213,7 @@ impl Base {
 
     /// Makes the directories on the way to and at `real`, of which the first `present` are there.
     fn make_dirs(&self, layer: &mut Layer, path: &FsPath, real: &Path, present: usize) -> FsResult<()> {
-        let meta = Meta { mode: DIR_MODE & !self.umask, modified: self.now() };
+        let meta = Meta { mode: DIR_MODE & !self.umask, modified: self.now(), owner: None };
         let mut dir: PathBuf = real.iter().take(present).collect();
         for name in real.iter().skip(present) {
             dir.push(name);

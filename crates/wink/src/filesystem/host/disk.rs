@@ -11,6 +11,8 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use crate::filesystem::{EntryKind, FileVersion};
 
 /// What is at a path, without following a link.
@@ -39,6 +41,17 @@ pub struct Meta {
     pub mode: u32,
     /// When the contents last changed, in nanoseconds since the epoch.
     pub modified: i128,
+    /// Who owns it. Nothing stands for whoever makes it, or does already; what is looked at has one.
+    pub owner: Option<OwnedBy>,
+}
+
+/// User and group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnedBy {
+    /// The number of the user.
+    pub user: u32,
+    /// The number of the group.
+    pub group: u32,
 }
 
 /// A tree of files that can lose what was not synced.
@@ -81,7 +94,8 @@ pub trait Disk: Send + Sync + 'static {
     /// Removes an empty directory.
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// Sets mode and time of a file or directory; of a link the time only, since it has no mode.
+    /// Sets mode, time and owner of a file or directory; of a link all but the mode, which it has not. Where this process may not
+    /// give it to an owner, it stays whose it is.
     fn set_meta(&self, path: &Path, meta: Meta) -> io::Result<()>;
 
     /// Lets something be changed that is protected against that, if this process may. Where nothing is, nothing happens.

@@ -312,7 +312,7 @@ impl Base {
         };
         writing.recover(&mut lock)?;
         let planned = plan(&self.disk, &writing.stage, layer)?;
-        if planned.plan.steps.is_empty() {
+        if planned.plan.steps.is_empty() && planned.plan.lost.is_empty() {
             return Ok(None);
         }
         reach("host.planned");

@@ -4,8 +4,10 @@
 //! component is never followed either. What is neither file, directory nor link (a pipe, a device, a socket) can be
 //! looked at, listed and moved, but is never opened.
 
+mod attributes;
 mod content;
 mod mounts;
+mod owners;
 mod resolve;
 mod special;
 
@@ -23,8 +25,9 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::disk::{Disk, Entry, Meta, Replace};
+use super::disk::{Disk, Entry, Meta, OwnedBy, Replace};
 use crate::filesystem::EntryKind;
+use owners::{may_fail, new_owner};
 use resolve::{Resolve, check};
 pub(super) use special::Protection;
 
@@ -73,57 +76,6 @@ impl HostDisk {
         regular(openat(&dir, name, flags, Mode::from_raw_mode(mode as RawMode))?)
     }
 
-    /// Gives a file of ours to whoever owns another one, which is about to be replaced by it. Only root can; for others
-    /// the file stays their own. The mode is set anew, since some of its bits go with a change of owner.
-    pub fn give_to_owner_of(&self, other: &Path, ours: &Path, mode: u32) -> io::Result<()> {
-        let look = |path| {
-            let (dir, name) = self.parent(path)?;
-            io::Result::Ok(statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?)
-        };
-        let (theirs, mine) = (look(other)?, look(ours)?);
-        if (theirs.st_uid, theirs.st_gid) == (mine.st_uid, mine.st_gid) {
-            return Ok(());
-        }
-        // What its own owner may not open, they may not give away either.
-        let Ok(file) = self.open_file(ours) else { return Ok(()) };
-        match fchown(&file, Some(Uid::from_raw(theirs.st_uid)), Some(Gid::from_raw(theirs.st_gid))) {
-            Ok(()) => Ok(fchmod(&file, Mode::from_raw_mode(mode as RawMode))?),
-            Err(Errno::PERM) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Gives an entry of ours, of any kind, to whoever owns another one. Only root can; for others it stays their own.
-    pub(super) fn own_like(&self, other: &Path, ours: &Path) -> io::Result<()> {
-        let (dir, name) = self.parent(other)?;
-        let theirs = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        let (dir, name) = self.parent(ours)?;
-        let mine = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        if (theirs.st_uid, theirs.st_gid) == (mine.st_uid, mine.st_gid) {
-            return Ok(());
-        }
-        let owner = (Some(Uid::from_raw(theirs.st_uid)), Some(Gid::from_raw(theirs.st_gid)));
-        match chownat(dir, name, owner.0, owner.1, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(()) | Err(Errno::PERM) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Whether this process may give files away.
-    pub(super) fn can_own(&self) -> bool {
-        rustix::process::geteuid().is_root()
-    }
-
-    /// Whether two entries belong to the same user and group.
-    pub(super) fn is_same_owner(&self, one: &Path, other: &Path) -> io::Result<bool> {
-        let owner = |path: &Path| -> io::Result<(u32, u32)> {
-            let (dir, name) = self.parent(path)?;
-            let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
-            Ok((stat.st_uid, stat.st_gid))
-        };
-        Ok(owner(one)? == owner(other)?)
-    }
-
     /// What is in a directory, each looked at: one step for each, however deep the directory is.
     pub(super) fn entries(&self, dir: &Path) -> io::Result<Vec<(OsString, Entry)>> {
         let handle = self.resolve.open_dir(self.root.as_fd(), dir)?;
@@ -170,11 +122,10 @@ impl HostDisk {
             content::copy(&mut source, file, u64::try_from(stat.st_size).unwrap_or(0), stop)?;
             // Only root may give files away; who may not, owns the copy.
             let owner = (Some(Uid::from_raw(stat.st_uid)), Some(Gid::from_raw(stat.st_gid)));
-            match fchown(&*file, owner.0, owner.1) {
-                Ok(()) | Err(Errno::PERM) => {}
-                Err(error) => return Err(error.into()),
-            }
+            may_fail(fchown(&*file, owner.0, owner.1))?;
             fchmod(&*file, Mode::from_raw_mode(stat.st_mode & 0o7777))?;
+            #[cfg(target_os = "linux")]
+            attributes::copy(source.as_fd(), file.as_fd())?;
             Ok(futimens(&*file, &modified_at(&stat))?)
         })
     }
@@ -316,13 +267,23 @@ impl Disk for HostDisk {
     fn set_meta(&self, path: &Path, meta: Meta) -> io::Result<()> {
         let times = times(meta.modified);
         if path == Path::new("") {
+            let found = entry(&fstat(&self.root)?).meta.owner;
+            if let Some((user, group)) = new_owner(meta.owner, found) {
+                may_fail(fchown(&self.root, user, group))?;
+            }
             fchmod(&self.root, Mode::from_raw_mode(meta.mode as RawMode))?;
             return Ok(futimens(&self.root, &times)?);
         }
         let (dir, name) = self.parent(path)?;
         let stat = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
         let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
-        if !is_link && entry(&stat).meta.mode != meta.mode {
+        let found = entry(&stat).meta;
+        let mut is_given = false;
+        if let Some((user, group)) = new_owner(meta.owner, found.owner) {
+            is_given = may_fail(chownat(&dir, name, user, group, AtFlags::SYMLINK_NOFOLLOW))?;
+        }
+        // Some bits of the mode go with a change of owner.
+        if !is_link && (is_given || found.mode != meta.mode) {
             set_mode(dir.as_fd(), name, meta.mode)?;
         }
         Ok(utimensat(&dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)?)
@@ -463,6 +424,7 @@ fn entry(stat: &Stat) -> Entry {
         meta: Meta {
             mode: u32::from(stat.st_mode & 0o7777),
             modified: nanos(stat.st_mtime.into(), stat.st_mtime_nsec.into()),
+            owner: Some(OwnedBy { user: stat.st_uid, group: stat.st_gid }),
         },
         changed: nanos(stat.st_ctime.into(), stat.st_ctime_nsec.into()),
     }

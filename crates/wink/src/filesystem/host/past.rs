@@ -64,6 +64,9 @@ impl Base {
             }
             self.undo(&mut layer, past, &mut found)?;
         }
+        for (path, why) in &found.lost {
+            tracing::warn!(%path, why, "going back to a snapshot cannot bring it back");
+        }
         Ok(layer)
     }
 
@@ -90,15 +93,26 @@ impl Base {
                 undone => undone?,
             }
         }
-        let mut files: BTreeSet<FsPath> = BTreeSet::new();
+        let mut paths: BTreeSet<&Path> = BTreeSet::new();
         for past in &pasts {
-            files.extend(past.before.iter().map(|(path, _)| to_shown(path)));
-            files.extend(past.after.iter().map(|(path, _)| to_shown(path)));
+            paths.extend(past.before.iter().map(|(path, _)| path.as_path()));
+            paths.extend(past.after.iter().map(|(path, _)| path.as_path()));
         }
+        let mut files: BTreeSet<FsPath> = BTreeSet::new();
+        for path in paths {
+            let shown = to_shown(path);
+            // What one journal did another may have taken back.
+            if found.changed.contains(&shown) || self.differs(&start, layer, path)? {
+                files.insert(shown);
+            }
+        }
+        let is_done = !files.is_empty();
         let mut reverted = found.into_reverted(files, force);
         if reverted.is_refused(force) {
             *layer = start;
             reverted = Reverted { changed: reverted.changed, ..Reverted::default() };
+        } else if !is_done {
+            *layer = start;
         }
         Ok(reverted)
     }
@@ -130,10 +144,13 @@ impl Base {
         }
         let mut names = Names::new();
         for (path, before) in &past.before {
-            if let Before::Image { at, stamp } = before {
-                placing.push((path, self.image(at, stamp, path, &mut names)?));
+            if let Before::Image { at, stamp } = before
+                && let Some(node) = self.image(at, stamp, path, &mut names, found)?
+            {
+                placing.push((path, node));
             }
         }
+        past.lost.iter().for_each(|path| found.lose(path));
         // ... then everything comes to its place, the topmost first, ...
         placing.sort_by_key(|(path, _)| path.iter().count());
         for (path, node) in placing {
@@ -179,7 +196,7 @@ impl Base {
                 && self.seen(layer, path)?.is_some_and(|spot| spot.kind() == EntryKind::Directory)
                 && let Some(dir) = layer.dir_mut(path)
             {
-                dir.meta = Some(meta(stamp));
+                dir.meta = Some(stamp.meta());
             }
         }
         Ok(())
@@ -230,6 +247,39 @@ impl Base {
         })
     }
 
+    /// Whether two layers show different things at a path, or below it. A copy with the same time is the same.
+    fn differs(&self, before: &Layer, after: &Layer, path: &Path) -> FsResult<bool> {
+        let differs = || -> io::Result<bool> {
+            let (old, new) = (self.view(before), self.view(after));
+            let mut left = vec![(old.at(path)?, new.at(path)?)];
+            while let Some(pair) = left.pop() {
+                let (one, two) = match pair {
+                    (Some(one), Some(two)) if one.kind() == two.kind() => (one, two),
+                    (None, None) => continue,
+                    _ => return Ok(true),
+                };
+                let is_place = matches!((&one, &two), (Spot::Base(one, _), Spot::Base(two, _)) if one == two);
+                if is_place {
+                    continue;
+                }
+                let is_same = one.len() == two.len() && old.about(&one)?.0 == new.about(&two)?.0;
+                if !is_same || (one.kind() == EntryKind::Symlink && old.target(&one)? != new.target(&two)?) {
+                    return Ok(true);
+                }
+                if one.kind() == EntryKind::Directory {
+                    let mut names: BTreeSet<_> =
+                        old.children(&one)?.into_iter().map(|(name, _)| name).collect();
+                    names.extend(new.children(&two)?.into_iter().map(|(name, _)| name));
+                    for name in names {
+                        left.push((old.child(&one, &name)?, new.child(&two, &name)?));
+                    }
+                }
+            }
+            Ok(false)
+        };
+        differs().map_err(|error| cannot(path, &error))
+    }
+
     /// Makes the directories that `path` is to be in. False if something else is there.
     fn make_parents(&self, layer: &mut Layer, path: &Path) -> FsResult<bool> {
         let mut dir = PathBuf::new();
@@ -239,7 +289,7 @@ impl Base {
                 Some(EntryKind::Directory) => {}
                 Some(_) => return Ok(false),
                 None => {
-                    let meta = Meta { mode: 0o755 & !self.umask, modified: self.now() };
+                    let meta = Meta { mode: 0o755 & !self.umask, modified: self.now(), owner: None };
                     self.place(layer, &dir, Node::Dir(Arc::new(Dir::new(meta))))?;
                 }
             }
@@ -251,8 +301,15 @@ impl Base {
         self.view(layer).at(path).map_err(|error| cannot(path, &error))
     }
 
-    /// What a journal has kept, to be put at `path`.
-    fn image(&self, at: &Path, stamp: &Stamp, path: &Path, names: &mut Names) -> FsResult<Node> {
+    /// What a journal has kept, to be put at `path`; nothing if it cannot be made again.
+    fn image(
+        &self,
+        at: &Path,
+        stamp: &Stamp,
+        path: &Path,
+        names: &mut Names,
+        found: &mut Found,
+    ) -> FsResult<Option<Node>> {
         let entry = self.disk.look(at).map_err(|error| cannot(path, &error))?;
         let is_whole = entry.as_ref().is_some_and(|entry| {
             entry.kind == stamp.kind
@@ -266,15 +323,29 @@ impl Base {
                 message: "what was there is no longer kept as it was".to_owned(),
             });
         }
-        self.copied(at, names).map_err(|error| cannot(path, &error))
+        let node = self.copied(at, path, names, found).map_err(|error| cannot(path, &error))?;
+        Ok(node.map(|node| match node {
+            // It got another time when what was in it left it first.
+            Node::Dir(dir) => {
+                let meta = dir.meta.map(|meta| Meta { modified: stamp.modified, ..meta });
+                Node::Dir(Arc::new(Dir { meta, ..Dir::clone(&dir) }))
+            }
+            node => node,
+        }))
     }
 
-    /// A copy of what is at a place of the state directory: another name of it would change with the file that it is put
+    /// A copy of what is at a place of the state directory, and was at `path`: another name of it would change with the file that it is put
     /// back as. What were names of one file are names of one copy.
-    fn copied(&self, at: &Path, names: &mut Names) -> io::Result<Node> {
+    fn copied(
+        &self,
+        at: &Path,
+        path: &Path,
+        names: &mut Names,
+        found: &mut Found,
+    ) -> io::Result<Option<Node>> {
         let entry = self.disk.look(at)?.ok_or(io::ErrorKind::NotFound)?;
         let stage = &self.writing.as_ref().ok_or(io::ErrorKind::ReadOnlyFilesystem)?.stage;
-        Ok(match entry.kind {
+        Ok(Some(match entry.kind {
             EntryKind::File if entry.links > 1 => Node::File(match names.entry((entry.dev, entry.ino)) {
                 MapEntry::Occupied(known) => stage.another_name(known.get())?,
                 MapEntry::Vacant(fresh) => Arc::clone(fresh.insert(stage.copy(at)?)),
@@ -286,20 +357,32 @@ impl Base {
                 Node::Link(Arc::new(Link { target, meta: entry.meta, version, _trash: None }))
             }
             EntryKind::Directory => {
-                let mut dir = Dir::new(entry.meta);
-                for (name, kind) in self.disk.read_dir(at)? {
-                    if kind != EntryKind::Other {
-                        dir.changed.insert(Arc::from(&*name), self.copied(&at.join(&name), names)?);
+                let mut dir = Dir::of_time(entry.meta);
+                for (name, _) in self.disk.read_dir(at)? {
+                    if let Some(node) = self.copied(&at.join(&name), &path.join(&name), names, found)? {
+                        dir.changed.insert(Arc::from(&*name), node);
                     }
                 }
                 Node::Dir(Arc::new(dir))
             }
-            EntryKind::Other => return Err(io::ErrorKind::InvalidInput.into()),
-        })
+            EntryKind::Other => match stage.copy_special(at)? {
+                Some(staged) => Node::File(staged),
+                None => {
+                    found.lose(path);
+                    return Ok(None);
+                }
+            },
+        }))
     }
 }
 
 impl Found {
+    /// Something of a kind that cannot be made again.
+    fn lose(&mut self, path: &Path) {
+        let why = "it was a socket or a device, which cannot be made again: whatever made it has to";
+        self.lost.insert(to_shown(path), why.to_owned());
+    }
+
     fn into_reverted(self, files: BTreeSet<FsPath>, force: UndoForce) -> Reverted {
         let Self { mut changed, inside, lost } = self;
         let mut left = Vec::new();
@@ -362,10 +445,6 @@ impl<'a> Back<'a> {
             _ => true,
         }
     }
-}
-
-fn meta(stamp: &Stamp) -> Meta {
-    Meta { mode: stamp.mode, modified: stamp.modified }
 }
 
 fn cannot(path: &Path, error: &io::Error) -> FsError {

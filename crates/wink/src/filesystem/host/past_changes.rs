@@ -173,8 +173,14 @@ impl HostFilesystem {
 
     fn changes_of(&self, past: &Past, later: &[Later<'_>]) -> Vec<PastChange> {
         let moves = Moves::of(past);
-        let left: HashMap<&Path, &After> =
-            past.after.iter().map(|(path, after)| (path.as_path(), after)).collect();
+        // What was put can have been given a mode and time as well.
+        let (mut left, mut set) = (HashMap::new(), HashMap::new());
+        for (path, after) in &past.after {
+            match after {
+                After::Meta(meta) => _ = set.insert(path.as_path(), meta),
+                After::Nothing | After::Entry(_) => _ = left.insert(path.as_path(), after),
+            }
+        }
         let after = |path: &Path, stamp: &Stamp| Some(left_entry(path, stamp, later));
         let mut changes = Vec::new();
         let mut told: HashSet<PathBuf> = moves.0.values().map(|to| (*to).to_owned()).collect();
@@ -204,7 +210,7 @@ impl HostFilesystem {
                 }
                 Before::InPlace(stamp) => {
                     let now = moves.place_of(path);
-                    if let Some(After::Meta(meta)) = left.get(now.as_path())
+                    if let Some(meta) = set.get(now.as_path())
                         && meta.mode != stamp.mode
                     {
                         let left = Stamp { mode: meta.mode, modified: meta.modified, ..stamp.clone() };

@@ -12,6 +12,8 @@ use super::disk::Meta;
 pub struct Plan {
     /// The steps.
     pub steps: Vec<PlanStep>,
+    /// What is gone already, and cannot be made again when this is undone: only remembered.
+    pub lost: Vec<PathBuf>,
 }
 
 /// One change.
@@ -45,7 +47,7 @@ pub enum PlanStep {
 /// Where something that comes into place has been.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// In the stage: a file or link, or an empty directory, that nobody else knows of.
+    /// In the stage: a file, link, pipe or device, or an empty directory, that nobody else knows of.
     Staged(PathBuf),
     /// In the tree: what an earlier step took.
     Taken(u32),

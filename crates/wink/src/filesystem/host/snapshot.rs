@@ -98,7 +98,8 @@ impl Shared {
             if super::view::is_in_state(&path) {
                 return Err("it is where the runtime keeps its own state".to_owned());
             }
-            let meta = Meta { mode: entry.mode & 0o7777, modified: entry.modified.as_nanosecond() };
+            let meta =
+                Meta { mode: entry.mode & 0o7777, modified: entry.modified.as_nanosecond(), owner: None };
             match entries.insert(path, TreeEntry { held, meta }) {
                 None => Ok(()),
                 Some(_) => Err("the path occurs twice".to_owned()),

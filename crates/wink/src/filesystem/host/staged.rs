@@ -16,7 +16,7 @@ use super::host_disk::{AtMost, HostDisk};
 use super::journal::Pins;
 use super::owner::Owner;
 use super::scan::TrashDir;
-use crate::filesystem::FileVersion;
+use crate::filesystem::{EntryKind, FileVersion};
 use crate::support::lock::lock;
 use crate::support::steps::reach;
 
@@ -114,6 +114,15 @@ impl Stage {
         self.staged(path)
     }
 
+    /// Stages another pipe or device like one that is there, unless that cannot be made.
+    pub(super) fn copy_special(self: &Arc<Self>, from: &Path) -> io::Result<Option<Arc<Staged>>> {
+        let path = self.fresh();
+        match self.disk.copy_special(from, &path)? {
+            true => self.staged(path).map(Some),
+            false => Ok(None),
+        }
+    }
+
     /// Stages another name of a staged file.
     pub(super) fn another_name(self: &Arc<Self>, of: &Staged) -> io::Result<Arc<Staged>> {
         let path = self.fresh();
@@ -168,7 +177,7 @@ impl Drop for Stage {
     }
 }
 
-/// A file that a fork wrote.
+/// A file that a fork wrote; or a pipe or device that it brings back.
 pub(super) struct Staged {
     stage: Arc<Stage>,
     path: PathBuf,
@@ -210,7 +219,13 @@ impl Staged {
 
     /// Copies it to where nothing is, with its mode and time.
     pub(super) fn copy_to(&self, to: &Path) -> io::Result<()> {
-        let copied = self.with_place(|disk, path| disk.copy(path, to));
+        let copied = self.with_place(|disk, path| match self.entry.kind {
+            EntryKind::Other => match disk.copy_special(path, to)? {
+                true => Ok(()),
+                false => Err(io::ErrorKind::Unsupported.into()),
+            },
+            _ => disk.copy(path, to),
+        });
         copied.and_then(|()| self.stage.disk.set_meta(to, self.entry.meta))
     }
 

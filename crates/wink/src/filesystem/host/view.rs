@@ -42,7 +42,7 @@ impl Spot {
         match self {
             Self::Base(_, entry) => entry.kind,
             Self::Dir(_) => EntryKind::Directory,
-            Self::File(_) => EntryKind::File,
+            Self::File(staged) => staged.entry().kind,
             Self::Link(_) => EntryKind::Symlink,
         }
     }
@@ -190,7 +190,7 @@ impl<'a> View<'a> {
                     None => None,
                 };
                 let meta = dir.meta.or(entry.as_ref().map(|entry| entry.meta));
-                let meta = meta.unwrap_or(Meta { mode: 0o755, modified: 0 });
+                let meta = meta.unwrap_or(Meta { mode: 0o755, modified: 0, owner: None });
                 let version = entry.as_ref().map_or_else(|| made_version(meta.modified), Entry::version);
                 (meta, version)
             }

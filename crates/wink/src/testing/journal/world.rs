@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::filesystem::EntryKind;
-use crate::filesystem::host::disk::{Disk, Meta, Replace};
+use crate::filesystem::host::disk::{Disk, Meta, OwnedBy, Replace};
 use crate::filesystem::host::journal::{Journal, JournalOptions};
 use crate::filesystem::host::plan::{Plan, PlanStep, Source};
 use crate::testing::ModelDisk;
@@ -81,6 +81,8 @@ impl<'a> Choices<'a> {
         Meta {
             mode: [0o644, 0o755, 0o600][self.of(3)],
             modified: 1_000_000_000_000 + 7 * self.of(50) as i128,
+            owner: [None, Some(OwnedBy { user: 1, group: 1 }), Some(OwnedBy { user: 2, group: 1 })]
+                [self.of(3)],
         }
     }
 }
@@ -129,7 +131,7 @@ pub fn grow(disks: &[&dyn Disk], choices: &mut Choices<'_>) {
     }
     let dirs = paths(model, &[EntryKind::Directory]);
     for dir in dirs.iter().map(PathBuf::as_path).chain([Path::new("")]) {
-        everywhere(disks, |disk| disk.set_meta(dir, Meta { mode: 0o755, modified: 77_000 }));
+        everywhere(disks, |disk| disk.set_meta(dir, Meta { mode: 0o755, modified: 77_000, owner: None }));
     }
 }
 

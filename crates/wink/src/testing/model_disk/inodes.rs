@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use rustix::io::Errno;
 
 use crate::filesystem::EntryKind;
-use crate::filesystem::host::disk::Meta;
+use crate::filesystem::host::disk::{Meta, OwnedBy};
 use crate::testing::Dice;
 
 #[derive(Debug, Clone, Default)]
@@ -69,11 +69,15 @@ impl Inode {
     }
 }
 
+/// Whoever makes something owns it.
+const OURS: Option<OwnedBy> = Some(OwnedBy { user: 0, group: 0 });
+
 impl Inodes {
     pub(super) fn add(&mut self, content: Content, meta: Meta, changed: i128) -> u64 {
         self.last += 1;
         let is_link = matches!(content, Content::Link(_));
-        let durable_meta = if is_link { meta } else { Meta { mode: 0o600, modified: 0 } };
+        let meta = Meta { owner: meta.owner.or(OURS), ..meta };
+        let durable_meta = if is_link { meta } else { Meta { mode: 0o600, modified: 0, owner: OURS } };
         let inode = Inode { content, meta, changed, is_durable: is_link, durable_meta };
         self.all.insert(self.last, inode);
         self.last
@@ -85,10 +89,12 @@ impl Inodes {
 
     pub(super) fn set_meta(&mut self, inode: u64, meta: Meta, now: i128) -> io::Result<()> {
         let found = self.all.get_mut(&inode).ok_or(Errno::STALE)?;
+        let owner = found.meta.owner;
         found.meta = match found.content {
             Content::Link(_) => Meta { mode: found.meta.mode, ..meta },
             _ => meta,
         };
+        found.meta.owner = meta.owner.or(owner);
         found.changed = now;
         if matches!(found.content, Content::Link(_)) {
             // There is no way to sync a link.

@@ -105,7 +105,7 @@ impl ModelDisk {
     /// An empty one.
     pub fn new() -> Self {
         let mut inodes = Inodes::default();
-        inodes.add(Content::Directory, Meta { mode: 0o755, modified: 0 }, 0);
+        inodes.add(Content::Directory, Meta { mode: 0o755, modified: 0, owner: None }, 0);
         inodes.sync(ROOT);
         let state = State { inodes, entries: Entries::default(), now: 0, syncs: Syncs::Work };
         Self { state: Mutex::new(state) }
@@ -196,13 +196,13 @@ impl State {
     fn touch(&mut self, dir: u64) -> io::Result<()> {
         let now = self.tick();
         let mode = self.inodes.get(dir)?.meta().mode;
-        self.inodes.set_meta(dir, Meta { mode, modified: now }, now)
+        self.inodes.set_meta(dir, Meta { mode, modified: now, owner: None }, now)
     }
 
     fn add(&mut self, path: &Path, content: Content, meta: Option<Meta>, mode: u32) -> io::Result<()> {
         let (dir, name) = self.free_place(path)?;
         let now = self.tick();
-        let inode = self.inodes.add(content, meta.unwrap_or(Meta { mode, modified: now }), now);
+        let inode = self.inodes.add(content, meta.unwrap_or(Meta { mode, modified: now, owner: None }), now);
         self.entries.set(dir, &name, Some(inode));
         self.touch(dir)
     }

@@ -229,6 +229,26 @@ pub(super) fn too_deep() -> FsError {
     }
 }
 
+/// What a journal cannot undo is not done.
+pub(super) fn attributes(path: &Path) -> FsError {
+    FsError::Io {
+        path: to_shown(path),
+        kind: io::ErrorKind::InvalidInput,
+        message: "the command changed extended attributes of this directory, which cannot be undone; have them left as they are"
+            .to_owned(),
+    }
+}
+
+pub(super) fn root_changed() -> FsError {
+    FsError::Io {
+        path: FsPath::root(),
+        kind: io::ErrorKind::InvalidInput,
+        message: "the command changed mode or owner of the workspace itself, which cannot be undone; have it change what is in \
+                  the workspace only"
+            .to_owned(),
+    }
+}
+
 pub(super) fn special(path: &Path) -> FsError {
     FsError::Io {
         path: to_shown(path),

@@ -28,6 +28,12 @@ fn code<T: std::fmt::Debug>(result: io::Result<T>) -> Option<Errno> {
     Errno::from_io_error(&result.unwrap_err())
 }
 
+/// What we make is ours.
+fn ours() -> Option<OwnedBy> {
+    let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    Some(OwnedBy { user, group })
+}
+
 #[test]
 fn what_is_made_is_there_with_its_mode_and_time() {
     everywhere(|disk, root| {
@@ -35,9 +41,9 @@ fn what_is_made_is_there_with_its_mode_and_time() {
         disk.make_dir(p("d/e"), 0o777).unwrap();
         disk.create(p("d/e/f"), b"text", 0o666).unwrap();
         disk.make_link(p("d/l"), p("e/f")).unwrap();
-        let meta = Meta { mode: 0o4755, modified: 1_234_567_890_123_456_789 };
+        let meta = Meta { mode: 0o4755, modified: 1_234_567_890_123_456_789, owner: ours() };
         disk.set_meta(p("d/e/f"), meta).unwrap();
-        disk.set_meta(p("d/l"), Meta { mode: 0o777, modified: -5 }).unwrap();
+        disk.set_meta(p("d/l"), Meta { mode: 0o777, modified: -5, owner: None }).unwrap();
         disk.sync_file(p("d/e/f")).unwrap();
         for dir in ["", "d", "d/e"] {
             disk.sync_dir(p(dir)).unwrap();
@@ -115,7 +121,10 @@ fn no_link_is_followed_on_the_way_or_at_the_end() {
             }
             assert_eq!(code(disk.unlink(&below)), Some(Errno::LOOP));
             assert_eq!(code(disk.remove_dir(&below)), Some(Errno::LOOP));
-            assert_eq!(code(disk.set_meta(&below, Meta { mode: 0, modified: 0 })), Some(Errno::LOOP));
+            assert_eq!(
+                code(disk.set_meta(&below, Meta { mode: 0, modified: 0, owner: None })),
+                Some(Errno::LOOP)
+            );
             assert_eq!(code(disk.sync_file(&below)), Some(Errno::LOOP));
         }
         for operation in [
@@ -167,8 +176,11 @@ fn a_pipe_is_listed_and_moved_but_never_opened() {
             assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::InvalidInput);
         }
         disk.rename(p("pipe"), p("moved"), Replace::Refused).unwrap();
-        disk.set_meta(p("moved"), Meta { mode: 0o620, modified: 7 }).unwrap();
-        assert_eq!(disk.look(p("moved")).unwrap().unwrap().meta, Meta { mode: 0o620, modified: 7 });
+        disk.set_meta(p("moved"), Meta { mode: 0o620, modified: 7, owner: None }).unwrap();
+        assert_eq!(
+            disk.look(p("moved")).unwrap().unwrap().meta,
+            Meta { mode: 0o620, modified: 7, owner: ours() }
+        );
     });
 }
 
@@ -213,7 +225,7 @@ fn a_rename_that_may_not_replace_does_not() {
 fn a_copy_has_mode_and_time_and_is_another_file() {
     everywhere(|disk, _| {
         disk.create(p("a"), b"content", 0o640).unwrap();
-        disk.set_meta(p("a"), Meta { mode: 0o640, modified: 99_000_000_001 }).unwrap();
+        disk.set_meta(p("a"), Meta { mode: 0o640, modified: 99_000_000_001, owner: None }).unwrap();
         disk.copy(p("a"), p("b")).unwrap();
         let (a, b) = (disk.look(p("a")).unwrap().unwrap(), disk.look(p("b")).unwrap().unwrap());
         assert_ne!(a.ino, b.ino);
@@ -229,7 +241,7 @@ fn names_need_not_be_text_and_files_need_not_be_readable() {
     everywhere(|disk, root| {
         let name = Path::new(OsStr::from_bytes(b"\xff\xfe"));
         disk.create(name, b"x", 0).unwrap();
-        disk.set_meta(name, Meta { mode: 0o200, modified: 3 }).unwrap();
+        disk.set_meta(name, Meta { mode: 0o200, modified: 3, owner: None }).unwrap();
         disk.sync_file(name).unwrap();
         assert_eq!(disk.read_dir(p("")).unwrap(), [(name.into(), EntryKind::File)]);
         assert_eq!(fs::metadata(root.join(name)).unwrap().permissions().mode() & 0o7777, 0o200);

@@ -115,8 +115,7 @@ impl Work<'_> {
             Record::Meta { path, before, after, .. } => {
                 let entry = self.look(path)?.filter(|entry| before.is_same(entry));
                 let entry = entry.ok_or_else(|| conflict(path))?;
-                let meta = Meta { mode: after.mode, modified: after.modified };
-                self.disk.set_meta(path, meta).doing("set mode and time of", path)?;
+                self.disk.set_meta(path, Meta::from(*after)).doing("set mode and time of", path)?;
                 self.touched.itself(path, entry.kind);
                 Ok(())
             }

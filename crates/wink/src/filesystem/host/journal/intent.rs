@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::super::disk::Entry;
+use super::super::disk::{Entry, Meta, OwnedBy};
 use super::SettledBy;
 use crate::filesystem::EntryKind;
 use crate::store::JournalId;
@@ -33,6 +33,16 @@ pub(super) struct Intent {
     pub(super) steps: Vec<Record>,
     /// Directories that entries come into or leave, where they were before, and what they were like.
     pub(super) parents: Vec<Parent>,
+    /// What was gone already, and cannot be brought back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) lost: Vec<Lost>,
+}
+
+/// Something that cannot be brought back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Lost {
+    #[serde(with = "bytes")]
+    pub(super) path: PathBuf,
 }
 
 /// One step. `path` is as in the plan; `origin` is the same place as it was called before the plan moved directories.
@@ -98,13 +108,21 @@ pub struct Stamp {
     /// When the contents last changed, in nanoseconds since the epoch.
     #[serde(with = "number")]
     pub modified: i128,
+    /// Who owned it; journals of before that was kept do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<OwnedBy>,
 }
 
 impl Stamp {
     /// Of what is there now.
     pub fn of(entry: &Entry) -> Self {
         let Entry { kind, dev, ino, len, meta, .. } = *entry;
-        Self { kind, dev, ino, len, mode: meta.mode, modified: meta.modified }
+        Self { kind, dev, ino, len, mode: meta.mode, modified: meta.modified, owner: meta.owner }
+    }
+
+    /// What can be set about it.
+    pub fn meta(&self) -> Meta {
+        Meta { mode: self.mode, modified: self.modified, owner: self.owner }
     }
 
     /// Whether it is the same inode, whatever became of it.
@@ -125,6 +143,20 @@ pub(super) struct MetaRecord {
     pub(super) mode: u32,
     #[serde(with = "number")]
     pub(super) modified: i128,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) owner: Option<OwnedBy>,
+}
+
+impl std::convert::From<Meta> for MetaRecord {
+    fn from(Meta { mode, modified, owner }: Meta) -> Self {
+        Self { mode, modified, owner }
+    }
+}
+
+impl std::convert::From<MetaRecord> for Meta {
+    fn from(MetaRecord { mode, modified, owner }: MetaRecord) -> Self {
+        Self { mode, modified, owner }
+    }
 }
 
 impl Intent {

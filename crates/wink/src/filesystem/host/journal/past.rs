@@ -28,6 +28,8 @@ pub struct Past {
     pub before: Vec<(PathBuf, Before)>,
     /// What it left, at the paths as they were called when it had done that, in the order of the plan.
     pub after: Vec<(PathBuf, After)>,
+    /// What was gone when it began, and cannot be made again.
+    pub lost: Vec<PathBuf>,
 }
 
 /// What was at a path.
@@ -118,7 +120,8 @@ fn past(name: &Name, place: &Place, intent: Intent) -> Past {
     }
     before.retain(|(path, state)| *state != Before::Nothing || !held.contains(path.as_path()));
     let after = after.into_iter().map(|left| (left.path, left.state)).collect();
-    Past { id: name.id, sequence: name.sequence, time: intent.time, before, after }
+    let lost = intent.lost.into_iter().map(|lost| lost.path).collect();
+    Past { id: name.id, sequence: name.sequence, time: intent.time, before, after, lost }
 }
 
 struct Left {
@@ -149,9 +152,7 @@ fn left_by(place: &Place, intent: &Intent) -> Vec<Left> {
                 };
                 (path, After::Entry(ours.clone()), slot)
             }
-            Record::Meta { path, after, .. } => {
-                (path, After::Meta(Meta { mode: after.mode, modified: after.modified }), None)
-            }
+            Record::Meta { path, after, .. } => (path, After::Meta(Meta::from(*after)), None),
         };
         all.push(Left { path: path.clone(), state, slot });
     }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::super::disk::{Disk, Entry};
 use super::super::plan::{Origins, Plan, PlanStep, Source};
 use super::error::{Doing, JournalError};
-use super::intent::{From, Intent, MetaRecord, Parent, Record, Stamp};
+use super::intent::{From, Intent, Lost, MetaRecord, Parent, Record, Stamp};
 use super::{SettledBy, look_in_tree};
 use crate::filesystem::{EntryKind, FileVersion};
 use crate::store::JournalId;
@@ -75,7 +75,8 @@ pub(super) fn prepare(
     plan: &Plan,
 ) -> Result<Prepared, JournalError> {
     let steps = Vec::with_capacity(plan.steps.len());
-    let intent = Intent { id, time, settled_by, steps, parents: Vec::new() };
+    let lost = plan.lost.iter().map(|path| Lost { path: path.clone() }).collect();
+    let intent = Intent { id, time, settled_by, steps, parents: Vec::new(), lost };
     let mut look = Look {
         disk,
         origins: Origins::default(),
@@ -118,7 +119,7 @@ impl<'a> Look<'a> {
             PlanStep::Put { path, from, replaces } => self.put(path, from, *replaces)?,
             PlanStep::Meta { path, meta } => {
                 let (origin, before) = self.stays(path)?;
-                let after = MetaRecord { mode: meta.mode, modified: meta.modified };
+                let after = MetaRecord::from(*meta);
                 self.set.insert((before.dev, before.ino), after);
                 Record::Meta { path: path.clone(), origin, before, after }
             }
@@ -201,7 +202,6 @@ impl<'a> Look<'a> {
                 // Each path is put by itself, so that each can be told from what somebody else made there.
                 Err(problem("is a directory that is not empty"))
             }
-            EntryKind::Other => Err(problem("is neither file, directory nor link")),
             _ => Ok(entry),
         }
     }
@@ -210,7 +210,10 @@ impl<'a> Look<'a> {
     fn by_then(&self, entry: &Entry) -> Stamp {
         let stamp = Stamp::of(entry);
         match self.set.get(&(entry.dev, entry.ino)) {
-            Some(set) => Stamp { mode: set.mode, modified: set.modified, ..stamp },
+            Some(set) => {
+                let owner = set.owner.or(stamp.owner);
+                Stamp { mode: set.mode, modified: set.modified, owner, ..stamp }
+            }
             None => stamp,
         }
     }

@@ -311,8 +311,8 @@ impl<'a> Work<'a> {
             }),
             removed => {
                 removed.doing("remove", at)?;
-                let meta = Meta { mode: ours.mode, modified: ours.modified };
-                let _ = self.disk.make_dir(staged, ours.mode).and_then(|()| self.disk.set_meta(staged, meta));
+                let set = || self.disk.set_meta(staged, ours.meta());
+                let _ = self.disk.make_dir(staged, ours.mode).and_then(|()| set());
                 Ok(Undone::Yes)
             }
         }
@@ -395,12 +395,16 @@ impl<'a> Work<'a> {
     }
 }
 
-/// A mode or time that is neither what the plan set nor what was there before is somebody's, and stays. The time of a
+/// A mode, time or owner that is neither what the plan set nor what was there before is somebody's, and stays. The time of a
 /// directory only says that something in it changed, which is being taken back.
 fn meta_before(now: &Entry, before: &Stamp, after: &MetaRecord) -> Meta {
     let mode = if now.meta.mode == after.mode { before.mode } else { now.meta.mode };
     let is_ours = now.kind == EntryKind::Directory || now.meta.modified == after.modified;
-    Meta { mode, modified: if is_ours { before.modified } else { now.meta.modified } }
+    let owner = match (now.meta.owner, before.owner) {
+        (now, Some(before)) if after.owner.is_some() && now == after.owner => Some(before),
+        (now, _) => now,
+    };
+    Meta { mode, modified: if is_ours { before.modified } else { now.meta.modified }, owner }
 }
 
 /// A place that cannot be had: taken, without a directory to be in, or behind a link.

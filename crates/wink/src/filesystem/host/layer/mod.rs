@@ -15,7 +15,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use imbl::OrdMap;
+use imbl::{OrdMap, OrdSet};
 
 use super::disk::{Entry, Meta};
 use super::scan::TrashDir;
@@ -30,6 +30,8 @@ pub(super) use plan::{Planned, Prepared, plan};
 pub(super) struct Layer {
     pub(super) root: Arc<Dir>,
     pub(super) records: OrdMap<Arc<Path>, Expected>,
+    /// What a command removed that cannot be made again.
+    pub(super) lost: OrdSet<Arc<Path>>,
 }
 
 /// A directory with changes below it, or a new one.
@@ -39,8 +41,10 @@ pub(super) struct Dir {
     pub(super) source: Option<Arc<Path>>,
     /// The entries that differ from the source.
     pub(super) changed: OrdMap<Arc<OsStr>, Node>,
-    /// Mode and time: of a new one, or if they were set.
+    /// Mode, time and owner: of a new one, or if they were set.
     pub(super) meta: Option<Meta>,
+    /// Whether a new one has its time whatever comes into it.
+    pub(super) keeps_time: bool,
 }
 
 /// An entry that differs.
@@ -49,6 +53,7 @@ pub(super) enum Node {
     /// What the workspace has elsewhere, unchanged: it was moved here.
     Moved(Arc<Path>),
     Dir(Arc<Dir>),
+    /// A file, or what else can be made anew and is no directory and no link.
     File(Arc<Staged>),
     Link(Arc<Link>),
     /// The source has something here that the fork has not.
@@ -128,12 +133,17 @@ impl Node {
 impl Dir {
     /// The directory `source` of the workspace, unchanged.
     pub(super) fn over(source: Arc<Path>) -> Self {
-        Self { source: Some(source), changed: OrdMap::new(), meta: None }
+        Self { source: Some(source), changed: OrdMap::new(), meta: None, keeps_time: false }
     }
 
     /// A new directory.
     pub(super) fn new(meta: Meta) -> Self {
-        Self { source: None, changed: OrdMap::new(), meta: Some(meta) }
+        Self { source: None, changed: OrdMap::new(), meta: Some(meta), keeps_time: false }
+    }
+
+    /// A new directory that has its time when everything is in it.
+    pub(super) fn of_time(meta: Meta) -> Self {
+        Self { keeps_time: true, ..Self::new(meta) }
     }
 
     /// The place in the workspace that shows through at `name`.
@@ -144,7 +154,8 @@ impl Dir {
 
 impl Default for Layer {
     fn default() -> Self {
-        Self { root: Arc::new(Dir::over(Arc::from(Path::new("")))), records: OrdMap::new() }
+        let root = Arc::new(Dir::over(Arc::from(Path::new(""))));
+        Self { root, records: OrdMap::new(), lost: OrdSet::new() }
     }
 }
 
@@ -166,11 +177,18 @@ impl Layer {
         }
     }
 
-    /// Notes all that another layer has noted.
+    /// Notes all that another layer has noted, and lost.
     pub(super) fn record_all(&mut self, other: &Self) {
         for (place, expected) in &other.records {
             self.record(place, *expected);
         }
+        self.lost = self.lost.clone().union(other.lost.clone());
+    }
+
+    /// Notes that something was removed that cannot be had again. That is a change, though nothing else may be one.
+    pub(super) fn lose(&mut self, path: &Path) {
+        self.lost.insert(Arc::from(path));
+        self.root = Arc::new(Dir::clone(&self.root));
     }
 
     /// Brings the records up to date after a merge was taken back: what went and came back has other inode times, and

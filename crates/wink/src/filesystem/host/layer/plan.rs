@@ -139,7 +139,7 @@ impl Work<'_> {
                 }
             }
             Node::File(staged) => {
-                let replaces = self.replace(path, below, EntryKind::File)?;
+                let replaces = self.replace(path, below, staged.entry().kind)?;
                 self.versions.push((staged.version(), path.to_owned()));
                 self.put(path, What::Staged(Arc::clone(staged)), replaces);
             }
@@ -186,14 +186,13 @@ impl Work<'_> {
     }
 
     fn new_dir(&mut self, path: &Path, dir: &Dir, below: Option<&Path>) -> io::Result<()> {
-        let meta = dir.meta.unwrap_or(Meta { mode: 0o755, modified: 0 });
+        let meta = dir.meta.unwrap_or(Meta { mode: 0o755, modified: 0, owner: None });
         let Some(place) = below else {
-            self.put(path, What::NewDir(meta), false);
-            return self.children(path, dir, None, true);
+            return self.put_dir(path, dir, meta, None);
         };
         if self.expected(place) == Expected::Absent {
             match self.disk.look(place)?.map(|found| found.kind) {
-                None => self.put(path, What::NewDir(meta), false),
+                None => return self.put_dir(path, dir, meta, below),
                 // Both made it.
                 Some(EntryKind::Directory) => {}
                 Some(_) => _ = self.conflicts.insert(place.to_owned()),
@@ -203,8 +202,17 @@ impl Work<'_> {
         if self.check(place)?.is_some() {
             self.remove(place)?;
         }
+        self.put_dir(path, dir, meta, None)
+    }
+
+    /// A directory that is not there comes to its place, with all that is in it.
+    fn put_dir(&mut self, path: &Path, dir: &Dir, meta: Meta, below: Option<&Path>) -> io::Result<()> {
         self.put(path, What::NewDir(meta), false);
-        self.children(path, dir, None, true)
+        self.children(path, dir, below, true)?;
+        if dir.keeps_time {
+            self.metas.push((path.to_owned(), meta));
+        }
+        Ok(())
     }
 
     /// Makes room for a file or link. Whether it can simply be put in the place of what is there.
@@ -279,6 +287,9 @@ impl Work<'_> {
                     let made = stage.fresh();
                     self.disk.make_dir(&made, meta.mode)?;
                     prepared.made.push(made.clone());
+                    if meta.owner.is_some() {
+                        self.disk.set_meta(&made, meta)?;
+                    }
                     Source::Staged(made)
                 }
                 What::Link(link) => {
@@ -299,6 +310,8 @@ impl Work<'_> {
         }
         let versions = std::mem::take(&mut self.versions);
         let expected = std::mem::take(&mut self.checked);
-        Ok(Planned { plan: Plan { steps }, expected, staged, versions, prepared })
+        let lost = self.layer.lost.iter().map(|path| path.to_path_buf()).collect();
+        let plan = Plan { steps, lost };
+        Ok(Planned { plan, expected, staged, versions, prepared })
     }
 }

@@ -9,7 +9,7 @@ fn put(path: &str, from: Source) -> PlanStep {
 }
 
 fn meta(path: &str) -> PlanStep {
-    PlanStep::Meta { path: path.into(), meta: Meta { mode: 0o755, modified: 0 } }
+    PlanStep::Meta { path: path.into(), meta: Meta { mode: 0o755, modified: 0, owner: None } }
 }
 
 fn staged(path: &str) -> Source {
@@ -17,7 +17,7 @@ fn staged(path: &str) -> Source {
 }
 
 fn problem(steps: Vec<PlanStep>) -> Option<String> {
-    Plan { steps }.check(Path::new(".wink")).err()
+    Plan { steps, ..Plan::default() }.check(Path::new(".wink")).err()
 }
 
 #[test]

@@ -136,7 +136,10 @@ impl Copying<'_> {
                 if self.disk.look(&copy).map_err(&failed)?.is_some_and(|there| there.kind != entry.kind) {
                     remove_tree(self.disk, &copy).map_err(&failed)?;
                 }
-                make_dir(self.disk, &copy).and_then(|()| self.disk.own_like(path, &copy)).map_err(&failed)?;
+                make_dir(self.disk, &copy)
+                    .and_then(|()| self.disk.own_like(path, &copy))
+                    .and_then(|()| self.disk.copy_dir_attributes(path, &copy))
+                    .map_err(&failed)?;
                 self.dirs.push(copy);
             }
             return Ok(Some(entry.clone()));

@@ -9,8 +9,8 @@ use super::restore::Restored;
 use super::trash::TrashDir;
 use super::walk::Tree;
 use crate::filesystem::host::Base;
-use crate::filesystem::host::command::special;
-use crate::filesystem::host::disk::{Disk, Entry};
+use crate::filesystem::host::command::{attributes, root_changed, special};
+use crate::filesystem::host::disk::{Disk, Entry, OwnedBy};
 use crate::filesystem::host::layer::{Dir, Layer, Link, Node};
 use crate::filesystem::host::name::to_shown;
 use crate::filesystem::host::view::{View, made_version};
@@ -23,12 +23,15 @@ pub(super) struct Differences {
     gone: Vec<PathBuf>,
     /// What came or changed, directories before what is in them.
     made: Vec<(PathBuf, Entry)>,
-    /// Directories with another mode.
-    modes: Vec<(PathBuf, Entry)>,
+    /// What of it has a time that was set.
+    timed: HashSet<PathBuf>,
+    /// Directories with another mode, owner or time.
+    metas: Vec<(PathBuf, Entry, Entry)>,
 }
 
-/// What a command changed: `before` is what it was given, `restored` what it left.
-pub(super) fn differences(before: &Tree, restored: &Restored) -> FsResult<Differences> {
+/// What a command changed: `before` is what it was given, `restored` what it left, and it `began` not before that, as the disk
+/// counts.
+pub(super) fn differences(before: &Tree, restored: &Restored, began: i128) -> FsResult<Differences> {
     let Restored { found, stayed, .. } = restored;
     let mut differences = Differences::default();
     let mut below: Option<&Path> = None;
@@ -45,8 +48,13 @@ pub(super) fn differences(before: &Tree, restored: &Restored) -> FsResult<Differ
         let known = before.get(path).filter(|known| known.kind == entry.kind);
         let is_same = match known {
             Some(known) if entry.kind == EntryKind::Directory => {
-                if known.meta.mode != entry.meta.mode && !path.as_os_str().is_empty() {
-                    differences.modes.push((path.clone(), entry.clone()));
+                match path.as_os_str().is_empty() {
+                    true if rights(known) != rights(entry) => return Err(root_changed()),
+                    true => {}
+                    false if known.meta != entry.meta => {
+                        differences.metas.push((path.clone(), known.clone(), entry.clone()))
+                    }
+                    false => {}
                 }
                 true
             }
@@ -61,11 +69,40 @@ pub(super) fn differences(before: &Tree, restored: &Restored) -> FsResult<Differ
         }
         differences.made.push((path.clone(), entry.clone()));
     }
+    if let Some(path) = restored.attributes.first() {
+        return Err(attributes(path));
+    }
+    differences.keep_set(began);
     differences.add_names(restored);
     Ok(differences)
 }
 
+/// Who may do what with it.
+fn rights(entry: &Entry) -> (u32, Option<OwnedBy>) {
+    (entry.meta.mode, entry.meta.owner)
+}
+
+/// Whether a time was set, and did not come of a change.
+fn is_time_set(entry: &Entry, began: i128) -> bool {
+    entry.meta.modified < began || entry.meta.modified > entry.changed
+}
+
 impl Differences {
+    /// The time of a directory mostly says that something in it changed, which committing that says as well.
+    fn keep_set(&mut self, began: i128) {
+        let changed = self.gone.iter().chain(self.made.iter().map(|(path, _)| path));
+        let parents: HashSet<&Path> = changed.filter_map(|path| path.parent()).collect();
+        self.metas.retain(|(path, known, entry)| {
+            rights(known) != rights(entry) || !parents.contains(path.as_path()) || is_time_set(entry, began)
+        });
+        self.timed = self
+            .made
+            .iter()
+            .filter(|(_, entry)| is_time_set(entry, began))
+            .map(|(path, _)| path.clone())
+            .collect();
+    }
+
     /// What has a new name keeps its others: they are taken along, though nothing else became of them.
     fn add_names(&mut self, restored: &Restored) {
         let inode = |entry: &Entry| (entry.dev, entry.ino);
@@ -87,12 +124,13 @@ impl Differences {
     }
 }
 
-/// Brings the differences into the layer that the command was given. The workspace is restored, and so is what the
-/// layer expects of it.
+/// Brings the differences into the layer that the command was given. The workspace is restored but for what is `lost`, and so
+/// is what the layer expects of it.
 pub(super) fn capture(
     base: &Base,
     layer: &mut Layer,
     differences: &Differences,
+    lost: &[PathBuf],
     trash: &Arc<TrashDir>,
 ) -> FsResult<()> {
     let stage = &base.writing()?.stage;
@@ -103,11 +141,18 @@ pub(super) fn capture(
         if let Some(spot) = spot(layer, path)? {
             base.take_away(layer, path, &spot)?;
         }
+        lost.iter().filter(|lost| lost.starts_with(path)).for_each(|lost| layer.lose(lost));
     }
     for (path, entry) in &differences.made {
         let failed = failed(path, "taken over from the command");
         let node = match entry.kind {
-            EntryKind::Directory => Node::Dir(Arc::new(Dir::new(entry.meta))),
+            EntryKind::Directory => {
+                if !base.disk.dir_attributes(&trash.at(path)).map_err(&failed)?.has_only_inherited() {
+                    return Err(attributes(path));
+                }
+                let keeps_time = differences.timed.contains(path);
+                Node::Dir(Arc::new(Dir { keeps_time, ..Dir::new(entry.meta) }))
+            }
             EntryKind::Symlink => {
                 let target = base.disk.read_link(&trash.at(path)).map_err(&failed)?;
                 let version = made_version(entry.meta.modified);
@@ -124,7 +169,11 @@ pub(super) fn capture(
         base.note(layer, &to_shown(path), path, there.as_ref())?;
         layer.put(path, node);
     }
-    for (path, entry) in &differences.modes {
+    for (path, known, entry) in &differences.metas {
+        // The time of what is somebody else's, and everybody may write: nobody but they can set it.
+        if rights(known) == rights(entry) && !base.disk.may_set(known) {
+            continue;
+        }
         if let Some(dir) = layer.dir_mut(path) {
             dir.meta = Some(entry.meta);
         }

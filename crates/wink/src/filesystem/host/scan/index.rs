@@ -14,7 +14,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::walk::{Before, Protected, Tree};
-use crate::filesystem::host::disk::{Disk, Entry, Meta, Replace};
+use crate::filesystem::host::disk::{Disk, Entry, Meta, OwnedBy, Replace};
 use crate::filesystem::host::host_disk::{HostDisk, Protection};
 use crate::filesystem::host::journal::{bytes, number};
 use crate::filesystem::{EntryKind, FileVersion};
@@ -52,21 +52,25 @@ struct Known {
     modified: i128,
     #[serde(with = "number")]
     changed: i128,
+    /// Lines of before that was kept do not say; then it is saved once more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    owner: Option<OwnedBy>,
     #[serde(default, skip_serializing_if = "Protection::is_none")]
     protection: Protection,
 }
 
 impl Known {
     fn of(entry: &Entry, protection: Protection) -> Self {
-        let Entry { kind, dev, ino, links, len, meta: Meta { mode, modified }, changed } = *entry;
-        Self { kind, dev, ino, links, len, mode, modified, changed, protection }
+        let Entry { kind, dev, ino, links, len, meta, changed } = *entry;
+        let Meta { mode, modified, owner } = meta;
+        Self { kind, dev, ino, links, len, mode, modified, changed, owner, protection }
     }
 }
 
 impl From<Known> for Entry {
     fn from(known: Known) -> Self {
-        let Known { kind, dev, ino, links, len, mode, modified, changed, protection: _ } = known;
-        Self { kind, dev, ino, links, len, meta: Meta { mode, modified }, changed }
+        let Known { kind, dev, ino, links, len, mode, modified, changed, owner, protection: _ } = known;
+        Self { kind, dev, ino, links, len, meta: Meta { mode, modified, owner }, changed }
     }
 }
 

@@ -93,6 +93,8 @@ pub(super) struct Scan {
     before: Before,
     /// What the command was given.
     given: Option<Tree>,
+    /// When it could begin, as the disk counts.
+    began: i128,
     trash: Arc<TrashDir>,
     /// What the command must have left alone.
     guard: Guard,
@@ -209,19 +211,20 @@ impl Scanner {
     }
 
     /// Waits until the disk's clock, which goes in steps, shows a later time than now: so what changes from here on has
-    /// another time than what was looked at.
-    fn let_time_pass(&self) -> io::Result<()> {
+    /// another time than what was looked at. Says which.
+    fn let_time_pass(&self) -> io::Result<i128> {
         const ENOUGH: usize = 50_000;
         let look = || io::Result::Ok(self.disk.look(&self.places.record)?.ok_or(io::ErrorKind::NotFound)?);
         let first = look()?;
         for _ in 0..ENOUGH {
             self.disk.set_meta(&self.places.record, first.meta)?;
-            if look()?.changed > first.changed {
-                break;
+            let now = look()?.changed;
+            if now > first.changed {
+                return Ok(now);
             }
             std::thread::yield_now();
         }
-        Ok(())
+        Ok(first.changed)
     }
 }
 
@@ -255,6 +258,7 @@ impl Scan {
             held,
             before,
             given: None,
+            began: 0,
             trash,
             guard: Guard::default(),
             is_over: false,
@@ -267,7 +271,7 @@ impl Scan {
             reach("scan.fork-shown");
         }
         let prepared = failed(Path::new(""), "prepared for a command");
-        scanner.let_time_pass().map_err(&prepared)?;
+        scan.began = scanner.let_time_pass().map_err(&prepared)?;
         scan.guard = Guard::look(&base.root).map_err(prepared)?;
         Ok(scan)
     }
@@ -326,7 +330,7 @@ impl Scan {
         check_left(&restored)?;
         let base = &self.fork.base;
         let before = self.given.as_ref().unwrap_or(&self.before.tree);
-        let differences = capture::differences(before, &restored);
+        let differences = capture::differences(before, &restored, self.began);
         capture::tidy(base, before, &restored.found, differences.as_ref().ok(), &self.trash);
         let refused = |error| and_where(error, &self.trash);
         let differences = differences.map_err(refused)?;
@@ -350,7 +354,7 @@ impl Scan {
             };
             layer.records.insert(Arc::clone(place), expected);
         }
-        capture::capture(base, &mut layer, &differences, &self.trash)?;
+        capture::capture(base, &mut layer, &differences, &restored.lost, &self.trash).map_err(refused)?;
         Ok(layer)
     }
 

@@ -34,6 +34,8 @@ pub(super) struct Restored {
     pub(super) left: Vec<KeptAside>,
     /// What the baseline has no copy of any more, though the workspace may have it one day as it was.
     pub(super) forgotten: Vec<PathBuf>,
+    /// Directories whose extended attributes were others, and are as before again.
+    pub(super) attributes: Vec<PathBuf>,
     /// Whether everything else is in the trash now; if not, there was no space.
     pub(super) is_kept: bool,
     /// Whether something of it was deeper than a workspace may be.
@@ -70,6 +72,7 @@ pub(super) fn restore(
         mounts,
         given_back: HashSet::new(),
         is_kept,
+        attributes: Vec::new(),
     };
     work.take(&found, before, &stayed)?;
     reach("scan.taken-out");
@@ -79,10 +82,11 @@ pub(super) fn restore(
     reach("scan.brought-back");
     let (is_kept, lost, left) =
         (work.is_kept, std::mem::take(&mut work.lost), std::mem::take(&mut work.left));
+    let attributes = std::mem::take(&mut work.attributes);
     work.sync().map_err(failed(Path::new(""), "synced"))?;
     reach("scan.restored");
     let forgotten = forgotten(before, &lost);
-    Ok(Restored { found, stayed, lost, left, forgotten, is_kept, is_too_deep })
+    Ok(Restored { found, stayed, lost, left, forgotten, attributes, is_kept, is_too_deep })
 }
 
 /// What is lost, with all that was in it.
@@ -184,12 +188,13 @@ fn is_as_before(
     if disk.look(&copy)?.is_none() {
         // It looks like the copy that was brought back; or it is a file with names outside, which took the place of its
         // copy before that.
-        let is_back =
-            (known.len, known.meta) == (entry.len, entry.meta) || (known.links > 1 && entry.ino == known.ino);
+        let of = |entry: &Entry| (entry.len, entry.meta.mode, entry.meta.modified);
+        // Who may not give files away owns the copies.
+        let is_back = of(known) == of(entry) || (known.links > 1 && entry.ino == known.ino);
         return Ok(if is_back { Looked::Back } else { Looked::Differs });
     }
     let of = |entry: &Entry| (entry.dev, entry.ino, entry.len, entry.links, entry.meta);
-    if of(known) != of(entry) || (disk.can_own() && !disk.is_same_owner(path, &copy)?) {
+    if of(known) != of(entry) {
         return Ok(Looked::Differs);
     }
     let is_same = match known.kind {
@@ -198,7 +203,7 @@ fn is_as_before(
         _ => match disk.is_same_content(path, &copy) {
             // Somebody else has it by now.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => false,
-            compared => compared?,
+            compared => compared? && disk.file_attributes(path)? == disk.file_attributes(&copy)?,
         },
     };
     Ok(if is_same { Looked::Same } else { Looked::Differs })
@@ -217,6 +222,8 @@ struct Work<'a> {
     /// Files that have their contents back, where they are.
     given_back: HashSet<PathBuf>,
     is_kept: bool,
+    /// Directories whose attributes were others.
+    attributes: Vec<PathBuf>,
 }
 
 impl Work<'_> {
@@ -275,10 +282,16 @@ impl Work<'_> {
     fn bring_back(&mut self, before: &Tree, stayed: &HashSet<PathBuf>) -> FsResult<()> {
         let mut brought: Option<&Path> = None;
         for (path, known) in before.iter().filter(|(path, _)| !stayed.contains(*path)) {
-            if brought.is_some_and(|dir| path.starts_with(dir))
-                || self.outside.keeps(path)
-                || self.given_back.contains(path)
-            {
+            if brought.is_some_and(|dir| path.starts_with(dir)) {
+                // What there is no copy of did not come with its directory.
+                let there = known.kind != EntryKind::Other
+                    || self.disk.look(path).map_err(failed(path, "looked at"))?.is_some();
+                if !there {
+                    self.lost.push(path.clone());
+                }
+                continue;
+            }
+            if self.outside.keeps(path) || self.given_back.contains(path) {
                 continue;
             }
             let copy = self.places.copies.join(path);
@@ -350,6 +363,18 @@ impl Work<'_> {
             let is_root = path.as_os_str().is_empty();
             if !is_root && self.disk.can_own() && self.disk.look(&copy).map_err(&failed)?.is_some() {
                 self.disk.own_like(&copy, path).map_err(&failed)?;
+            }
+            if !is_root
+                && self
+                    .disk
+                    .look(&copy)
+                    .map_err(&failed)?
+                    .is_some_and(|copy| copy.kind == EntryKind::Directory)
+                && self.disk.dir_attributes(&copy).map_err(&failed)?
+                    != self.disk.dir_attributes(path).map_err(&failed)?
+            {
+                self.disk.copy_dir_attributes(&copy, path).map_err(&failed)?;
+                self.attributes.push(path.clone());
             }
             if entry.meta == known.meta {
                 continue;

@@ -25,6 +25,7 @@ impl OverlayLayer {
         self.xattrs = Xattrs::detect(&self.absolute(Path::new("")))?;
         self.fill(&layer, Path::new(""), &layer.root)?;
         self.make_old(Path::new(""), Path::new(""), None)?;
+        self.root = disk.look(&self.inside(Path::new("")))?.map(|entry| entry.meta);
         self.began = self.mark_time()?;
         Ok(())
     }
@@ -92,7 +93,7 @@ impl OverlayLayer {
                     self.make_old(at, source, dir.meta)
                 }
                 None => {
-                    let meta = dir.meta.unwrap_or(Meta { mode: 0o755, modified: 0 });
+                    let meta = dir.meta.unwrap_or(Meta { mode: 0o755, modified: 0, owner: None });
                     base.disk.make_dir(&self.inside(at), meta.mode)?;
                     if is_below {
                         self.xattrs.set(&self.absolute(at), Mark::Opaque, b"y")?;
@@ -172,7 +173,7 @@ impl OverlayLayer {
                 done => done?,
             }
         }
-        Ok(())
+        base.disk.copy_dir_attributes(source, &self.inside(at))
     }
 
     /// Gives a directory the time of the one that it is like, when everything is in it.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use super::OverlayDirs;
 use crate::filesystem::host::clear::remove_tree;
-use crate::filesystem::host::disk::Disk;
+use crate::filesystem::host::disk::{Disk, Meta};
 use crate::filesystem::host::layer::{Layer, Node};
 use crate::filesystem::host::{STATE, Shared, io_error};
 use crate::filesystem::{FileVersion, FsPath, FsResult};
@@ -31,6 +31,8 @@ pub(super) struct OverlayLayer {
     xattrs: Xattrs,
     /// Files that were put into the upper directory, and what they are in the fork.
     made: HashMap<PathBuf, (FileVersion, Node)>,
+    /// What the upper directory itself was made like.
+    root: Option<Meta>,
     /// When the command could begin, as the disk counts: what has this time or a later one there was changed by
     /// somebody else.
     began: i128,
@@ -45,6 +47,7 @@ impl OverlayLayer {
             dir,
             xattrs: Xattrs::Trusted,
             made: HashMap::new(),
+            root: None,
             began: 0,
         };
         made.make().map_err(|error| io_error(&FsPath::root(), "prepared for a command", &error))?;

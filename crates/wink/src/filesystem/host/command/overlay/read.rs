@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use super::OverlayLayer;
 use super::xattr::Mark;
-use crate::filesystem::host::command::{MOST_LEVELS, special, too_deep};
-use crate::filesystem::host::disk::{Disk, Entry};
+use crate::filesystem::host::command::{MOST_LEVELS, attributes, root_changed, special, too_deep};
+use crate::filesystem::host::disk::{Disk, Entry, Meta};
 use crate::filesystem::host::io_error;
 use crate::filesystem::host::layer::{Dir, Expected, Layer, Link, Node};
 use crate::filesystem::host::name::to_shown;
@@ -22,6 +22,10 @@ use crate::filesystem::{EntryKind, FsError, FsResult};
 enum Failed {
     At(PathBuf, io::Error),
     Special(PathBuf),
+    /// Extended attributes of a directory.
+    Attributes(PathBuf),
+    /// The mode or owner of the workspace itself.
+    Root,
     TooDeep,
 }
 
@@ -31,23 +35,25 @@ impl OverlayLayer {
         let mut reading = Reading {
             command: self,
             // What the fork had changed before is expected as it was then.
-            layer: Layer { root, records: self.layer.records.clone() },
+            layer: Layer { root, ..self.layer.clone() },
             gone: Vec::new(),
             conflicts: BTreeSet::new(),
         };
-        let root = reading.dir(Path::new(""), Some(Path::new("")), Dir::over(Arc::from(Path::new(""))));
+        let root = reading.root();
         let root =
             root.and_then(|root| reading.record_gone().map(|()| root)).map_err(|failed| match failed {
                 Failed::At(path, error) => io_error(&to_shown(&path), "taken over from the command", &error),
                 Failed::TooDeep => too_deep(),
                 Failed::Special(path) => special(&path),
+                Failed::Attributes(path) => attributes(&path),
+                Failed::Root => root_changed(),
             })?;
         if !reading.conflicts.is_empty() {
             let mut paths: Vec<_> = reading.conflicts.iter().map(|path| to_shown(path)).collect();
             paths.sort_unstable();
             return Err(FsError::Conflict { paths });
         }
-        Ok(Layer { root: Arc::new(root), records: reading.layer.records })
+        Ok(Layer { root: Arc::new(root), ..reading.layer })
     }
 }
 
@@ -60,6 +66,20 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
+    /// Everything. The workspace itself cannot be given another mode or owner: a journal is about what is in it.
+    fn root(&mut self) -> Result<Dir, Failed> {
+        let root = Path::new("");
+        let dir = self.dir(root, Some(root), Dir::over(Arc::from(root)))?;
+        let failed = |error| Failed::At(root.to_owned(), error);
+        let entry = self.upper(root).map_err(failed)?;
+        let rights = |meta: Meta| (meta.mode, meta.owner);
+        if self.command.root.map(rights) != Some(rights(entry.meta)) {
+            return Err(Failed::Root);
+        }
+        self.check_attributes(root, Some(root))?;
+        Ok(dir)
+    }
+
     /// What the upper directory has at `at`, over `source`.
     fn dir(&mut self, at: &Path, source: Option<&Path>, mut dir: Dir) -> Result<Dir, Failed> {
         if at.components().count() > MOST_LEVELS {
@@ -103,13 +123,14 @@ impl Reading<'_> {
             EntryKind::Directory => self.directory(at, below, there.as_ref(), parent),
             EntryKind::Symlink => {
                 let target = disk.read_link(&self.command.inside(at)).map_err(failed)?;
+                let entry = self.upper(at).map_err(failed)?;
                 if let (Some(place), Some(EntryKind::Symlink)) =
                     (&below, there.as_ref().map(|entry| entry.kind))
                     && disk.read_link(place).map_err(failed)? == target
+                    && there.as_ref().is_some_and(|there| self.is_like(&entry, there))
                 {
                     return Ok(None);
                 }
-                let entry = self.upper(at).map_err(failed)?;
                 self.replaced(below, there.as_ref());
                 let version = made_version(entry.meta.modified);
                 Ok(Some(Node::Link(Arc::new(Link { target, meta: entry.meta, version, _trash: None }))))
@@ -137,8 +158,10 @@ impl Reading<'_> {
         // Opening a file for writing copies it, even if nothing is written then.
         if let (Some(place), Some(there)) = (&below, there)
             && there.kind == EntryKind::File
-            && (there.len, there.meta) == (entry.len, entry.meta)
+            && there.len == entry.len
+            && self.is_like(&entry, there)
             && disk.is_same_content(place, &self.command.inside(at))?
+            && disk.file_attributes(place)? == disk.file_attributes(&self.command.inside(at))?
         {
             return Ok(None);
         }
@@ -197,7 +220,9 @@ impl Reading<'_> {
             (below, there) => {
                 self.note_vanished(at, below.as_deref(), there).map_err(failed)?;
                 self.replaced(below, there);
-                let dir = self.dir(at, None, Dir::new(entry.meta))?;
+                self.check_attributes(at, None)?;
+                let keeps_time = self.is_time_set(&entry);
+                let dir = self.dir(at, None, Dir { keeps_time, ..Dir::new(entry.meta) })?;
                 Ok(Some(Node::Dir(Arc::new(dir))))
             }
         }
@@ -206,14 +231,60 @@ impl Reading<'_> {
     /// A directory through which `source` shows.
     fn over(&mut self, at: &Path, source: &Path, entry: &Entry, found: &Entry) -> Result<Dir, Failed> {
         let mut dir = self.dir(at, Some(source), Dir::over(Arc::from(source)))?;
-        if entry.meta.mode != found.meta.mode {
+        self.check_attributes(at, Some(source))?;
+        if self.has_other_rights(entry, found) {
             // The command's change, unless somebody else has been there.
-            if found.changed >= self.command.began {
+            if self.is_theirs(found) {
                 self.conflicts.insert(source.to_owned());
             }
             dir.meta = Some(entry.meta);
+        } else if entry.meta.modified != found.meta.modified
+            && !self.is_theirs(found)
+            && self.command.fork.base.disk.may_set(found)
+            && (dir.changed.is_empty() || self.is_time_set(entry))
+        {
+            // Otherwise it only says that something in it changed, which committing that says as well.
+            dir.meta = Some(entry.meta);
         }
         Ok(dir)
+    }
+
+    /// Whether somebody else has changed it while the command ran.
+    fn is_theirs(&self, found: &Entry) -> bool {
+        found.changed >= self.command.began
+    }
+
+    /// Whether a time was set, and did not come of a change.
+    fn is_time_set(&self, entry: &Entry) -> bool {
+        entry.meta.modified < self.command.began || entry.meta.modified > entry.changed
+    }
+
+    /// Whether it has another mode or owner. Who may not give files away has own ones in the place of those of others.
+    fn has_other_rights(&self, entry: &Entry, found: &Entry) -> bool {
+        let can_own = self.command.fork.base.disk.can_own();
+        entry.meta.mode != found.meta.mode || (can_own && entry.meta.owner != found.meta.owner)
+    }
+
+    /// Whether it has the mode, time and owner of what is there.
+    fn is_like(&self, entry: &Entry, there: &Entry) -> bool {
+        entry.meta.modified == there.meta.modified && !self.has_other_rights(entry, there)
+    }
+
+    /// Nothing keeps the attributes of directories, so a command must leave them as they are.
+    fn check_attributes(&self, at: &Path, source: Option<&Path>) -> Result<(), Failed> {
+        let disk = &self.command.fork.base.disk;
+        let failed = |error| Failed::At(at.to_owned(), error);
+        let ours = disk.dir_attributes(&self.command.inside(at)).map_err(failed)?;
+        let is_same = match source {
+            Some(source) => match disk.dir_attributes(source) {
+                // Somebody else removed it meanwhile, which is found elsewhere.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+                theirs => theirs.map_err(failed)? == ours,
+            },
+            // A new one has those that go with the directory that it is in.
+            None => ours.has_only_inherited(),
+        };
+        if is_same { Ok(()) } else { Err(Failed::Attributes(at.to_owned())) }
     }
 
     /// What was copied from the workspace and is no longer there was removed by somebody else; or the command has moved it

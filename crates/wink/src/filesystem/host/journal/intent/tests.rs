@@ -10,8 +10,9 @@ fn intent(path: PathBuf) -> Intent {
         len: 3,
         mode: 0o644,
         modified: i128::from(i64::MAX) * 1_000,
+        owner: Some(OwnedBy { user: 1, group: u32::MAX }),
     };
-    let meta = MetaRecord { mode: 0o755, modified: -1 };
+    let meta = MetaRecord { mode: 0o755, modified: -1, owner: None };
     Intent {
         id: JournalId::fresh(),
         time: Timestamp::UNIX_EPOCH,
@@ -27,7 +28,8 @@ fn intent(path: PathBuf) -> Intent {
             },
             Record::Meta { path: path.clone(), origin: path.clone(), before: stamp.clone(), after: meta },
         ],
-        parents: vec![Parent { path, before: stamp }],
+        parents: vec![Parent { path: path.clone(), before: stamp }],
+        lost: vec![Lost { path }],
     }
 }
 

@@ -7,7 +7,7 @@ use crate::filesystem::host::disk::{Disk, Entry, Meta};
 use crate::filesystem::host::host_disk::HostDisk;
 
 fn entry(ino: u64) -> Entry {
-    let meta = Meta { mode: 0o644, modified: i128::from(ino) << 65 };
+    let meta = Meta { mode: 0o644, modified: i128::from(ino) << 65, owner: None };
     Entry { kind: EntryKind::File, dev: 1, ino, links: 1, len: 3, meta, changed: -5 }
 }
 
