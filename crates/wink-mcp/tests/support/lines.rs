@@ -7,6 +7,9 @@ use wink_mcp::{ServeError, serve_lines};
 
 use super::Agent;
 
+/// How long a message is waited for; one that does not come fails the test.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(120);
+
 pub struct Client {
     output: WriteHalf<DuplexStream>,
     input: Lines<BufReader<ReadHalf<DuplexStream>>>,
@@ -64,7 +67,8 @@ impl Client {
 
     /// The next message.
     pub async fn receive(&mut self) -> Value {
-        let line = self.input.next_line().await.unwrap().expect("the server closed its end");
+        let line = tokio::time::timeout(PATIENCE, self.input.next_line()).await;
+        let line = line.expect("the server said nothing").unwrap().expect("the server closed its end");
         serde_json::from_str(&line).unwrap()
     }
 
