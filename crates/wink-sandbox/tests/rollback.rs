@@ -694,7 +694,7 @@ async fn somebody_elses_edit(capture: Capture) {
     *orders.0.lock().unwrap() = Some(order);
     assert!(Process::new("mkfifo").arg(world.fifo()).status().unwrap().success(), "{elsewhere}");
     let (fifo, theirs) = (world.fifo(), root.join("theirs"));
-    let (sender, edited) = tokio::sync::oneshot::channel();
+    let (sender, edited) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         assert_eq!(fs::read(fifo).unwrap(), b"begun\n");
         fs::write(theirs, "by somebody else").unwrap();
@@ -703,8 +703,8 @@ async fn somebody_elses_edit(capture: Capture) {
     });
     let outcome = world.executor.call(ToolCall::new("call", "mess", json!({}).to_string())).await;
     assert!(!outcome.is_success(), "{}", outcome.text());
-    let edited = tokio::time::timeout(Duration::from_secs(60), edited).await;
-    edited.unwrap_or_else(|_| panic!("it never began: {}", outcome.text())).unwrap();
+    let edited = edited.recv_timeout(Duration::from_secs(60));
+    edited.unwrap_or_else(|_| panic!("it never began: {}", outcome.text()));
     let kept = match capture {
         Capture::Overlay => root.join("theirs"),
         Capture::Scan => {

@@ -116,7 +116,7 @@ impl Recording {
         let clock = Arc::new(ReplayingClock::new(clock));
         let model = Arc::new(ReplayedModel {
             name: header.model.clone(),
-            difference: Mutex::default(),
+            difference: Arc::default(),
             clock: Arc::clone(&clock),
             state: Arc::new(Mutex::new((Requests::default(), exchanges))),
         });
@@ -211,7 +211,7 @@ enum Answer {
 struct ReplayedModel {
     name: String,
     /// The first thing that was not as it was then.
-    difference: Mutex<Option<String>>,
+    difference: Arc<Mutex<Option<String>>>,
     clock: Arc<ReplayingClock>,
     state: Arc<Mutex<(Requests, VecDeque<Exchange>)>>,
 }
