@@ -126,11 +126,13 @@ async fn a_line_that_cannot_be_read_is_answered_once() {
     let mut client = Client::new(&agent);
     client.send_bytes(b"hello\n").await;
     // Over HTTP the same: an id that is unknown is left out.
-    let not_json = json!({ "jsonrpc": "2.0", "error": { "code": -32700, "message": "the line is not JSON" } });
+    let not_json =
+        json!({ "jsonrpc": "2.0", "error": { "code": -32700, "message": "the line is not JSON" } });
     assert_eq!(client.receive().await, not_json);
     client.close().await;
     let mut client = Client::shaken(&agent, "2025-11-25", json!({})).await;
-    let oops = br#"{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"add","arguments":{oops}}}"#;
+    let oops =
+        br#"{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"add","arguments":{oops}}}"#;
     for line in [oops.as_slice(), b"{bad", b"\xff\xfe", b"{\"id\":\"\xff\"}"] {
         client.send_bytes(line).await;
         client.send_bytes(b"\n").await;

@@ -60,8 +60,7 @@ impl Build<'_> {
             let (name, description, input, output) = step_of(step)?;
             example = example.step(name, description, input, output);
         }
-        let tools: Vec<_> =
-            used.iter().filter_map(|tool| self.tools.get(*tool)?.tool.as_ref()).collect();
+        let tools: Vec<_> = used.iter().filter_map(|tool| self.tools.get(*tool)?.tool.as_ref()).collect();
         // What is wrong with its tools was said.
         if steps.iter().any(|step| !tools.iter().any(|known| step.is_of(known.name()))) {
             return None;

@@ -141,7 +141,6 @@ impl KnownTool {
         let rest = self.section.strip_prefix(section);
         section.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     }
-
 }
 
 impl Build<'_> {
@@ -170,8 +169,7 @@ impl Build<'_> {
             Ok(prompt) => return Some(prompt),
             Err(error) => error,
         };
-        let tool =
-            error.tool.as_ref().and_then(|name| self.tools.iter().find(|tool| *tool.name == **name));
+        let tool = error.tool.as_ref().and_then(|name| self.tools.iter().find(|tool| *tool.name == **name));
         let span = tool.map(|tool| &tool.span).or_else(|| self.places.get(&error.section));
         let span = span.cloned().unwrap_or(0..0);
         let hint = "each part is right by itself: change this one, or what it does not go with";
@@ -194,7 +192,13 @@ impl Build<'_> {
     fn know(&mut self, tool: AnyTool, section: &str, span: &Span) {
         let parameters = Some(names_of(tool.contract().schema()).map(str::to_owned).collect());
         let (name, tool) = (tool.name().to_string(), Some(tool));
-        self.tools.push(KnownTool { name, tool, parameters, section: section.to_owned(), span: span.clone() });
+        self.tools.push(KnownTool {
+            name,
+            tool,
+            parameters,
+            section: section.to_owned(),
+            span: span.clone(),
+        });
     }
 
     /// Adds one that something is wrong with, as far as it is known.

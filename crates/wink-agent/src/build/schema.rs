@@ -71,8 +71,7 @@ fn mistake(error: &SchemaError) -> Vec<String> {
     match error {
         // A definition is called what a reference to it is.
         SchemaError::InvalidKeyword { keyword, .. } if keyword.starts_with('#') => steps(keyword),
-        SchemaError::UnknownKeyword { keyword, path }
-        | SchemaError::InvalidKeyword { keyword, path, .. } => {
+        SchemaError::UnknownKeyword { keyword, path } | SchemaError::InvalidKeyword { keyword, path, .. } => {
             let mut steps = steps(path);
             steps.push(keyword.clone());
             steps
