@@ -87,9 +87,11 @@ struct Lines<R, W> {
     signature: Arc<Signature>,
     shared: Arc<Shared>,
     refusals: Arc<Semaphore>,
+    /// For those that nobody can be found to wait for, which keep no others from being written.
+    nameless: Arc<Semaphore>,
 }
 
-/// How many refusals wait to be written.
+/// How many refusals of each kind wait to be written.
 const REFUSALS: usize = 64;
 
 #[derive(Default)]
@@ -129,6 +131,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
             signature: Arc::new(signature),
             shared: Arc::default(),
             refusals: Arc::new(Semaphore::new(REFUSALS)),
+            nameless: Arc::new(Semaphore::new(REFUSALS)),
         }
     }
 
@@ -214,7 +217,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
     fn refuse(&self, id: Option<RequestId>, why: ErrorData) -> Option<ClientJsonRpcMessage> {
         tracing::debug!(why = &*why.message, "a message was refused");
         // A client that sends nothing else, and reads nothing, is not told more often.
-        let permit = Arc::clone(&self.refusals).try_acquire_owned().ok()?;
+        let room = if id.is_some() { &self.refusals } else { &self.nameless };
+        let permit = Arc::clone(room).try_acquire_owned().ok()?;
         let output = Arc::clone(&self.output);
         tokio::spawn(async move {
             let answer = ServerJsonRpcMessage::error(why, id);

@@ -144,6 +144,17 @@ async fn a_line_that_cannot_be_read_is_answered_once() {
     let why = "an id is an integer, or a string of at most 256 bytes";
     let refused = json!({ "jsonrpc": "2.0", "error": { "code": -32600, "message": why } });
     assert_eq!(client.receive().await, refused);
+    // However many there are, whoever can be told is told.
+    let mut many = b"{bad\n".repeat(1000);
+    many.extend(
+        br#"{"jsonrpc":"2.0","id":99,"method":"tools/call","params":{"arguments":{},"arguments":{}}}"#,
+    );
+    many.push(b'\n');
+    client.send_bytes(&many).await;
+    assert_eq!(client.answer(99).await["error"]["code"], -32600);
+    still_serves(&mut client).await;
+    let told = std::mem::take(&mut client.aside);
+    assert!(!told.is_empty() && told.iter().all(|told| *told == not_json), "{told:?}");
     // An empty line is nothing, and neither is an answer to nothing.
     client.send_bytes(b"\n\r\n").await;
     still_serves(&mut client).await;
