@@ -455,6 +455,10 @@ pub(crate) fn read() -> Result<Arguments, ExitCode> {
     // What is not understood says nothing for sure; but nobody else writes this.
     let json = std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json");
     frame::speak(if json { Form::Json } else { Form::Text });
+    if json && error.kind() == ErrorKind::DisplayVersion {
+        let version = serde_json::json!({ "version": env!("WINK_VERSION") });
+        return Err(frame::ended(frame::print_json(&version)));
+    }
     // One of its texts names commands that are nobody's.
     if !error.use_stderr() || (!json && error.kind() != ErrorKind::MissingSubcommand) {
         error.exit();

@@ -288,7 +288,10 @@ impl Server {
         let Some(past) = self.session.past_task(id).await? else { return Err(unknown) };
         let mut task = self.session.tasks.told(&past);
         let payload = match &past {
-            Past::Ended(..) if past.was_cancelled() => TaskPayload::Cancelled,
+            Past::Ended(_, event) if past.was_cancelled() => {
+                task.status_message = Some(event.rendered.to_string());
+                TaskPayload::Cancelled
+            }
             Past::Ended(_, event) => match self.result_of(event, &event.rendered) {
                 Ok(result) => TaskPayload::Completed { result: object(&result) },
                 Err(error) => TaskPayload::Failed { error: object(&error) },
@@ -330,17 +333,24 @@ impl Server {
                 () = context.cancelled(), if !cancelled => {
                     cancelled = true;
                     running.cancel();
+                    context.set_status_message("it is being cancelled");
                     continue;
                 }
                 moment = running.next() => moment,
             };
             match moment {
+                // Of one that is to end nobody asks how far it is.
+                Some(Moment::Report(_)) if cancelled => {}
                 Some(Moment::Report(report)) => context.set_status_message(report.text()),
                 Some(Moment::Done(outcome)) => {
-                    return match (cancelled, &outcome.escalation) {
-                        (true, Some(Escalation::Cancelled)) => Err(TaskExit::Cancelled),
-                        _ => self.result(&outcome).map_err(TaskExit::from),
-                    };
+                    if let (true, Some(Escalation::Cancelled)) = (cancelled, &outcome.escalation) {
+                        context.set_status_message(outcome.text());
+                        return Err(TaskExit::Cancelled);
+                    }
+                    if cancelled {
+                        context.set_status_message("it had ended before it could be cancelled");
+                    }
+                    return self.result(&outcome).map_err(TaskExit::from);
                 }
                 Some(Moment::Question(Question { about, reply })) => {
                     questions += 1;

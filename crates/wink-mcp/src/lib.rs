@@ -47,6 +47,7 @@ mod room;
 mod running;
 mod server;
 mod session;
+mod signed;
 mod skim;
 mod stdio;
 mod tasks;

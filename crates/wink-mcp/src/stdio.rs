@@ -13,6 +13,7 @@ use tokio::sync::{Notify, Semaphore};
 use crate::ids::Ids;
 use crate::options::ServerOptions;
 use crate::room::Rooms;
+use crate::signed::Signature;
 use crate::skim::Skim;
 use crate::wire::{self, Unreadable};
 
@@ -40,7 +41,8 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let lines = Lines::new(input, output, options);
+    let signature = Signature::of(&server.get_info().server_info);
+    let lines = Lines::new(input, output, signature, options);
     let running = match serve_server::<_, _, _, TransportAdapterIdentity>(server, lines).await {
         Ok(running) => running,
         // Whoever goes before the first request has had nothing to say.
@@ -82,11 +84,14 @@ struct Lines<R, W> {
     most_unanswered: usize,
     rooms: Rooms,
     output: Arc<tokio::sync::Mutex<W>>,
+    signature: Arc<Signature>,
     shared: Arc<Shared>,
     refusals: Arc<Semaphore>,
+    /// For those that nobody can be found to wait for, which keep no others from being written.
+    nameless: Arc<Semaphore>,
 }
 
-/// How many refusals wait to be written.
+/// How many refusals of each kind wait to be written.
 const REFUSALS: usize = 64;
 
 #[derive(Default)]
@@ -114,7 +119,7 @@ enum Read {
 }
 
 impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<R, W> {
-    fn new(input: R, output: W, options: &ServerOptions) -> Self {
+    fn new(input: R, output: W, signature: Signature, options: &ServerOptions) -> Self {
         Self {
             input: BufReader::new(input),
             line: Vec::new(),
@@ -123,8 +128,10 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
             most_unanswered: options.max_unanswered,
             rooms: Rooms::new(options.max_message_memory),
             output: Arc::new(tokio::sync::Mutex::new(output)),
+            signature: Arc::new(signature),
             shared: Arc::default(),
             refusals: Arc::new(Semaphore::new(REFUSALS)),
+            nameless: Arc::new(Semaphore::new(REFUSALS)),
         }
     }
 
@@ -161,25 +168,24 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         }
         let frame = match wire::look(line) {
             Ok(frame) => frame,
-            // There is nobody to answer; and an answer might be answered in turn.
+            // Whoever wrote it waits for something, and nobody can say under which id.
             Err(Unreadable::Syntax) => {
-                tracing::debug!("a line that is not JSON was passed over");
-                return None;
+                return self.refuse(None, ErrorData::parse_error("the line is not JSON", None));
             }
-            Err(Unreadable::Shape(id, why)) => return self.refuse(id, why),
+            Err(Unreadable::Shape(id, why)) => return self.refuse(id, invalid(why)),
         };
         if let Some(id) = &frame.request
             && !self.shared.ids().take(id)
         {
             let why = format!("id {id} was used before; every request has its own");
-            return self.refuse(Some(id.clone()), why);
+            return self.refuse(Some(id.clone()), invalid(why));
         }
         let mut room = self.rooms.none();
         if let Err(full) = room.for_bytes(line.len()).and_then(|()| room.for_values(frame.values)) {
             if let Some(id) = &frame.request {
                 self.shared.close(id);
             }
-            return self.refuse(frame.request, full.to_string());
+            return self.refuse(frame.request, invalid(full.to_string()));
         }
         if let Some(id) = &frame.cancels {
             self.shared.close(id);
@@ -201,21 +207,26 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
                 if frame.request.is_none() && frame.method.is_some() {
                     return None;
                 }
-                self.refuse(frame.request, format!("not a message: {error}"))
+                self.refuse(frame.request, invalid(format!("not a message: {error}")))
             }
         }
     }
 
     /// Says that a message was not taken. Written by somebody else: whoever reads may be dropped at any time, and half a
     /// line is worse than none.
-    fn refuse(&self, id: Option<RequestId>, why: String) -> Option<ClientJsonRpcMessage> {
-        tracing::debug!(why, "a message was refused");
+    fn refuse(&self, id: Option<RequestId>, why: ErrorData) -> Option<ClientJsonRpcMessage> {
+        tracing::debug!(why = &*why.message, "a message was refused");
         // A client that sends nothing else, and reads nothing, is not told more often.
-        let permit = Arc::clone(&self.refusals).try_acquire_owned().ok()?;
+        let room = if id.is_some() { &self.refusals } else { &self.nameless };
+        let permit = Arc::clone(room).try_acquire_owned().ok()?;
         let output = Arc::clone(&self.output);
         tokio::spawn(async move {
-            let answer = ServerJsonRpcMessage::error(ErrorData::invalid_request(why, None), id);
-            if let Err(error) = write(&output, &answer).await {
+            let answer = ServerJsonRpcMessage::error(why, id);
+            let written = match serde_json::to_vec(&answer) {
+                Ok(line) => write(&output, line).await,
+                Err(error) => Err(error.into()),
+            };
+            if let Err(error) = written {
                 tracing::debug!(%error, "a refusal could not be written");
             }
             drop(permit);
@@ -224,16 +235,16 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
     }
 }
 
+fn invalid(why: String) -> ErrorData {
+    ErrorData::invalid_request(why, None)
+}
+
 /// What is said of a message that is too long.
 pub(crate) fn too_long(most: usize) -> String {
     format!("a message has at most {most} bytes; this one was passed over")
 }
 
-async fn write<W: AsyncWrite + Unpin>(
-    output: &tokio::sync::Mutex<W>,
-    message: &ServerJsonRpcMessage,
-) -> io::Result<()> {
-    let mut line = serde_json::to_vec(message)?;
+async fn write<W: AsyncWrite + Unpin>(output: &tokio::sync::Mutex<W>, mut line: Vec<u8>) -> io::Result<()> {
     line.push(b'\n');
     let mut output = output.lock().await;
     output.write_all(&line).await?;
@@ -250,8 +261,12 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         let (output, shared) = (Arc::clone(&self.output), Arc::clone(&self.shared));
+        let signature = Arc::clone(&self.signature);
         async move {
-            let written = write(&output, &message).await;
+            let written = match serde_json::to_vec(&message) {
+                Ok(line) => write(&output, signature.sign(line)).await,
+                Err(error) => Err(error.into()),
+            };
             let answered = match &message {
                 ServerJsonRpcMessage::Response(response) => Some(&response.id),
                 ServerJsonRpcMessage::Error(error) => error.id.as_ref(),
@@ -284,7 +299,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
                             ids.close(id);
                         }
                     }
-                    self.refuse(request, too_long(self.longest));
+                    self.refuse(request, invalid(too_long(self.longest)));
                 }
                 Read::End => return None,
             }

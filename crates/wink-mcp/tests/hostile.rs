@@ -101,7 +101,10 @@ async fn noise_on_the_line_is_passed_over() {
         assert_eq!(message["jsonrpc"], "2.0", "{message}");
         assert!(message.get("result").is_some() != message.get("error").is_some(), "{message}");
         match &message["id"] {
-            Value::Null => assert_eq!(message["error"]["code"], -32600, "{message}"),
+            Value::Null => {
+                let code = &message["error"]["code"];
+                assert!(*code == -32600 || *code == -32700, "{message}");
+            }
             id => answered.push(id.to_string()),
         }
     }
@@ -113,6 +116,49 @@ async fn noise_on_the_line_is_passed_over() {
     // What was called is what was asked for: nothing was written.
     assert!(agent.events().iter().all(|event| event.ending != Ending::Succeeded || &*event.tool == "add"));
     assert_eq!(agent.files.list(&FsPath::root()).await.unwrap().len(), 0);
+    client.close().await;
+}
+
+#[tokio::test]
+async fn a_line_that_cannot_be_read_is_answered_once() {
+    let agent = Agent::new().await;
+    // Before anybody has shaken hands, too.
+    let mut client = Client::new(&agent);
+    client.send_bytes(b"hello\n").await;
+    // Over HTTP the same: an id that is unknown is left out.
+    let not_json =
+        json!({ "jsonrpc": "2.0", "error": { "code": -32700, "message": "the line is not JSON" } });
+    assert_eq!(client.receive().await, not_json);
+    client.close().await;
+    let mut client = Client::shaken(&agent, "2025-11-25", json!({})).await;
+    let oops =
+        br#"{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"add","arguments":{oops}}}"#;
+    for line in [oops.as_slice(), b"{bad", b"\xff\xfe", b"{\"id\":\"\xff\"}"] {
+        client.send_bytes(line).await;
+        client.send_bytes(b"\n").await;
+        assert_eq!(client.receive().await, not_json);
+        still_serves(&mut client).await;
+    }
+    // An id that is nothing is no notification.
+    client.send_text(r#"{"jsonrpc":"2.0","id":null,"method":"tools/list"}"#).await;
+    let why = "an id is an integer, or a string of at most 256 bytes";
+    let refused = json!({ "jsonrpc": "2.0", "error": { "code": -32600, "message": why } });
+    assert_eq!(client.receive().await, refused);
+    // However many there are, whoever can be told is told.
+    let mut many = b"{bad\n".repeat(1000);
+    many.extend(
+        br#"{"jsonrpc":"2.0","id":99,"method":"tools/call","params":{"arguments":{},"arguments":{}}}"#,
+    );
+    many.push(b'\n');
+    client.send_bytes(&many).await;
+    assert_eq!(client.answer(99).await["error"]["code"], -32600);
+    still_serves(&mut client).await;
+    let told = std::mem::take(&mut client.aside);
+    assert!(!told.is_empty() && told.iter().all(|told| *told == not_json), "{told:?}");
+    // An empty line is nothing, and neither is an answer to nothing.
+    client.send_bytes(b"\n\r\n").await;
+    still_serves(&mut client).await;
+    assert_eq!(client.aside, Vec::<Value>::new());
     client.close().await;
 }
 

@@ -43,6 +43,37 @@ async fn shaken_call(http: &Http, client: &str, id: i64, tool: &str, arguments: 
     http.post("/mcp/main", &headers(http, Some(client)), &body).await
 }
 
+fn own_name() -> Value {
+    json!({ "name": "wink", "version": env!("CARGO_PKG_VERSION") })
+}
+
+fn signature(answer: &Value) -> Value {
+    answer["result"]["_meta"]["io.modelcontextprotocol/serverInfo"].clone()
+}
+
+#[tokio::test]
+async fn what_is_told_of_a_task_says_who_answers() {
+    let agent = Agent::new().await;
+    let http = Http::new(&[&agent]).await;
+    let knowing = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+    let going = async {
+        agent.shared.waiting.notified().await;
+        agent.clock.advance(std::time::Duration::from_secs(11));
+    };
+    let params = call_params("wait", json!({}), knowing.clone());
+    let (task, ()) = tokio::join!(http.request("main", "tools/call", params), going);
+    let task = task.answer();
+    let about = json!({ "taskId": task["result"]["taskId"], "_meta": support::stateless(knowing) });
+    let mut answers = vec![task];
+    for method in ["tasks/get", "tasks/cancel"] {
+        answers.push(http.request("main", method, about.clone()).await.answer());
+    }
+    for answer in answers {
+        assert_eq!(signature(&answer), own_name(), "{answer}");
+    }
+    http.close().await;
+}
+
 #[tokio::test]
 async fn a_call_by_itself_is_answered_at_once() {
     let agent = Agent::new().await;
@@ -51,6 +82,7 @@ async fn a_call_by_itself_is_answered_at_once() {
         http.request("main", "tools/call", call_params("add", json!({ "a": 2, "b": 40 }), json!({}))).await;
     assert_eq!((reply.status, reply.header("content-type")), (200, Some("application/json")));
     assert_eq!(reply.answer()["result"]["structuredContent"], json!({ "result": 42 }));
+    assert_eq!(signature(&reply.answer()), own_name());
     let unknown = http.call("main", "nothing", json!({})).await;
     assert_eq!(unknown["error"]["code"], -32602);
     assert_eq!(agent.events().last().unwrap().ending, Ending::Unavailable);
@@ -232,5 +264,6 @@ async fn progress_comes_before_the_answer() {
         messages.iter().filter(|message| message["method"] == "notifications/progress").collect();
     assert_eq!(told.len(), 2, "{messages:?}");
     assert_eq!(text_of(&messages.last().unwrap()["result"]), "waited");
+    assert_eq!(signature(messages.last().unwrap()), own_name());
     http.close().await;
 }

@@ -211,6 +211,75 @@ async fn three_revisions_are_spoken() {
 }
 
 #[tokio::test]
+async fn tasks_are_offered_only_where_there_are_some() {
+    let agent = Agent::new().await;
+    for version in ["2025-06-18", "2025-11-25", "2026-07-28"] {
+        let mut client = Client::new(&agent);
+        let params = json!({ "protocolVersion": version, "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+        let offered = client.request("initialize", params).await["result"]["capabilities"].clone();
+        assert_eq!(offered, json!({ "tools": {}, "prompts": {}, "resources": {} }), "{version}");
+        client.close().await;
+    }
+    let mut client = Client::new(&agent);
+    let answer = client.request("server/discover", json!({ "_meta": stateless(json!({})) })).await;
+    assert_eq!(
+        answer["result"]["capabilities"]["extensions"],
+        json!({ "io.modelcontextprotocol/tasks": {} }),
+        "{answer}"
+    );
+    client.close().await;
+}
+
+#[tokio::test]
+async fn every_result_of_the_stateless_revision_says_who_answers() {
+    let agent = Agent::new().await;
+    let mut client = Client::new(&agent);
+    let own = json!({ "name": "wink", "version": env!("CARGO_PKG_VERSION") });
+    let tasks = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} }, "elicitation": {} });
+    let alone = || json!({ "_meta": stateless(json!({})) });
+    let named = |field: &str, name: &str| json!({ field: name, "_meta": stateless(json!({})) });
+    let mut asked = Vec::new();
+    for (method, params) in [
+        ("server/discover", alone()),
+        ("tools/list", alone()),
+        ("prompts/list", alone()),
+        ("prompts/get", named("name", "agent")),
+        ("resources/list", alone()),
+        ("resources/templates/list", alone()),
+        ("resources/read", named("uri", "wink://log")),
+        ("tools/call", call_params("add", json!({ "a": 1, "b": 2 }), json!({}))),
+        ("tools/call", call_params("deploy", json!({ "environment": "x" }), tasks.clone())),
+    ] {
+        asked.push((method, client.request(method, params).await));
+    }
+    let id = client.begin("tools/call", call_params("wait", json!({}), tasks.clone())).await;
+    agent.shared.waiting.notified().await;
+    agent.clock.advance(std::time::Duration::from_secs(11));
+    let task = client.answer(id).await;
+    let about = json!({ "taskId": task["result"]["taskId"], "_meta": stateless(tasks) });
+    asked.push(("tools/call", task));
+    for method in ["tasks/get", "tasks/cancel"] {
+        asked.push((method, client.request(method, about.clone()).await));
+    }
+    let mut types = Vec::new();
+    for (method, answer) in &asked {
+        let result = &answer["result"];
+        assert_eq!(result["_meta"]["io.modelcontextprotocol/serverInfo"], own, "{method}: {answer}");
+        types.push(result["resultType"].as_str().unwrap());
+    }
+    let complete = "complete";
+    let mut expected = vec![complete; 8];
+    expected.extend(["input_required", "task", complete, complete]);
+    assert_eq!(types, expected);
+    client.close().await;
+    // The others have what they always had.
+    let mut client = Client::shaken(&agent, "2025-11-25", json!({})).await;
+    let listed = client.request("resources/list", json!({})).await["result"].clone();
+    assert_eq!((listed.get("_meta"), listed.get("resultType")), (None, None), "{listed}");
+    client.close().await;
+}
+
+#[tokio::test]
 async fn progress_is_told_to_whoever_asks_for_it() {
     let agent = Agent::new().await;
     let mut client = Client::shaken(&agent, "2025-11-25", json!({})).await;

@@ -71,9 +71,23 @@ async fn a_task_is_cancelled_and_rolled_back() {
     let task = task(&agent, &mut client).await;
     let said = client.request("tasks/cancel", about(&task)).await["result"].clone();
     assert_eq!(said["resultType"], "complete", "{said}");
-    assert_eq!(ended(&mut client, &task).await["status"], "cancelled");
+    let state = ended(&mut client, &task).await;
+    let event = agent.events().pop().unwrap();
+    assert_eq!(
+        (&state["status"], &state["statusMessage"]),
+        (&json!("cancelled"), &json!("wait was cancelled; nothing was changed")),
+        "{state}"
+    );
+    assert_eq!(*event.rendered, *state["statusMessage"].as_str().unwrap());
     assert_eq!(agent.file("waited.txt").await, None);
-    assert_eq!(agent.events().pop().unwrap().ending, Ending::Cancelled);
+    assert_eq!(event.ending, Ending::Cancelled);
+    // Another server says the same.
+    let beside = agent.beside();
+    let mut other = Client::new(&beside);
+    let there = look(&mut other, &task).await;
+    let both = |state: &Value| (state["status"].clone(), state["statusMessage"].clone());
+    assert_eq!(both(&there), both(&state), "{there}");
+    other.close().await;
     // Again is nothing.
     assert!(client.request("tasks/cancel", about(&task)).await.get("result").is_some());
     client.close().await;

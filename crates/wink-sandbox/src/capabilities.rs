@@ -124,7 +124,7 @@ fn find_out() -> Capabilities {
     };
     report.add("the state directory of a workspace", hidden, "it takes one of these namespaces");
 
-    let overlay = overlay_in(&std::env::temp_dir());
+    let overlay = probe_overlay_in(&std::env::temp_dir());
     let (overlay, why_no_overlay) = match overlay {
         Ok(kind) => (Some(kind), String::new()),
         Err(error) => (None, error.to_string()),
@@ -201,7 +201,8 @@ pub fn probe_overlay(dirs: &OverlayDirs) -> Result<OverlayKind, LaunchError> {
         .map_err(|error| LaunchError::NoOverlay { workspace: dirs.lower.clone(), reason: error.to_string() })
 }
 
-fn overlay_in(parent: &Path) -> Result<OverlayKind, LaunchError> {
+/// Whether directories on the file system of this one can be overlaid, and how. They are made in it, and gone afterwards.
+pub fn probe_overlay_in(parent: &Path) -> Result<OverlayKind, LaunchError> {
     let failed = |source| LaunchError::Surroundings { what: "making a temporary directory", source };
     let scratch = Scratch::new(parent).map_err(failed)?;
     let dir = |name: &str| {
@@ -217,6 +218,12 @@ fn overlay_in(parent: &Path) -> Result<OverlayKind, LaunchError> {
         user_xattr,
     };
     probe_overlay(&dirs(false)).or_else(|_| probe_overlay(&dirs(true)))
+}
+
+/// Whether a directory is on an overlay itself, which takes no other.
+pub fn is_overlay(dir: &Path) -> bool {
+    const OVERLAYFS_SUPER_MAGIC: u64 = 0x794c_7630;
+    rustix::fs::statfs(dir).is_ok_and(|about| about.f_type as u64 == OVERLAYFS_SUPER_MAGIC)
 }
 
 /// Follows a plan up to the point where a program would be executed.

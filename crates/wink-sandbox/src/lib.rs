@@ -79,7 +79,7 @@ mod seccomp;
 pub mod testing;
 pub mod tool;
 
-pub use capabilities::{Capabilities, Finding, Report, probe_overlay};
+pub use capabilities::{Capabilities, Finding, Report, is_overlay, probe_overlay, probe_overlay_in};
 pub use cgroup::{Controller, Version};
 pub use error::{LaunchError, SandboxError};
 pub use launch::{Command, Ended, Finished, Launch, Mounts, Output, Tree};

@@ -303,6 +303,9 @@ async fn a_rate_limit_is_a_sliding_window() {
     room.succeed(&fetch).await;
     let full = "Cannot call 'fetch' yet - 2 of 2 calls in the last 60s are used\nTry again in 40s.";
     assert_eq!(room.check(&fetch).await, denied(full));
+    // Nobody waits for parts of a second, nor too short.
+    clock.advance(Duration::from_nanos(201_467_101));
+    assert_eq!(room.check(&fetch).await, denied(full));
     // However many calls there were: as many times as are allowed, and where the next one goes.
     assert_eq!(room.bench.remembered()["room/0"].len(), 3);
 }

@@ -60,12 +60,12 @@ impl Build<'_> {
             let (name, description, input, output) = step_of(step)?;
             example = example.step(name, description, input, output);
         }
-        let tools: Vec<_> = used.iter().filter_map(|tool| self.tools.get(*tool)).collect();
+        let tools: Vec<_> = used.iter().filter_map(|tool| self.tools.get(*tool)?.tool.as_ref()).collect();
         // What is wrong with its tools was said.
-        if steps.iter().any(|step| !tools.iter().any(|known| step.is_of(known.tool.name()))) {
+        if steps.iter().any(|step| !tools.iter().any(|known| step.is_of(known.name()))) {
             return None;
         }
-        let tools = tools.into_iter().map(|known| known.tool.clone());
+        let tools = tools.into_iter().cloned();
         let section = Section::markdown("key", "Title").with_tools(tools).task_example(example.clone());
         let Err(error) = PromptTemplate::builder("ns", "key").section(section).build() else {
             return Some(example);

@@ -8,6 +8,7 @@ mod limits;
 mod model;
 mod order;
 mod policy;
+mod schema;
 mod section;
 mod suite;
 mod tool;
@@ -21,7 +22,7 @@ use wink::suites::PlanChecker;
 use wink::tool::AnyTool;
 use wink_store::Workspace;
 
-use crate::file::{At, File, Json, Named, SuiteName};
+use crate::file::{At, File, Json, Named, SuiteName, ToolTable};
 use crate::model::ModelConfig;
 use crate::problem::{Problems, Span};
 use crate::read::meant;
@@ -73,7 +74,6 @@ pub(crate) fn build(file: &File, workspace: Option<&Arc<Workspace>>, problems: &
         binding: Binding::Free,
         tools: Vec::new(),
         names: HashMap::new(),
-        spoiled: Vec::new(),
         suites: Vec::new(),
         places: HashMap::new(),
     };
@@ -113,12 +113,10 @@ struct Build<'b> {
     held: &'b Held,
     sandbox: suite::SandboxPlan,
     binding: Binding,
-    /// Every tool, in order.
+    /// Every tool, in order, also those that something is wrong with: whoever speaks of one means it.
     tools: Vec<KnownTool>,
     /// The names that tools have, and in which section.
     names: HashMap<String, String>,
-    /// The names of tools that something is wrong with.
-    spoiled: Vec<String>,
     /// Which sections have which suites.
     suites: Vec<(SuiteName, String)>,
     /// Where sections are, by path.
@@ -127,7 +125,11 @@ struct Build<'b> {
 
 /// A tool that the agent has.
 struct KnownTool {
-    tool: AnyTool,
+    name: String,
+    /// None if something is wrong with it.
+    tool: Option<AnyTool>,
+    /// The names of its parameters; none if they could not be read.
+    parameters: Option<Vec<String>>,
     /// The section that has it, by dotted path.
     section: String,
     span: Span,
@@ -138,12 +140,6 @@ impl KnownTool {
     fn is_below(&self, section: &str) -> bool {
         let rest = self.section.strip_prefix(section);
         section.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-    }
-
-    /// The names of its parameters.
-    fn parameters(&self) -> impl Iterator<Item = &str> + Clone {
-        let properties = self.tool.contract().schema().get("properties").and_then(Value::as_object);
-        properties.into_iter().flat_map(|properties| properties.keys().map(String::as_str))
     }
 }
 
@@ -173,8 +169,7 @@ impl Build<'_> {
             Ok(prompt) => return Some(prompt),
             Err(error) => error,
         };
-        let tool =
-            error.tool.as_ref().and_then(|name| self.tools.iter().find(|tool| **tool.tool.name() == **name));
+        let tool = error.tool.as_ref().and_then(|name| self.tools.iter().find(|tool| *tool.name == **name));
         let span = tool.map(|tool| &tool.span).or_else(|| self.places.get(&error.section));
         let span = span.cloned().unwrap_or(0..0);
         let hint = "each part is right by itself: change this one, or what it does not go with";
@@ -195,19 +190,33 @@ impl Build<'_> {
 
     /// Adds a tool to those that the agent has.
     fn know(&mut self, tool: AnyTool, section: &str, span: &Span) {
-        self.tools.push(KnownTool { tool, section: section.to_owned(), span: span.clone() });
+        let parameters = Some(names_of(tool.contract().schema()).map(str::to_owned).collect());
+        let (name, tool) = (tool.name().to_string(), Some(tool));
+        self.tools.push(KnownTool {
+            name,
+            tool,
+            parameters,
+            section: section.to_owned(),
+            span: span.clone(),
+        });
+    }
+
+    /// Adds one that something is wrong with, as far as it is known.
+    fn know_of(&mut self, table: &ToolTable, section: &str, span: &Span) {
+        let Some(name) = &table.name else { return };
+        let parameters = table.params.as_ref().map(|params| params.json());
+        let parameters = parameters.map(|schema| names_of(&schema).map(str::to_owned).collect());
+        let (name, section) = (name.value.clone(), section.to_owned());
+        self.tools.push(KnownTool { name, tool: None, parameters, section, span: span.clone() });
     }
 
     /// A tool by its name, which has to be there.
     fn find(&mut self, name: &At<String>) -> Option<usize> {
-        let found = self.tools.iter().position(|tool| **tool.tool.name() == *name.value);
+        let found = self.tools.iter().position(|tool| tool.name == name.value);
         // Two are there for every agent with closed sections.
-        let excused =
-            || [OPEN_SECTIONS, READ_SECTION].contains(&name.as_str()) || self.spoiled.contains(&name.value);
-        if found.is_none() && !excused() {
+        if found.is_none() && ![OPEN_SECTIONS, READ_SECTION].contains(&name.as_str()) {
             let message = format!("there is no tool `{}`", name.value);
-            let names = self.tools.iter().map(|tool| &**tool.tool.name());
-            let names = names.chain(self.spoiled.iter().map(String::as_str));
+            let names = self.tools.iter().map(|tool| tool.name.as_str());
             self.problems.hint(&name.span, message, meant(name, names, "tools"));
         }
         found
@@ -238,11 +247,12 @@ impl Build<'_> {
         let Some(tool) = self.tools.get(tool) else { return };
         // `list[].field` is the field of each object in a list.
         let name = parameter.split_once("[].").map_or(parameter.as_str(), |(list, _)| list);
-        if tool.parameters().any(|known| known == name) {
+        let Some(parameters) = &tool.parameters else { return };
+        if parameters.iter().any(|known| known == name) {
             return;
         }
-        let message = format!("`{}` has no parameter `{name}`", tool.tool.name());
-        let hint = meant(name, tool.parameters(), "parameters");
+        let message = format!("`{}` has no parameter `{name}`", tool.name);
+        let hint = meant(name, parameters.iter().map(String::as_str), "parameters");
         self.problems.hint(&parameter.span, message, hint);
     }
 }
@@ -270,6 +280,12 @@ fn plain_name(written: &str, kept: impl Fn(char) -> bool, otherwise: &str) -> St
         "" => otherwise.to_owned(),
         name => name.to_owned(),
     }
+}
+
+/// The names of the parameters that a schema describes.
+fn names_of(schema: &Value) -> impl Iterator<Item = &str> + Clone {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    properties.into_iter().flat_map(|properties| properties.keys().map(String::as_str))
 }
 
 /// A table of the user's as JSON.

@@ -218,16 +218,19 @@ impl Build<'_> {
     /// A condition on a parameter that no tool has would never hold.
     fn known_parameter(&mut self, parameter: &At<String>, tools: Option<&[String]>, section: &str) {
         let covered = |tool: &&KnownTool| match tools {
-            Some(names) => names.iter().any(|name| **name == **tool.tool.name()),
+            Some(names) => names.contains(&tool.name),
             None => tool.is_below(section),
         };
-        let names = || self.tools.iter().filter(covered).flat_map(KnownTool::parameters);
-        if names().any(|name| name == parameter.value) {
+        let covered = || self.tools.iter().filter(covered).map(|tool| tool.parameters.as_ref());
+        // Of one that could not be read nobody knows what it has.
+        let is_unknown = covered().any(|parameters| parameters.is_none());
+        let names = || covered().flatten().flatten();
+        if is_unknown || names().any(|name| *name == parameter.value) {
             return;
         }
         let message = format!("no tool that this policy covers has a parameter `{}`", parameter.value);
-        let names: BTreeSet<String> = names().map(str::to_owned).collect();
-        let hint = meant(parameter, names.iter().map(String::as_str), "parameters");
+        let names: BTreeSet<&str> = names().map(String::as_str).collect();
+        let hint = meant(parameter, names.iter().copied(), "parameters");
         self.problems.hint(&parameter.span, message, hint);
     }
 

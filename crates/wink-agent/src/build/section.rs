@@ -33,12 +33,12 @@ impl Build<'_> {
             match self.tool(tool) {
                 // It is the other that is meant.
                 _ if is_taken => {}
-                Some(made) => {
+                Some(made) if self.is_placeable(&made, span) => {
                     self.know(made.clone(), &path, span);
                     tools.push(made);
                 }
                 // Whoever speaks of it means it, whatever is wrong with it.
-                None => self.spoiled.extend(tool.name.as_ref().map(|name| name.value.clone())),
+                Some(_) | None => self.know_of(tool, &path, span),
             }
         }
         let children = table.section.iter().map(|child| self.section(child, &path)).collect();
@@ -69,6 +69,16 @@ impl Build<'_> {
         }
         let section = suites.into_iter().fold(section, Section::child);
         children.into_iter().fold(section, |section, child| section.child(self.with_policies(child)))
+    }
+
+    /// Whether a section can have this tool.
+    fn is_placeable(&mut self, tool: &AnyTool, span: &Span) -> bool {
+        let Some(reason) = fault(Section::markdown("key", "Title").with_tools([tool.clone()])) else {
+            return true;
+        };
+        let (message, hint) = reason.split_once("; ").unwrap_or((&reason, "change it, or take it out"));
+        self.problems.hint(span, message, hint);
+        false
     }
 
     /// The path of a section; its own key after those above it.

@@ -8,14 +8,13 @@ use serde_json::{Map, Value, json};
 use wink::filesystem::STATE;
 use wink::ledger::{IdempotencyConfig, KeyStrategy, LedgerScope, WhenInDoubt, params_key};
 use wink::prompt::Text;
-use wink::tool::schema::{CompiledSchema, tighten};
 use wink::tool::{Annotations, AnyTool, IntoTool, Tool};
 
 use super::limits::{count, time};
-use super::{Binding, Build, DOLLAR_HINT, SCHEMA_HINT, entries, plain_name};
+use super::{Binding, Build, DOLLAR_HINT, entries, names_of, plain_name};
 use crate::command::{CommandPlan, CommandTool, Confined, Passing, is_ours, variable};
 use crate::file::{
-    Arguments, At, DoubtName, ExampleTable, IdempotencyTable, Json, Named, ScopeName, StrategyName,
+    Arguments, At, DoubtName, ExampleTable, IdempotencyTable, Named, Placed, ScopeName, StrategyName,
     TIME_HINT, ToolTable,
 };
 use crate::read::meant;
@@ -42,12 +41,12 @@ impl Build<'_> {
         {
             self.problems.hint(&description.span, fault, "say in one line what it does, for the model");
         }
-        let written = table.params.as_ref().map(|params| Value::Object(entries(params)));
+        let written = table.params.as_ref().map(|params| params.json());
         let written = written.unwrap_or_else(|| json!({ "type": "object", "properties": {} }));
         let plan = self.plan(table, &written);
         let config =
             table.idempotency.as_ref().and_then(|config| self.idempotency(config, plan.as_ref(), &written));
-        let schema = self.schema(table, written);
+        let schema = self.schema(table.params.as_ref(), written);
         let (plan, schema) = (plan?, schema?);
         let mut tool = self.command(table, &plan, schema.clone());
         for field in &table.sensitive {
@@ -106,19 +105,6 @@ impl Build<'_> {
         }
     }
 
-    /// The schema of the arguments, if it is one.
-    fn schema(&mut self, table: &ToolTable, schema: Value) -> Option<Value> {
-        let Some(params) = &table.params else { return Some(schema) };
-        let compiled = tighten(schema.clone()).and_then(|schema| CompiledSchema::compile(&schema));
-        match compiled {
-            Ok(_) => Some(schema),
-            Err(error) => {
-                self.problems.hint(&params.span, error.to_string(), SCHEMA_HINT);
-                None
-            }
-        }
-    }
-
     fn plan(&mut self, table: &ToolTable, schema: &Value) -> Option<CommandPlan> {
         let timeout = time(table.timeout.as_ref(), self.held.tool_timeout, self.problems);
         let passing = match table.arguments.as_ref().map(|arguments| arguments.value) {
@@ -138,7 +124,7 @@ impl Build<'_> {
     }
 
     /// Parameters that would be one variable.
-    fn variables(&mut self, params: &At<Named<Json>>, schema: &Value) {
+    fn variables(&mut self, params: &At<Placed>, schema: &Value) {
         let mut from: BTreeMap<String, &str> = BTreeMap::new();
         let properties = schema.get("properties").and_then(Value::as_object);
         for name in properties.into_iter().flat_map(Map::keys) {
@@ -146,7 +132,7 @@ impl Build<'_> {
             if let Some(other) = from.insert(variable.clone(), name) {
                 let message = format!("parameters `{other}` and `{name}` would both be {variable}");
                 let hint = "rename one of them, or say `arguments = \"stdin\"`";
-                self.problems.hint(&params.span, message, hint);
+                self.problems.hint(Self::parameter_place(params, name), message, hint);
             }
         }
     }
@@ -361,12 +347,6 @@ impl Build<'_> {
             (_, None) => None,
         }
     }
-}
-
-/// The names of the parameters.
-fn names_of(schema: &Value) -> impl Iterator<Item = &str> + Clone {
-    let properties = schema.get("properties").and_then(Value::as_object);
-    properties.into_iter().flat_map(|properties| properties.keys().map(String::as_str))
 }
 
 fn annotations(table: &ToolTable) -> Annotations {

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{At, Json, Named, Time, TimeOrForever};
+use super::{At, Json, Named, Placed, Time, TimeOrForever};
 
 /// A command as a tool. It gets its arguments as JSON on its standard input and as `WINK_ARG_NAME` variables, never through
 /// a shell. Exit code 0 is success, with its standard output as the message; anything else is a failure, and what it did to
@@ -22,7 +22,8 @@ pub(crate) struct ToolTable {
     #[schemars(required, length(min = 1))]
     pub(crate) command: Option<At<Vec<At<String>>>>,
     /// The JSON Schema of its arguments; none unless told.
-    pub(crate) params: Option<At<Named<Json>>>,
+    #[schemars(with = "Option<Named<Json>>")]
+    pub(crate) params: Option<At<Placed>>,
     /// The directory below the workspace that it runs in.
     pub(crate) cwd: Option<At<String>>,
     /// Variables of its environment, beside the caller's.

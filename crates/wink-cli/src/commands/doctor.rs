@@ -65,21 +65,30 @@ pub(super) async fn run(common: &Common, deep: bool) -> Done {
     let waiting = Waiting::begin("looking at this machine");
     let mut checks = Vec::new();
     checks.push(agent(common));
-    let opened = match workspace(common) {
+    let (opened, usable) = match workspace(common) {
         Ok((check, opened)) => {
             checks.push(check);
-            opened
+            (opened, true)
         }
         Err(check) => {
             checks.push(check);
-            None
+            (None, false)
         }
     };
     if let Some(workspace) = &opened {
         store(workspace, deep, &mut checks).await;
     }
     #[cfg(target_os = "linux")]
-    machine::look(opened.as_deref(), &mut checks);
+    machine::look(
+        match (&opened, usable) {
+            (Some(workspace), _) => machine::Place::Open(workspace),
+            (None, true) => machine::Place::Fresh(common.root()),
+            (None, false) => machine::Place::None,
+        },
+        &mut checks,
+    );
+    #[cfg(not(target_os = "linux"))]
+    let _ = usable;
     checks.push(python());
     drop(waiting);
     let exit = match checks.iter().any(|check| check.status == Status::Broken) {
@@ -142,14 +151,13 @@ fn workspace(common: &Common) -> Result<(Check, Option<std::sync::Arc<Workspace>
         Some(workspace) => {
             Ok((Check::ok("workspace", format!("{shown}, with its state in {STATE}")), Some(workspace)))
         }
-        None if open::may_write(root) => {
-            Ok((Check::ok("workspace", format!("{shown}, where nothing has happened yet")), None))
-        }
-        None => {
-            let hint =
-                "give this user the right to write there, or choose another directory with --workspace";
-            Err(Check::broken("workspace", format!("{shown} cannot be written"), Some(hint.to_owned())))
-        }
+        None => match open::may_write(root) {
+            Ok(()) => Ok((Check::ok("workspace", format!("{shown}, where nothing has happened yet")), None)),
+            Err(refused) => {
+                let hint = Some(refused.hint().to_owned());
+                Err(Check::broken("workspace", format!("{shown} cannot be written"), hint))
+            }
+        },
     }
 }
 
@@ -215,8 +223,12 @@ fn is_installed(program: &str) -> bool {
 /// What this machine can do for commands.
 #[cfg(target_os = "linux")]
 mod machine {
+    use std::path::Path;
+
     use wink::filesystem::host::Capture;
-    use wink_sandbox::{Capabilities, Limits, NamespaceSandbox, SandboxError, capture_of};
+    use wink_sandbox::{
+        Capabilities, Limits, NamespaceSandbox, SandboxError, capture_of, is_overlay, probe_overlay_in,
+    };
     use wink_store::Workspace;
 
     use super::{Check, is_installed};
@@ -225,9 +237,22 @@ mod machine {
         sysctl kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000 \
         (on Ubuntu also kernel.apparmor_restrict_unprivileged_userns=0)";
 
-    pub(super) fn look(workspace: Option<&Workspace>, checks: &mut Vec<Check>) {
+    const FILE_SYSTEM: &str = "it is the file system of the workspace that takes no overlay, as that of a container's \
+        own files does not: put the workspace on another, such as a volume";
+
+    /// Where commands would work.
+    pub(super) enum Place<'p> {
+        /// A workspace with a past.
+        Open(&'p Workspace),
+        /// A directory that can be one.
+        Fresh(&'p Path),
+        /// Nowhere.
+        None,
+    }
+
+    pub(super) fn look(place: Place<'_>, checks: &mut Vec<Check>) {
         let able = Capabilities::detect();
-        checks.push(commands(able, workspace));
+        checks.push(commands(able, place));
         // Whether it confines; what it can limit is another question, and the built-in agent lifts what it cannot.
         let unlimited = Limits { memory: None, cpu: None, processes: None, ..Limits::default() };
         checks.push(match NamespaceSandbox::new(unlimited) {
@@ -273,20 +298,30 @@ mod machine {
     }
 
     /// How what commands do is found out.
-    fn commands(able: &Capabilities, workspace: Option<&Workspace>) -> Check {
-        let overlay = match workspace.map(|workspace| capture_of(workspace.files())) {
-            Some(Ok((Capture::Overlay, _))) => Ok(()),
-            Some(Ok((Capture::Scan, finding))) => Err(finding.found),
-            Some(Err(error)) => Err(error.to_string()),
-            None if able.overlay.is_some() => Ok(()),
-            None => Err(able.why_no_overlay.clone()),
+    fn commands(able: &Capabilities, place: Place<'_>) -> Check {
+        let root = match place {
+            Place::Open(workspace) => Some(workspace.files().root()),
+            Place::Fresh(root) => Some(root),
+            Place::None => None,
         };
+        let overlay = match place {
+            Place::Open(workspace) => match capture_of(workspace.files()) {
+                Ok((Capture::Overlay, _)) => Ok(()),
+                Ok((Capture::Scan, finding)) => Err(finding.found),
+                Err(error) => Err(error.to_string()),
+            },
+            _ if able.overlay.is_none() => Err(able.why_no_overlay.clone()),
+            // What works elsewhere need not work on its file system.
+            Place::Fresh(root) => probe_overlay_in(root).map(drop).map_err(|error| error.to_string()),
+            Place::None => Ok(()),
+        };
+        let by_file_system = able.overlay.is_some() || root.is_some_and(is_overlay);
         match overlay {
             Ok(()) => Check::ok("commands", "undone by an overlay: quick however large the workspace is"),
             Err(reason) => Check::missing(
                 "commands",
                 format!("undone by a scan of the whole workspace: {reason}"),
-                NAMESPACES,
+                if by_file_system { FILE_SYSTEM } else { NAMESPACES },
             ),
         }
     }

@@ -76,19 +76,28 @@ fn block_on<T>(work: impl Future<Output = T>) -> Result<T, CliError> {
     Ok(runtime.map_err(CliError::internal)?.block_on(work))
 }
 
+/// All of standard input, which may have so many MiB.
+fn piped(most: u64) -> Result<Vec<u8>, CliError> {
+    let limit = most << 20;
+    let mut bytes = Vec::new();
+    let read = std::io::stdin().lock().take(limit + 1).read_to_end(&mut bytes);
+    read.map_err(|error| CliError::new(Exit::Usage, format!("standard input cannot be read: {error}")))?;
+    match bytes.len() as u64 > limit {
+        // Half of it is not what was meant.
+        true => Err(CliError::new(Exit::Usage, format!("standard input has more than {most} MiB"))
+            .hint("nothing was done; put what is large into a file, and say which")),
+        false => Ok(bytes),
+    }
+}
+
 /// The arguments of a call, from the command line or from standard input.
 fn arguments(given: Option<String>) -> Result<String, CliError> {
-    /// Beyond what any executor reads; the answer says how much that is.
-    const MOST: u64 = 16 << 20;
     match given {
         None => Ok(String::new()),
         Some(text) if text != "-" => Ok(text),
         Some(_) => {
-            let mut bytes = Vec::new();
-            let read = std::io::stdin().lock().take(MOST).read_to_end(&mut bytes);
-            read.map_err(|error| {
-                CliError::new(Exit::Usage, format!("standard input cannot be read: {error}"))
-            })?;
+            // More than any executor reads; the answer to less says how much that is.
+            let bytes = piped(16)?;
             // What is not UTF-8 is no JSON either, and is answered so.
             Ok(String::from_utf8_lossy(&bytes).into_owned())
         }

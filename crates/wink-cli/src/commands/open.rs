@@ -130,26 +130,23 @@ fn must_be_there(common: &Common) -> Result<(), CliError> {
 }
 
 fn not_opened(root: &Path, error: &WorkspaceError) -> CliError {
-    let refused =
-        |kind: ErrorKind| matches!(kind, ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem);
-    let may_not =
-        "this user may not write there: give it the right to, or choose another directory with --workspace";
     let usage = |message: String| CliError::new(Exit::Usage, message);
     match error {
-        WorkspaceError::Directory { source, .. } if refused(source.kind()) => {
-            usage(error.to_string()).hint(may_not)
-        }
-        WorkspaceError::StateTaken { .. } | WorkspaceError::Directory { .. } => usage(error.to_string()),
-        WorkspaceError::Files(FsError::Io { kind, .. }) if refused(*kind) => {
-            usage(format!("the workspace {} cannot be used: {error}", root.display())).hint(may_not)
+        WorkspaceError::Directory { source, .. } => match Refused::of(source.kind()) {
+            Some(refused) => usage(error.to_string()).hint(refused.hint()),
+            None => usage(error.to_string()),
+        },
+        WorkspaceError::StateTaken { .. } => usage(error.to_string()),
+        WorkspaceError::Files(FsError::Io { kind, .. }) if let Some(refused) = Refused::of(*kind) => {
+            usage(format!("the workspace {} cannot be used: {error}", root.display())).hint(refused.hint())
         }
         WorkspaceError::Store(store) if store.kind == StoreErrorKind::Incompatible => {
             let place = root.join(STATE).join("wink.db");
             usage(format!("{}: {error}", place.display()))
                 .hint("nothing was changed; `wink --version` tells which version this is")
         }
-        WorkspaceError::Store(_) if !may_write(&root.join(STATE)) => {
-            usage(format!("the workspace {} cannot be used: {error}", root.display())).hint(may_not)
+        WorkspaceError::Store(_) if let Err(refused) = may_write(&root.join(STATE)) => {
+            usage(format!("the workspace {} cannot be used: {error}", root.display())).hint(refused.hint())
         }
         _ => CliError::internal(format!("the workspace {} cannot be opened: {error}", root.display())).hint(
             "keep a copy of .wink before anything is done about it; `wink doctor` says what else it finds",
@@ -157,24 +154,52 @@ fn not_opened(root: &Path, error: &WorkspaceError) -> CliError {
     }
 }
 
-/// Whether this user has the right to change what is in a directory.
-pub(super) fn may_write(dir: &Path) -> bool {
+/// Why nothing can be written to a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// This user has no right to.
+    Rights,
+    /// Nobody can.
+    ReadOnly,
+}
+
+impl Refused {
+    fn of(kind: ErrorKind) -> Option<Self> {
+        match kind {
+            ErrorKind::PermissionDenied => Some(Self::Rights),
+            ErrorKind::ReadOnlyFilesystem => Some(Self::ReadOnly),
+            _ => None,
+        }
+    }
+
+    /// What to do about it.
+    pub(super) fn hint(self) -> &'static str {
+        match self {
+            Self::Rights => {
+                "this user may not write there: give it the right to, or choose another directory with --workspace"
+            }
+            Self::ReadOnly => {
+                "its file system is read-only: mount it for writing, or choose another directory with --workspace"
+            }
+        }
+    }
+}
+
+/// Whether what is in a directory can be changed by this user.
+pub(super) fn may_write(dir: &Path) -> Result<(), Refused> {
     use rustix::fs::{Access, access};
-    access(dir, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK).is_ok()
+    access(dir, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)
+        .map_err(|error| Refused::of(error.kind()).unwrap_or(Refused::Rights))
 }
 
 /// What was made whole when the workspace was opened, for whoever wonders.
 fn tell_recovered(recovered: &Recovered) {
     let Recovered { kept, rolled_back, aside, trash } = recovered;
-    let times = |count: usize| if count == 1 { "1 change".to_owned() } else { format!("{count} changes") };
     if !rolled_back.is_empty() {
-        note(&format!(
-            "a process died here: {} of it taken back",
-            were(&times(rolled_back.len()), rolled_back.len())
-        ));
+        note(&format!("a process died here: {} taken back", of_it(rolled_back.len())));
     }
     if !kept.is_empty() {
-        note(&format!("a process died here: {} of it finished", were(&times(kept.len()), kept.len())));
+        note(&format!("a process died here: {} finished", of_it(kept.len())));
     }
     for left in aside {
         note(&format!("{} was left as somebody else has changed it", shown(&left.path)));
@@ -189,6 +214,10 @@ pub(super) fn shown(path: &Path) -> String {
     quoted(path.as_os_str().as_encoded_bytes()).into_owned()
 }
 
-fn were(what: &str, count: usize) -> String {
-    format!("{what} {}", if count == 1 { "was" } else { "were" })
+/// The changes of something that was not finished, and what became of them.
+fn of_it(count: usize) -> String {
+    match count {
+        1 => "1 change of it was".to_owned(),
+        _ => format!("{count} changes of it were"),
+    }
 }

@@ -169,3 +169,72 @@ fn output_that_cannot_be_written_is_exit_code_4() {
         assert!(said.err.contains("the output cannot be written: "), "{said:?}");
     }
 }
+
+#[test]
+fn more_than_can_be_meant_on_standard_input_is_exit_code_2() {
+    let place = Place::new();
+    let said = place.wink_with(&["call", "read_file", "-"], &" ".repeat((16 << 20) + 1));
+    let told = "error: standard input has more than 16 MiB\nhint: nothing was done; put what is large into a file, and say which\n";
+    assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (Some(2), "", told));
+    assert_eq!(place.rows(&["log"]), Vec::<serde_json::Value>::new());
+    assert_eq!(place.names(), Vec::<String>::new());
+}
+
+/// Runs the program in a directory that is mounted for it alone, from `below` it in the place.
+#[cfg(target_os = "linux")]
+fn mounted(place: &Place, mount: &str, arguments: &[&str]) -> Option<crate::support::Said> {
+    let mut command = place.program("unshare");
+    let script = format!("{mount} && cd there && exec \"$@\"");
+    command.args(["-m", "sh", "-c", &script, "sh", env!("CARGO_BIN_EXE_wink")]).args(arguments);
+    let tried = place.program("unshare").args(["-m", "sh", "-c", mount]).output();
+    if !tried.is_ok_and(|tried| tried.status.success()) {
+        wink::testing::leave_out("a mount of its own", "it takes the superuser, and programs that mount");
+        return None;
+    }
+    Some(said(command.output().unwrap()))
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_system_that_is_read_only_is_told_so() {
+    let place = Place::new();
+    fs::create_dir(place.root().join("there")).unwrap();
+    let mount = "mount -t tmpfs none there && mount -o remount,ro there";
+    for arguments in [&["call", "list_directory"][..], &["doctor"]] {
+        let Some(said) = mounted(&place, mount, arguments) else { return };
+        let whole = said.whole();
+        assert_ne!(said.code, Some(0), "{whole}");
+        assert!(whole.contains("its file system is read-only: mount it for writing"), "{whole}");
+        assert!(!whole.contains("give it the right"), "{whole}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn doctor_tries_the_file_system_of_a_workspace_that_is_none_yet() {
+    let place = Place::new();
+    for name in ["lower", "layers", "there"] {
+        fs::create_dir(place.root().join(name)).unwrap();
+    }
+    // On a file system of its own, whatever the place is on.
+    let mount = "mount -t tmpfs none layers && mkdir layers/upper layers/work && \
+        mount -t overlay overlay -o lowerdir=lower,upperdir=layers/upper,workdir=layers/work there";
+    let Some(first) = mounted(&place, mount, &["doctor", "--json"]) else { return };
+    let check = |said: &crate::support::Said| {
+        let told: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+        told["checks"].as_array().unwrap().iter().find(|check| check["name"] == "commands").cloned().unwrap()
+    };
+    let told = check(&first);
+    assert_eq!(told["status"], "missing", "{told}");
+    let hint = told["hint"].as_str().unwrap();
+    assert!(hint.starts_with("it is the file system of the workspace that takes no overlay"), "{told}");
+    let listed = mounted(&place, mount, &["call", "list_directory"]).unwrap();
+    assert!(!listed.out.contains("wink-"), "{listed:?}");
+    // And nothing stays of trying.
+    let after = format!(
+        "{mount} && (cd there && {} doctor > ../doctor.txt; ls -A > ../left.txt)",
+        env!("CARGO_BIN_EXE_wink")
+    );
+    assert!(place.program("unshare").args(["-m", "sh", "-c", &after]).status().unwrap().success());
+    assert_eq!(place.text("left.txt").as_deref(), Some(""));
+}

@@ -107,6 +107,7 @@ fn undo_diff_gc_doctor_init_tools_and_prompt() {
     check("init", &place.json(&["init"]));
     check("demo", &place.json(&["demo"]));
     check("completions", &place.json(&["completions", "fish"]));
+    check("version", &place.json(&["--version"]));
     check("tools", &place.json(&["tools"]));
     check("prompt", &place.json(&["prompt"]));
 }

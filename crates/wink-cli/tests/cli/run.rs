@@ -86,6 +86,11 @@ fn a_task_comes_from_standard_input() {
         (empty.code, empty.err.as_str()),
         (Some(2), "error: the task is empty\nhint: say what is to be done\n")
     );
+    // Half of one is not what was meant.
+    let long =
+        place.wink_with(&["run", "-", "--model", "script:../script.jsonl"], &"x".repeat((4 << 20) + 1));
+    let told = "error: standard input has more than 4 MiB\nhint: nothing was done; put what is large into a file, and say which\n";
+    assert_eq!((long.code, long.err.as_str()), (Some(2), told));
 }
 
 #[test]

@@ -23,6 +23,7 @@ use crate::ids::Ids;
 use crate::room::Rooms;
 use crate::server::Server;
 use crate::session::{OpenError, ServedSession, Sessions};
+use crate::signed::Signature;
 use crate::wire::{self, Frame, Unreadable};
 
 /// What a client that has shaken hands is known by.
@@ -45,6 +46,7 @@ struct Served<H: ServerHandler> {
     session: Arc<ServedSession>,
     service: StreamableHttpService<H, LocalSessionManager>,
     clients: Arc<LocalSessionManager>,
+    signature: Arc<Signature>,
     ids: Mutex<HashMap<String, Ids>>,
 }
 
@@ -161,6 +163,7 @@ impl<H: ServerHandler> Router<H> {
     async fn open(&self, name: &SessionId) -> Result<Served<H>, OpenError> {
         let session = self.sessions.open(name).await?;
         let (make, its) = (Arc::clone(&self.make), Arc::clone(&session));
+        let signature = Signature::of(&make(Server::new(Arc::clone(&session))).get_info().server_info);
         let mut config = SessionConfig::default();
         config.keep_alive = Some(self.options.client_idle);
         let mut clients = LocalSessionManager::default();
@@ -171,7 +174,7 @@ impl<H: ServerHandler> Router<H> {
             Arc::clone(&clients),
             self.config.clone(),
         );
-        Ok(Served { session, service, clients, ids: Mutex::default() })
+        Ok(Served { session, service, clients, signature: Arc::new(signature), ids: Mutex::default() })
     }
 
     async fn serve(&self, served: &Served<H>, request: Request<Incoming>) -> Answer {
@@ -225,7 +228,7 @@ impl<H: ServerHandler> Router<H> {
         match answer.status() {
             // It says so of what it cannot decode as well.
             StatusCode::UNSUPPORTED_MEDIA_TYPE => undecodable(&sent, frame.request).unwrap_or(answer),
-            _ => answer,
+            _ => signed(answer, &served.signature).await,
         }
     }
 
@@ -281,6 +284,27 @@ fn undecodable(body: &[u8], request: Option<RequestId>) -> Option<Answer> {
     let error = serde_json::from_slice::<ClientJsonRpcMessage>(body).err()?;
     let error = ErrorData::invalid_request(format!("not a message: {error}"), None);
     Some(refused(StatusCode::BAD_REQUEST, request, error))
+}
+
+/// The answer with the name of whoever gives it, in whatever form it goes out.
+async fn signed(answer: Answer, signature: &Arc<Signature>) -> Answer {
+    let is = |mime: &str| {
+        let told = answer.headers().get(header::CONTENT_TYPE).and_then(|told| told.to_str().ok());
+        told.is_some_and(|told| told.starts_with(mime))
+    };
+    if is("application/json") {
+        let (head, body) = answer.into_parts();
+        // It is there already, in one piece.
+        let Ok(body) = body.collect().await;
+        let body = Bytes::from(signature.sign(body.to_bytes().into()));
+        return Response::from_parts(head, Full::new(body).boxed());
+    }
+    if is("text/event-stream") {
+        let signature = Arc::clone(signature);
+        let sign = move |event: Bytes| signature.sign_event(&event).map_or(event, Bytes::from);
+        return answer.map(|body| body.map_frame(move |frame| frame.map_data(&sign)).boxed());
+    }
+    answer
 }
 
 fn plain(status: StatusCode, text: &str) -> Answer {

@@ -7,6 +7,9 @@ use wink_mcp::{ServeError, serve_lines};
 
 use super::Agent;
 
+/// How long a message is waited for; one that does not come fails the test.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(120);
+
 pub struct Client {
     output: WriteHalf<DuplexStream>,
     input: Lines<BufReader<ReadHalf<DuplexStream>>>,
@@ -63,8 +66,10 @@ impl Client {
     }
 
     /// The next message.
+    #[expect(clippy::disallowed_methods, reason = "the test guards itself")]
     pub async fn receive(&mut self) -> Value {
-        let line = self.input.next_line().await.unwrap().expect("the server closed its end");
+        let line = tokio::time::timeout(PATIENCE, self.input.next_line()).await;
+        let line = line.expect("the server said nothing").unwrap().expect("the server closed its end");
         serde_json::from_str(&line).unwrap()
     }
 

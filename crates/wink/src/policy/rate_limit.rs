@@ -85,7 +85,7 @@ impl RateLimitPolicy {
         if since >= window {
             return Ok(Decision::Allow);
         }
-        let wait = window - since;
+        let wait = whole_seconds(window - since);
         Ok(Decision::deny(format!(
             "Cannot call '{tool}' yet - {max} of {max} calls in the last {window:?} are used\nTry again in {wait:?}."
         )))
@@ -97,6 +97,11 @@ impl RateLimitPolicy {
         memory.remember(format!("{}/{NEXT}", self.item(tool)), Value::from(place.next))?;
         Ok(())
     }
+}
+
+/// At least as long, in seconds: nobody waits for nanoseconds.
+fn whole_seconds(wait: Duration) -> Duration {
+    Duration::from_secs(wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)))
 }
 
 struct Place {

@@ -7,7 +7,6 @@ pub(super) mod record;
 mod resume;
 pub(super) mod view;
 
-use std::io::Read;
 use std::sync::Arc;
 
 use wink::limits::{Budget, BudgetTracker, CancelToken, Deadline};
@@ -20,7 +19,7 @@ use self::record::Recorded;
 use self::view::{Told, View};
 use super::ending::Ending;
 use super::progress::{Reporter, Waiting};
-use super::{approve, open};
+use super::{approve, open, piped};
 use crate::args::{Common, RunArgs};
 use crate::frame::{CliError, Done, Exit, note};
 
@@ -165,18 +164,10 @@ pub(super) async fn evaluate(
 
 /// What is to be done.
 fn task(given: Option<String>) -> Result<Option<String>, CliError> {
-    /// No task is longer.
-    const MOST: u64 = 4 << 20;
     let Some(text) = given else { return Ok(None) };
     let text = match text.as_str() {
-        "-" => {
-            let mut text = String::new();
-            let read = std::io::stdin().lock().take(MOST).read_to_string(&mut text);
-            read.map_err(|error| {
-                CliError::new(Exit::Usage, format!("standard input cannot be read: {error}"))
-            })?;
-            text
-        }
+        "-" => String::from_utf8(piped(4)?)
+            .map_err(|_| CliError::new(Exit::Usage, "the task on standard input is not UTF-8"))?,
         _ => text,
     };
     match text.trim().is_empty() {
