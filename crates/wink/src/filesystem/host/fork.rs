@@ -28,9 +28,18 @@ enum Merged {
     /// There was nothing to do.
     Nothing { instance: u64 },
     /// Into a fork.
-    Nested { instance: u64, before: Layer, after: Layer, fork: Arc<Shared>, was: ForkState },
+    Nested(Box<Nested>),
     /// Into the workspace.
     OnDisk(Box<OnDisk>),
+}
+
+struct Nested {
+    instance: u64,
+    before: Layer,
+    after: Layer,
+    /// What was merged, and what it had been.
+    fork: Arc<Shared>,
+    was: ForkState,
 }
 
 struct OnDisk {
@@ -156,7 +165,8 @@ impl Shared {
             let now = ForkState { layer: after.clone(), start: after.clone() };
             let was = std::mem::replace(&mut *state, now);
             let fork = Arc::clone(theirs);
-            return Ok(MergeReceipt::new(Merged::Nested { instance, before, after, fork, was }));
+            let merged = Nested { instance, before, after, fork, was };
+            return Ok(MergeReceipt::new(Merged::Nested(Box::new(merged))));
         }
         theirs.guarded.check(&self.base, &state.layer)?;
         let Some((held, settled)) = self.base.apply(&state.layer, None)? else {
@@ -173,7 +183,8 @@ impl Shared {
     pub(super) fn unmerge(&self, receipt: MergeReceipt) -> FsResult<()> {
         match self.own(receipt)? {
             Merged::Nothing { .. } => Ok(()),
-            Merged::Nested { before, after, fork, was, .. } => {
+            Merged::Nested(merged) => {
+                let Nested { before, after, fork, was, .. } = *merged;
                 let Some(own) = &self.fork else { return Err(FsError::Foreign { what: "merge receipt" }) };
                 let mut own = lock(&own.state);
                 if !Arc::ptr_eq(&own.layer.root, &after.root) {
@@ -209,7 +220,7 @@ impl Shared {
     pub(super) fn keep(&self, receipt: MergeReceipt) {
         let kept = self.own(receipt).and_then(|merged| match merged {
             Merged::OnDisk(merged) => self.base.keep(merged.held),
-            Merged::Nothing { .. } | Merged::Nested { .. } => Ok(()),
+            Merged::Nothing { .. } | Merged::Nested(_) => Ok(()),
         });
         if let Err(error) = kept {
             tracing::error!(%error, "a merge that stands could not be marked so; it will be when the store is asked");
@@ -247,7 +258,8 @@ impl Shared {
 impl Merged {
     fn instance(&self) -> u64 {
         match self {
-            Self::Nothing { instance } | Self::Nested { instance, .. } => *instance,
+            Self::Nothing { instance } => *instance,
+            Self::Nested(merged) => merged.instance,
             Self::OnDisk(merged) => merged.instance,
         }
     }
