@@ -75,7 +75,7 @@ pub(super) async fn run(common: &Common, args: RunArgs) -> Done {
     let view = View::new(told, waiting.reporter());
     let mut evaluation = Evaluation::new().watch(Arc::clone(&view) as _);
     if let Some(resume) = &args.resume {
-        let run = resume::find(&prepared.session, resume.as_deref(), args.max_turns)?;
+        let run = resume::find(&prepared.session, resume.as_deref())?;
         evaluation = evaluation.run(RunContext { run_id: Some(run), ..RunContext::default() });
         if let Some(turns) = args.max_turns {
             evaluation = evaluation.max_turns(turns);
