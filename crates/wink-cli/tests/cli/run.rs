@@ -375,6 +375,63 @@ fn a_call_that_failed_before_the_run_was_stopped_is_not_made_again() {
 }
 
 #[test]
+fn a_recording_of_a_killed_run_is_found_and_removed() {
+    if !has_commands() {
+        return;
+    }
+    let (place, line) = waiting();
+    let arguments = ["run", "Go.", "--model", "script:../script.jsonl", "--record", "r.jsonl"];
+    let mut command = place.command(&arguments);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until_ready(&line);
+    let doctor = || {
+        let checks = place.wink(&["doctor", "--json"]);
+        let checks: Value = serde_json::from_str(&checks.out).unwrap();
+        let checks = checks["checks"].as_array().unwrap().clone();
+        checks.into_iter().filter(|check| check["name"] == "recordings").count()
+    };
+    // It is somebody's, as long as the run goes on.
+    assert_eq!((doctor(), &place.json(&["gc"])["recordings"]), (0, &json!(0)));
+    kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+    child.wait().unwrap();
+    assert_eq!((doctor(), &place.json(&["gc"])["recordings"]), (1, &json!(1)));
+    assert_eq!((doctor(), &place.json(&["gc"])["recordings"]), (0, &json!(0)));
+}
+
+#[test]
+fn whoever_does_not_want_it_any_more_is_heard_before_it_begins() {
+    let place = place(STORY);
+    let mut command = place.command(&["run", "-", "--model", "script:../script.jsonl"]);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // More than a pipe holds: when it is written, the program reads.
+    let mut input = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut input, &[b'x'; 1 << 20]).unwrap();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let said = said(child.wait_with_output().unwrap());
+    assert_eq!(said.code, Some(3), "{}", said.err);
+    assert!(said.err.contains("the run was cancelled"), "{}", said.err);
+    drop(input);
+    assert_eq!(place.rows(&["log"]), Vec::<Value>::new());
+}
+
+#[test]
+fn a_task_that_is_too_long_is_refused() {
+    let place = place(STORY);
+    let mut command = place.command(&["run", "-", "--model", "script:../script.jsonl"]);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    // It may end before it has read all of it.
+    let _ = std::io::Write::write_all(&mut input, &vec![b'x'; (4 << 20) + 1]);
+    drop(input);
+    let said = said(child.wait_with_output().unwrap());
+    assert_eq!(said.code, Some(2), "{}", said.err);
+    assert!(said.err.contains("the task is longer than 4 MiB"), "{}", said.err);
+    assert_eq!(place.rows(&["log"]), Vec::<Value>::new());
+}
+
+#[test]
 fn a_run_that_goes_on_elsewhere_is_nobody_elses() {
     if !has_commands() {
         return;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use wink::limits::{Budget, BudgetTracker, CancelToken, Deadline};
 use wink::session::RunContext;
 use wink_agent::{Prepared, duration};
-use wink_models::{Adapter, Evaluation, ModelAdapter, PromptResponse, Stopped};
+use wink_models::{Adapter, Evaluation, ModelAdapter, PromptResponse, StopReason, Stopped};
 
 use self::model::{Chosen, Who};
 use self::record::Recorded;
@@ -25,10 +25,16 @@ use crate::args::{Common, RunArgs};
 use crate::frame::{CliError, Done, Exit, note};
 
 pub(super) async fn run(common: &Common, args: RunArgs) -> Done {
+    // First of all: whoever wants it to end before it has begun is heard as well.
+    let mut ending = Ending::listen()?;
     // Before the workspace is touched: what is wrong with these is found at once.
     let agent = open::agent(common)?;
     let chosen = model::choose(&agent, &args)?;
-    let task = task(args.task.clone())?;
+    let task = tokio::select! {
+        biased;
+        () = ending.told() => return Err(CliError::new(Exit::Evaluation, StopReason::Cancelled.to_string())),
+        task = task(args.task.clone()) => task?,
+    };
     let ahead = args.deadline.as_deref().map(deadline).transpose()?;
     if let Some(path) = &args.record {
         record::must_be_new(path)?;
@@ -96,7 +102,7 @@ pub(super) async fn run(common: &Common, args: RunArgs) -> Done {
     }
     let started = clock.monotonic();
     let adapter = adapter(chosen, &prepared, recorded.as_ref(), &args, waiting.reporter());
-    let came = evaluate(&*adapter, prepared, evaluation, &waiting.reporter()).await?;
+    let came = evaluate(&*adapter, prepared, evaluation, &mut ending, &waiting.reporter()).await;
     drop(waiting);
     for left in workspace.report().aside {
         note(&format!("{} was left as somebody else has changed it", open::shown(&left.path)));
@@ -148,33 +154,45 @@ pub(super) async fn evaluate(
     adapter: &dyn Adapter,
     prepared: Prepared,
     evaluation: Evaluation,
+    ending: &mut Ending,
     reporter: &Reporter,
-) -> Result<Result<PromptResponse, Stopped>, CliError> {
+) -> Result<PromptResponse, Stopped> {
     let cancel = CancelToken::new();
     let evaluation = evaluation.resources(prepared.resources).cancel(cancel.clone());
-    let mut ending = Ending::listen()?;
     let mut evaluating = adapter.evaluate(&prepared.prompt, &prepared.session, evaluation);
     tokio::select! {
-        came = &mut evaluating => return Ok(came),
+        biased;
         () = ending.told() => {}
+        came = &mut evaluating => return came,
     }
     reporter.say("stopping: what is on its way is undone");
     cancel.cancel();
-    Ok(evaluating.await)
+    evaluating.await
 }
 
 /// What is to be done.
-fn task(given: Option<String>) -> Result<Option<String>, CliError> {
+async fn task(given: Option<String>) -> Result<Option<String>, CliError> {
     /// No task is longer.
     const MOST: u64 = 4 << 20;
     let Some(text) = given else { return Ok(None) };
     let text = match text.as_str() {
         "-" => {
-            let mut text = String::new();
-            let read = std::io::stdin().lock().take(MOST).read_to_string(&mut text);
-            read.map_err(|error| {
+            let failed = |error: std::io::Error| {
                 CliError::new(Exit::Usage, format!("standard input cannot be read: {error}"))
-            })?;
+            };
+            let (done, read) = tokio::sync::oneshot::channel();
+            // Nobody waits for this thread: it may read for as long as the program runs.
+            let reading = std::thread::Builder::new().spawn(move || {
+                let mut text = String::new();
+                let read = std::io::stdin().lock().take(MOST + 1).read_to_string(&mut text);
+                let _ = done.send(read.map(|_| text));
+            });
+            reading.map_err(failed)?;
+            let text = read.await.map_err(CliError::internal)?.map_err(failed)?;
+            if text.len() as u64 > MOST {
+                return Err(CliError::new(Exit::Usage, "the task is longer than 4 MiB")
+                    .hint("put it into a file of the workspace, and have the task name that"));
+            }
             text
         }
         _ => text,
