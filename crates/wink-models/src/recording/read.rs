@@ -287,16 +287,19 @@ const MOST_BYTES: u64 = 1 << 30;
 
 /// The text of a script or a recording: of a file that has an end.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
+    let too_large = || io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 1 GiB");
     // Before it is opened: opening a pipe waits for somebody.
-    if !std::fs::metadata(path)?.is_file() {
+    let about = std::fs::metadata(path)?;
+    if !about.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
     }
-    let mut text = String::new();
-    File::open(path)?.take(MOST_BYTES + 1).read_to_string(&mut text)?;
-    match text.len() as u64 > MOST_BYTES {
-        true => Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 1 GiB")),
-        false => Ok(text),
+    if about.len() > MOST_BYTES {
+        return Err(too_large());
     }
+    let mut text = String::new();
+    // It may grow meanwhile.
+    let read = File::open(path)?.take(MOST_BYTES + 1).read_to_string(&mut text)?;
+    if read as u64 > MOST_BYTES { Err(too_large()) } else { Ok(text) }
 }
 
 /// Whether a line of a recording is the last, and only half of it: a process that was killed leaves that.
