@@ -211,6 +211,14 @@ impl Store for Losing {
         self.store.turn(session)
     }
 
+    fn hold<'a>(
+        &'a self,
+        session: &'a SessionId,
+        what: &'a str,
+    ) -> BoxFuture<'a, Result<Option<StoreTurn>, StoreError>> {
+        self.store.hold(session, what)
+    }
+
     fn history<'a>(
         &'a self,
         session: &'a SessionId,

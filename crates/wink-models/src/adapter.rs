@@ -17,6 +17,7 @@ use crate::conversation::{RunStats, StopReason, Terms};
 use crate::driver::{Driver, Watch};
 use crate::model::{BoxModel, Settings};
 use crate::random::Random;
+use crate::sub_agent::Spent;
 
 /// Evaluates prompts, whatever it is that answers in the end.
 pub trait Adapter: Send + Sync + 'static {
@@ -44,6 +45,10 @@ pub struct Evaluation {
     pub(crate) is_new_run: bool,
     pub(crate) deadline: Option<Deadline>,
     pub(crate) budgets: Vec<Arc<BudgetTracker>>,
+    /// What its sub-runs cost.
+    pub(crate) spent: Arc<Spent>,
+    /// The same of the runs whose sub-run it is.
+    pub(crate) spends_for: Vec<Arc<Spent>>,
     pub(crate) cancel: CancelToken,
     pub(crate) loop_resources: Option<ResourceRegistry>,
     pub(crate) resources: Option<ResourceRegistry>,
@@ -247,7 +252,8 @@ impl ModelAdapter {
         mut evaluation: Evaluation,
     ) -> Result<PromptResponse, Stopped> {
         let run_id = evaluation.named(&self.base.random);
-        let (conversation, is_new) = match self.base.conversation(executor.session(), &mut evaluation) {
+        let known = self.base.conversation(executor.session(), &mut evaluation).await;
+        let (conversation, is_new, held) = match known {
             Ok(known) => known,
             Err(reason) => return Err(Stopped { run_id, reason, stats: RunStats::default() }),
         };
@@ -258,6 +264,7 @@ impl ModelAdapter {
             random: &self.base.random,
         };
         let (ended, stats) = driver.run(conversation, is_new).await;
+        drop(held);
         PromptResponse::of(run_id, prompt, ended, stats)
     }
 }

@@ -6,6 +6,7 @@ use wink::executor::{Approver, Executor, ExecutorBuilder, ExecutorLimits};
 use wink::prompt::Prompt;
 use wink::resource::ResourceRegistry;
 use wink::session::Session;
+use wink::store::StoreTurn;
 use wink::tool::AdapterInfo;
 
 use crate::adapter::{Evaluation, PromptResponse, Stopped};
@@ -34,6 +35,8 @@ impl Base {
         evaluation: &mut Evaluation,
     ) -> ExecutorBuilder {
         let name = evaluation.named(&self.random);
+        // Its own, also if the evaluation was cloned from one that ran.
+        evaluation.spent = Arc::default();
         let parent = Parent { session: session.clone(), run: name, evaluation: evaluation.clone() };
         let adapter = adapter.utility(Arc::new(parent));
         let mut builder =
@@ -79,13 +82,16 @@ impl Base {
         opening.map_err(|error| StopReason::Runtime(error.to_string()))
     }
 
-    /// The conversation of a run, and what it begins with if the session does not know it.
-    pub(crate) fn conversation(
+    /// The conversation of a run, what it begins with if the session does not know it, and the right to go on with it, which nobody
+    /// else has.
+    pub(crate) async fn conversation(
         &self,
         session: &Session,
         evaluation: &mut Evaluation,
-    ) -> Result<(Conversation, Option<Said>), StopReason> {
+    ) -> Result<(Conversation, Option<Said>, StoreTurn), StopReason> {
         let run_id = evaluation.named(&self.random);
+        let held = session.hold(&run_id).await.map_err(|error| StopReason::Runtime(error.to_string()))?;
+        let Some(held) = held else { return Err(StopReason::Elsewhere { run: run_id }) };
         let known = match evaluation.is_new_run {
             true => None,
             false => Conversation::read_back(session, &run_id)
@@ -95,11 +101,12 @@ impl Base {
             conversation.allow_turns(evaluation.max_turns);
             (conversation, None)
         };
-        Ok(known.map(taken_up).unwrap_or_else(|| {
+        let (conversation, began) = known.map(taken_up).unwrap_or_else(|| {
             let (task, terms) = (evaluation.task.clone(), self.terms.clone());
             let began = Said::Began { task: task.clone(), terms: terms.clone() };
             (Conversation::begin(run_id, task, terms), Some(began))
-        }))
+        });
+        Ok((conversation, began, held))
     }
 }
 
@@ -111,6 +118,8 @@ impl Evaluation {
             run: Arc::new(self.run.clone()),
             deadline: self.deadline,
             budgets: &self.budgets,
+            spent: &self.spent,
+            spends_for: &self.spends_for,
             cancel: &self.cancel,
             watch: Watched::new(self.watch.as_deref().unwrap_or(&())),
         }

@@ -23,6 +23,7 @@ use crate::finish::{self, Judged, Parsed};
 use crate::message::ToolAnswer;
 use crate::model::{Model, ModelError, ModelRequest, OutputSpec, Settings, Stream, ToolSpec};
 use crate::random::Random;
+use crate::sub_agent::Spent;
 use crate::watched::Watched;
 
 /// Sees a run go on. One that panics ends the run, which can be taken up again.
@@ -63,6 +64,8 @@ pub(crate) struct Ground<'a> {
     pub(crate) run: Arc<RunContext>,
     pub(crate) deadline: Option<Deadline>,
     pub(crate) budgets: &'a [Arc<BudgetTracker>],
+    pub(crate) spent: &'a Spent,
+    pub(crate) spends_for: &'a [Arc<Spent>],
     pub(crate) cancel: &'a CancelToken,
     pub(crate) watch: Watched<'a>,
 }
@@ -179,6 +182,10 @@ impl Ground<'_> {
         input: Input,
         parsed: Option<Parsed>,
     ) -> Result<(), StopReason> {
+        let mut input = input;
+        if let Input::Said(Said::Answered { tally, .. }) | Input::Stopped { tally, .. } = &mut input {
+            tally.usage = self.spent.take();
+        }
         let Input::Said(said) = input else {
             return conversation.take(input).map_err(misfit);
         };
@@ -214,16 +221,11 @@ impl Ground<'_> {
         parsed: Option<Parsed>,
     ) -> Result<(), StopReason> {
         let session = self.session();
-        let (must_last, finished) = match &said {
-            Said::Responded(response) => (!response.calls.is_empty(), false),
-            Said::Finished { .. } => (true, true),
-            // Whoever takes the run up without these comes to them again.
-            Said::Began { .. } | Said::Answered { .. } | Said::Reminded { .. } => (false, false),
-        };
+        let (must_last, finished) = (said.must_last(), matches!(said, Said::Finished { .. }));
         let (said, withheld) = self.without_sensitive(said);
         let (run, time) = (Arc::clone(conversation.run()), session.clock().now());
-        let step = ConversationStep { run, time, said, withheld };
-        let kept = session.dispatch(step);
+        let step = ConversationStep { run, time, said, withheld, number: Some(conversation.steps()) };
+        let kept = session.dispatch(step.clone());
         if !kept.failures.is_empty() {
             return Err(StopReason::Runtime(format!("what was said could not be kept: {:?}", kept.failures)));
         }
@@ -234,6 +236,10 @@ impl Ground<'_> {
         if must_last {
             let failed = |error| StopReason::Runtime(format!("what was said could not be stored: {error}"));
             session.flush().await.map_err(failed)?;
+            // The run is this one's alone; should it not be, nothing is done twice all the same.
+            if step.is_contested(session) {
+                return Err(StopReason::Elsewhere { run: step.run });
+            }
         }
         Ok(())
     }
@@ -323,7 +329,7 @@ impl Ground<'_> {
     pub(crate) fn take_up(&self, conversation: &mut Conversation) -> Result<(), StopReason> {
         let (run, used) = (self.run_id(), conversation.stats().usage);
         for budget in self.budgets {
-            let known = budget.used_by(run);
+            let known = budget.used_under(run);
             budget.record(
                 run,
                 TokenUsage {
@@ -340,7 +346,7 @@ impl Ground<'_> {
     pub(crate) async fn execute(&self, calls: Vec<ToolCall>) -> (Input, Option<Arc<RenderedPrompt>>) {
         let calls: Vec<ToolCall> = calls.into_iter().map(|call| self.keyed(call)).collect();
         self.watch.calls(&calls);
-        let outcomes = self.executor.batch_cancellable(calls, Some(self.cancel.clone())).await;
+        let outcomes = self.outcomes(calls).await;
         self.watch.outcomes(&outcomes);
         let tally = Tally::of(outcomes.iter().map(|outcome| outcome.event.ending));
         let mut opened = None;
@@ -436,6 +442,7 @@ impl Ground<'_> {
         for budget in self.budgets {
             budget.record(self.run_id(), usage);
         }
+        self.spends_for.iter().for_each(|spent| spent.add(usage));
     }
 
     pub(crate) fn run_id(&self) -> &str {

@@ -35,6 +35,7 @@
 //! ```
 
 mod adapter;
+mod again;
 mod base;
 #[cfg(all(feature = "claude", unix))]
 pub mod claude;

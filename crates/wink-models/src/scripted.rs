@@ -74,7 +74,7 @@ impl ScriptedModel {
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ScriptError> {
         let path = path.as_ref();
         let failed = |source| ScriptError::Io { path: path.display().to_string(), source };
-        Self::parse(&std::fs::read_to_string(path).map_err(failed)?)
+        Self::parse(&recording::read_text(path).map_err(failed)?)
     }
 
     /// Reads the text of a script or a recording.
@@ -87,6 +87,7 @@ impl ScriptedModel {
         for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             let fault = |reason| ScriptError::Line { line: at + 1, reason };
             let line = match recorded {
+                true if recording::is_cut_off(text, line) => break,
                 true => recording::answer_on(line).map_err(fault)?,
                 false => Some(read_line(at + 1, line).map_err(fault)?),
             };
@@ -224,8 +225,7 @@ impl From<&ModelError> for Failure {
 }
 
 fn read_line(number: usize, line: &str) -> Result<Result<ModelResponse, ModelError>, String> {
-    let Line { text, tool_calls, stop, usage, provider, error } =
-        serde_json::from_str(line).map_err(|error| error.to_string())?;
+    let Line { text, tool_calls, stop, usage, provider, error } = recording::object(line)?;
     if let Some(failure) = error {
         return Ok(Err(failure.into()));
     }

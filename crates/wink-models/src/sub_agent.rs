@@ -1,21 +1,37 @@
 //! Agents as tools of other agents: a run inside a call, with a share of the budget.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use wink::data;
-use wink::limits::{Budget, BudgetLimits, BudgetTracker, CancelToken};
+use wink::limits::{Budget, BudgetLimits, BudgetTracker, CancelToken, TokenUsage};
 use wink::prompt::Prompt;
 use wink::session::{RunContext, Session};
 use wink::tool::{Handler, IntoToolResult, Tool, ToolContext, ToolError, ToolResult};
 
 use crate::adapter::{Adapter, Evaluation};
 use crate::conversation::StopReason;
+use crate::lock;
 
 /// What an evaluation lends the runs that its calls start.
 pub(crate) struct Parent {
     pub(crate) session: Session,
     pub(crate) run: Arc<str>,
     pub(crate) evaluation: Evaluation,
+}
+
+/// What the sub-runs of a run cost that nobody has added to what the run did.
+#[derive(Debug, Default)]
+pub(crate) struct Spent(Mutex<TokenUsage>);
+
+impl Spent {
+    pub(crate) fn add(&self, usage: TokenUsage) {
+        let mut spent = lock(&self.0);
+        *spent = spent.plus(usage);
+    }
+
+    pub(crate) fn take(&self) -> TokenUsage {
+        std::mem::take(&mut *lock(&self.0))
+    }
 }
 
 /// How much of the budget a sub-agent may use in one call.
@@ -111,6 +127,10 @@ impl SubAgent {
             .cancel(cancel.clone());
         evaluation.budgets = self.budgets(cx)?;
         evaluation.deadline = cx.deadline();
+        if let Some(parent) = &parent {
+            evaluation.spends_for.clone_from(&parent.evaluation.spends_for);
+            evaluation.spends_for.push(Arc::clone(&parent.evaluation.spent));
+        }
         evaluation.one_at_a_time = parent.is_some_and(|parent| parent.evaluation.one_at_a_time);
         let cancellation = cx.cancellation();
         let evaluating = self.adapter.evaluate(&self.prompt, &session, evaluation);

@@ -74,6 +74,7 @@ async fn add(params: Text, cx: &mut ToolContext) -> Result<ToolResult<Note>, Too
 
 async fn fail(params: Text, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
     cx.filesystem().await?.write("list", b"never", WriteOptions::new(WriteMode::Append)).await?;
+    cx.resource::<Outside>().await?.add(&params.text)?;
     Ok(ToolResult::error(params.text))
 }
 
@@ -82,7 +83,7 @@ async fn act(params: Text, cx: &mut ToolContext) -> Result<ToolResult<String>, T
     Ok(ToolResult::value(format!("did {}", params.text)))
 }
 
-/// Tools inside that can be run again, one outside that can be asked about, and one outside of which nobody knows.
+/// A tool inside that can be run again, one outside that can be asked about, and two outside of which nobody knows.
 fn prompt(outside: &Arc<Outside>) -> Prompt {
     let asked = Arc::clone(outside);
     let probe = move |_: String, params: serde_json::Value| -> wink::BoxFuture<'static, _> {
@@ -101,7 +102,7 @@ fn prompt(outside: &Arc<Outside>) -> Prompt {
     let inside = Annotations { open_world: false, ..Annotations::default() };
     let tools = Section::tools("tools", "Tools")
         .tool(Tool::new("add", "Adds a line.", add).publishes().annotations(inside))
-        .tool(Tool::new("fail", "Fails.", fail).annotations(inside))
+        .tool(Tool::new("fail", "Fails, and leaves something outside all the same.", fail))
         .tool(Tool::new("pay", "Pays.", act).idempotency(once));
     let more = Section::markdown("more", "More")
         .body("Shout.")
@@ -216,8 +217,8 @@ async fn judge(root: &Path, turns: usize) {
     };
     let all = ["add", "fail", "pay", "shout", "open_sections"].map(|name| calls(name).len() as u64);
     let stats = response.stats;
-    let counted = (stats.turns as usize, stats.calls, stats.rolled_back, stats.usage.total());
-    assert_eq!(counted, (turns + 1, all.iter().sum(), all[1], 7), "{seen}");
+    let counted = (stats.turns as usize, stats.calls, stats.usage.total());
+    assert_eq!(counted, (turns + 1, all.iter().sum(), 7), "{seen}");
     // Inside, all of it, and in order.
     let list = std::fs::read_to_string(root.join("work/list")).unwrap();
     assert_eq!(list.lines().collect::<Vec<_>>(), calls("add"), "{seen}");
@@ -225,10 +226,11 @@ async fn judge(root: &Path, turns: usize) {
     assert_eq!(notes, calls("add"), "{seen}");
     // Outside, once: what can be asked about, and what cannot be, if at all.
     let lines = outside(root).lines();
-    let (shouted, paid): (Vec<_>, Vec<_>) = lines.into_iter().partition(|line| line.starts_with('s'));
+    let (paid, other): (Vec<_>, Vec<_>) = lines.into_iter().partition(|line| line.starts_with('p'));
     assert_eq!(paid, calls("pay"), "{seen}");
-    let once: BTreeSet<_> = shouted.iter().collect();
-    assert_eq!(once.len(), shouted.len(), "{seen}: {shouted:?}");
+    let once: BTreeSet<_> = other.iter().collect();
+    assert_eq!(once.len(), other.len(), "{seen}: {other:?}");
+    let (shouted, failed): (Vec<_>, Vec<_>) = other.into_iter().partition(|line| line.starts_with('s'));
     // Its end is in the log once, and so is every success.
     assert_eq!(session.slice::<PromptExecuted>().len(), 1, "{seen}");
     assert_eq!(session.slice::<Verdict>().all(), [Arc::new(verdict)], "{seen}");
@@ -238,8 +240,11 @@ async fn judge(root: &Path, turns: usize) {
     let done = events.iter().filter(|event| event.success && !event.replayed && &*event.tool == "add");
     assert_eq!(done.count(), calls("add").len(), "{seen}");
     let not_known = events.iter().filter(|event| event.ending == Ending::InDoubt);
-    assert!(not_known.clone().all(|event| &*event.tool == "shout"), "{seen}");
-    assert!(shouted.len() + not_known.count() >= calls("shout").len(), "{seen}");
+    let of_tool = |name: &str| not_known.clone().filter(|event| &*event.tool == name).count();
+    assert_eq!(of_tool("shout") + of_tool("fail"), not_known.clone().count(), "{seen}");
+    assert!(shouted.len() + of_tool("shout") >= calls("shout").len(), "{seen}");
+    assert!(failed.len() + of_tool("fail") >= calls("fail").len(), "{seen}");
+    assert!(stats.rolled_back <= all[1] && stats.rolled_back + of_tool("fail") as u64 >= all[1], "{seen}");
 }
 
 /// In memory where there is such a place: it is processes that are killed here, not disks.

@@ -12,10 +12,11 @@ use support::{JumpClock, Listed, Note, calls, opens, prompt, resources, says};
 use wink::limits::{Budget, BudgetDimension, BudgetExceededError, BudgetTracker, Clock, Deadline};
 use wink::prelude::*;
 use wink::resource::{Binding, ResourceRegistry};
-use wink::session::{Dispatcher, PromptExecuted, ToolInvoked};
+use wink::session::{Dispatcher, PromptExecuted, RunContext, ToolInvoked};
+use wink::testing::ByteStore;
 use wink_models::{
     Adapter, Evaluation, LoopError, MainLoop, MainLoopConfig, ModelAdapter, Request, Share, StopReason,
-    SubAgent,
+    SubAgent, Terms,
 };
 
 /// Something that is bound, and can be closed.
@@ -200,12 +201,38 @@ async fn an_agent_is_a_tool_of_another() {
     assert_eq!(&*response.text, "Blue.");
     assert_eq!(answers(&session), ["It is blue."]);
     assert_eq!(tracker.used().total(), 33, "its tokens are the caller's");
+    assert_eq!(response.stats.usage, tracker.used());
     let children = session.children();
     assert_eq!(children.len(), 1);
     let executed = children[0].slice::<PromptExecuted>().latest().unwrap();
     assert_eq!(&*executed.text, "It is blue.");
     let run = executed.run.run_id.clone().unwrap();
     assert!(run.starts_with(&format!("{}/", response.run_id)), "{run}");
+}
+
+#[tokio::test]
+async fn what_sub_runs_used_is_not_forgotten_when_a_run_is_taken_up() {
+    for same_tracker in [false, true] {
+        let store = Arc::new(ByteStore::new());
+        let tracker = || Arc::new(BudgetTracker::new(Budget::total(100).unwrap()));
+        let helper = Listed::saying([says("It is blue.")]);
+        let prompt = with_helper(&helper, Share::Whole);
+        let evaluation = |tracker: &Arc<BudgetTracker>| {
+            let run = RunContext { run_id: Some("r".into()), ..RunContext::default() };
+            Evaluation::new().run(run).budget(Arc::clone(tracker))
+        };
+        let first = tracker();
+        let session = Session::builder().store(store.clone()).id("s").open().await.unwrap();
+        let boss = ModelAdapter::new(Listed::saying([asks()]));
+        let terms = Terms { max_turns: 1, ..Terms::default() };
+        let stopped = boss.terms(terms).evaluate(&prompt, &session, evaluation(&first)).await.unwrap_err();
+        assert_eq!((stopped.reason.name(), stopped.stats.usage.total()), ("turn_cap", 22));
+        let second = if same_tracker { first } else { tracker() };
+        let session = Session::builder().store(store).id("s").open().await.unwrap();
+        let boss = ModelAdapter::new(Listed::saying([says("Blue.")]));
+        let response = boss.evaluate(&prompt, &session, evaluation(&second).max_turns(2)).await.unwrap();
+        assert_eq!((response.stats.usage.total(), second.used().total()), (33, 33), "{same_tracker}");
+    }
 }
 
 #[tokio::test]

@@ -69,7 +69,44 @@ fn a_script_that_is_none_is_refused_with_the_line() {
     assert_eq!(at("\n{\"txt\": \"a\"}"), "line 2");
     assert_eq!(at(r#"{"tool_calls": [{"arguments": {}}]}"#), "line 1");
     assert!(refused(r#"{"tool_calls": [{"name": "x", "arguments": [1]}]}"#).contains("must be an object"));
+    assert_eq!(at("{\"text\": \"a\"}\n[]\n"), "line 2");
     assert_eq!(refused(" \n"), "the script has no responses: write one JSON object on each line");
+}
+
+#[test]
+fn only_a_file_that_has_an_end_is_read() {
+    let refused = |error: &dyn std::fmt::Display| error.to_string();
+    assert_eq!(
+        refused(&ScriptedModel::load("/dev/zero").unwrap_err()),
+        "the script /dev/zero cannot be read: it is no regular file"
+    );
+    let Err(error) = Recording::load("/dev/zero") else { panic!("it has no end") };
+    assert_eq!(refused(&error), "the recording /dev/zero cannot be read: it is no regular file");
+    // With holes, so that nothing is written.
+    let file = tempfile::NamedTempFile::new().unwrap();
+    file.as_file().set_len((1 << 30) + 1).unwrap();
+    assert!(refused(&ScriptedModel::load(file.path()).unwrap_err()).ends_with("it is larger than 1 GiB"));
+}
+
+#[tokio::test]
+async fn a_recording_that_was_cut_off_is_a_script_as_far_as_it_goes() {
+    let (came, _, text) =
+        recorded(Listed::new([Ok(calls(&[("note", "a")])), Ok(says("ok"))]), JumpClock::new(), None).await;
+    assert_eq!(&*came.unwrap().text, "ok");
+    let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
+    let last = *ends.last().unwrap();
+    for cut in [last - 1, last - 3] {
+        assert!(Recording::parse(&text[..cut]).is_ok());
+        assert!(ScriptedModel::parse(&text[..cut]).is_ok());
+    }
+    // In the middle it is no half of a line.
+    let broken = format!("{}\n{}", &text[..ends[1] - 1], &text[ends[1] + 1..]);
+    assert!(Recording::parse(&broken).is_err());
+    assert!(ScriptedModel::parse(&broken).is_err());
+    assert!(
+        ScriptedModel::parse(&format!("{}\n", &text[..last - 1])).is_err(),
+        "this line was written whole"
+    );
 }
 
 /// What a run comes to, with everything in its session.

@@ -319,6 +319,14 @@ impl Store for SqliteStore {
         Box::pin(self.turns.take(session))
     }
 
+    fn hold<'a>(
+        &'a self,
+        session: &'a SessionId,
+        what: &'a str,
+    ) -> BoxFuture<'a, Result<Option<StoreTurn>, StoreError>> {
+        Box::pin(std::future::ready(self.turns.hold(session, what)))
+    }
+
     fn history<'a>(
         &'a self,
         session: &'a SessionId,

@@ -345,3 +345,23 @@ async fn a_refused_restore_replaces_nothing_later() {
     assert_eq!((one.contents(), other.contents()), (expected.clone(), expected.clone()));
     assert_eq!(Peer::start(place.path()).await.contents(), expected);
 }
+
+#[tokio::test]
+async fn what_is_held_is_one_processes_and_comes_with_what_others_did() {
+    let dir = tempfile::tempdir().unwrap();
+    let (one, two) = (Peer::start(dir.path()).await.session, Peer::start(dir.path()).await.session);
+    let held = one.hold("run").await.unwrap().unwrap();
+    assert!(two.hold("run").await.unwrap().is_none());
+    assert!(one.hold("run").await.unwrap().is_none(), "nor is it had twice by the same");
+    assert!(two.hold("another").await.unwrap().is_some());
+    assert!(one.dispatch(Entry(1)).is_ok());
+    one.flush().await.unwrap();
+    drop(held);
+    let files = || std::fs::read_dir(dir.path().join("sessions")).unwrap().count();
+    let before = files();
+    let held = two.hold("run").await.unwrap().unwrap();
+    assert_eq!(two.slice::<Entry>().all(), [Arc::new(Entry(1))]);
+    assert_eq!(files(), before + 1);
+    drop(held);
+    assert_eq!(files(), before, "nothing is left of it");
+}

@@ -260,6 +260,7 @@ async fn the_event_says_everything() {
         time: support::start(),
         duration: Duration::ZERO,
         attempt: 2,
+        request: None,
         params: LoggedParams::Accepted(arguments.into()),
         ending: Ending::Succeeded,
         success: true,

@@ -9,6 +9,7 @@ use wink_store::Workspace;
 
 use super::open;
 use super::progress::Waiting;
+use super::run::record;
 use crate::args::Common;
 use crate::frame::{self, Done, Exit, visible};
 use crate::term::{BAD, BOLD, DIM, GOOD, ODD, PLAIN, Screen, span};
@@ -77,6 +78,7 @@ pub(super) async fn run(common: &Common, deep: bool) -> Done {
     };
     if let Some(workspace) = &opened {
         store(workspace, deep, &mut checks).await;
+        checks.extend(recordings(workspace));
     }
     #[cfg(target_os = "linux")]
     machine::look(
@@ -199,6 +201,23 @@ async fn store(workspace: &Workspace, deep: bool, checks: &mut Vec<Check>) {
             "`wink ledger list --in-doubt` lists them, `wink ledger resolve` settles one",
         )),
         Err(error) => checks.push(Check::broken("ledger", error.to_string(), None)),
+    }
+}
+
+/// What runs left that were killed while they were recorded; nothing is said where there is nothing.
+fn recordings(workspace: &Workspace) -> Option<Check> {
+    match record::left(workspace.files().root()) {
+        Ok(left) if left.is_empty() => None,
+        Ok(left) => {
+            let names: Vec<String> = left.iter().map(|path| path.display().to_string()).collect();
+            let found = format!("of runs that were killed: {}", names.join(", "));
+            Some(Check::warning(
+                "recordings",
+                found,
+                "`wink gc` removes them; they can be replayed as far as they go",
+            ))
+        }
+        Err(error) => Some(Check::broken("recordings", error.to_string(), None)),
     }
 }
 

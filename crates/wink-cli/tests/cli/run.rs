@@ -301,9 +301,33 @@ fn a_run_that_is_interrupted_is_undone_or_kept_and_goes_on() {
     let again = place.json(&["run", "--resume", "--model", "script:../script.jsonl"]);
     check("run", &again);
     assert_eq!((&again["stopped_by"], &again["turns"]), (&json!("completed"), &json!(3)), "{again:#}");
-    let over = place.wink(&["run", "--resume", "--model", "script:../script.jsonl"]);
-    assert_eq!(over.code, Some(2));
-    insta::assert_snapshot!("run_is_over", over.whole());
+    // What a run came to that is over is said again, and nothing is done.
+    let calls = place.rows(&["log"]).len();
+    let over = place.json(&["run", "--resume", "--model", "script:../script.jsonl"]);
+    assert_eq!(over, again);
+    assert_eq!(place.rows(&["log"]).len(), calls);
+}
+
+#[test]
+fn what_could_not_be_printed_is_printed_again() {
+    let place = place(STORY);
+    let expected = run(&self::place(STORY), &["--json"]);
+    let mut command = place.command(&["run", "Write it.", "--model", "script:../script.jsonl", "--json"]);
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let lost = command.stdin(Stdio::null()).stdout(full).stderr(Stdio::piped()).output().unwrap();
+    assert_eq!(said(lost).code, Some(4));
+    let again = place.wink(&["run", "--resume", "--model", "script:../script.jsonl", "--json"]);
+    assert_eq!((again.code, again.out), (expected.code, expected.out));
+    assert_eq!(place.rows(&["log"]).len(), 3, "nothing is done again");
+}
+
+#[test]
+fn a_run_that_came_to_nothing_says_so_again() {
+    let place = place("{\"text\": \"No.\", \"stop\": \"refused\"}\n");
+    let first = run(&place, &["--json"]);
+    assert_eq!(first.code, Some(1), "{}", first.err);
+    let again = place.wink(&["run", "--resume", "--model", "script:../script.jsonl", "--json"]);
+    assert_eq!((again.code, again.out, again.err), (first.code, first.out, first.err));
 }
 
 #[test]
@@ -327,13 +351,125 @@ fn a_killed_run_goes_on_and_repeats_nothing() {
 }
 
 #[test]
+fn a_call_that_failed_before_the_run_was_stopped_is_not_made_again() {
+    if !has_commands() {
+        return;
+    }
+    let (place, line) = waiting();
+    let out = place.outside("out");
+    place.put_script("wait", &format!(
+        "test -e go-on && exit 0\ntest -s {out} || {{ echo failed >> {out}; exit 1; }}\necho ready > {line}\nexec sleep 1000",
+        out = out.display(), line = line.display(),
+    ));
+    let call = |id: &str| format!("{{\"id\": \"{id}\", \"name\": \"wait\", \"arguments\": {{}}}}");
+    let script = format!("{{\"tool_calls\": [{}, {}]}}\n{{\"text\": \"Done.\"}}\n", call("1"), call("2"));
+    std::fs::write(place.outside("script.jsonl"), script).unwrap();
+    let mut command = place.command(&["run", "Go.", "--model", "script:../script.jsonl"]);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    until_ready(&line);
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(said(child.wait_with_output().unwrap()).code, Some(3));
+    let again = place.json(&["run", "--resume", "--model", "script:../script.jsonl"]);
+    assert_eq!(
+        (&again["stopped_by"], &again["calls"], &again["rolled_back"]),
+        (&json!("completed"), &json!(2), &json!(1))
+    );
+    assert_eq!(std::fs::read_to_string(out).unwrap(), "failed\n");
+    let endings: Vec<Value> = place.rows(&["log"]).iter().map(|row| row["error"]["kind"].clone()).collect();
+    assert_eq!(endings, [json!("failed"), json!("cancelled"), json!("in_doubt")]);
+}
+
+#[test]
+fn a_recording_of_a_killed_run_is_found_and_removed() {
+    if !has_commands() {
+        return;
+    }
+    let (place, line) = waiting();
+    let arguments = ["run", "Go.", "--model", "script:../script.jsonl", "--record", "r.jsonl"];
+    let mut command = place.command(&arguments);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until_ready(&line);
+    let doctor = || {
+        let checks = place.wink(&["doctor", "--json"]);
+        let checks: Value = serde_json::from_str(&checks.out).unwrap();
+        let checks = checks["checks"].as_array().unwrap().clone();
+        checks.into_iter().filter(|check| check["name"] == "recordings").count()
+    };
+    // It is somebody's, as long as the run goes on.
+    assert_eq!((doctor(), &place.json(&["gc"])["recordings"]), (0, &json!(0)));
+    kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+    child.wait().unwrap();
+    assert_eq!((doctor(), &place.json(&["gc"])["recordings"]), (1, &json!(1)));
+    assert_eq!((doctor(), &place.json(&["gc"])["recordings"]), (0, &json!(0)));
+}
+
+#[test]
+fn whoever_does_not_want_it_any_more_is_heard_before_it_begins() {
+    let place = place(STORY);
+    let mut command = place.command(&["run", "-", "--model", "script:../script.jsonl"]);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // More than a pipe holds: when it is written, the program reads.
+    let mut input = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut input, &[b'x'; 1 << 20]).unwrap();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let said = said(child.wait_with_output().unwrap());
+    assert_eq!(said.code, Some(3), "{}", said.err);
+    assert!(said.err.contains("the run was cancelled"), "{}", said.err);
+    drop(input);
+    assert_eq!(place.rows(&["log"]), Vec::<Value>::new());
+}
+
+#[test]
+fn a_task_that_is_too_long_is_refused() {
+    let place = place(STORY);
+    let mut command = place.command(&["run", "-", "--model", "script:../script.jsonl"]);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    // It may end before it has read all of it.
+    let _ = std::io::Write::write_all(&mut input, &vec![b'x'; (4 << 20) + 1]);
+    drop(input);
+    let said = said(child.wait_with_output().unwrap());
+    assert_eq!(said.code, Some(2), "{}", said.err);
+    assert!(said.err.contains("standard input has more than 4 MiB"), "{}", said.err);
+    assert_eq!(place.rows(&["log"]), Vec::<Value>::new());
+}
+
+#[test]
+fn a_run_that_goes_on_elsewhere_is_nobody_elses() {
+    if !has_commands() {
+        return;
+    }
+    let (place, line) = waiting();
+    let mut command = place.command(&["run", "Go.", "--model", "script:../script.jsonl", "--json"]);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    until_ready(&line);
+    let resume = ["run", "--resume", "--model", "script:../script.jsonl", "--json"];
+    for _ in 0..2 {
+        let refused = place.wink(&resume);
+        let report: Value = serde_json::from_str(&refused.out).unwrap();
+        check("run", &report);
+        assert_eq!((refused.code, &report["stopped_by"]), (Some(2), &json!("elsewhere")), "{}", refused.err);
+        assert!(refused.err.contains("is going on in another process"), "{}", refused.err);
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(said(child.wait_with_output().unwrap()).code, Some(3));
+    // Whoever had it has let go.
+    place.put("go-on", "");
+    let again = place.wink(&resume);
+    assert_eq!(again.code, Some(0), "{}", again.err);
+    assert_eq!(place.rows(&["log", "--tool", "write_file"]).len(), 1);
+}
+
+#[test]
 fn a_run_may_be_given_more_turns() {
     let place = place(STORY);
     assert_eq!(run(&place, &["--max-turns", "1"]).code, Some(3));
     let resume = |more: &[&str]| {
         place.wink(&[&["run", "--resume", "--model", "script:../script.jsonl"], more].concat()).code
     };
-    assert_eq!(resume(&[]), Some(2));
+    assert_eq!(resume(&[]), Some(3));
     assert_eq!(resume(&["--max-turns", "2"]), Some(3));
     assert_eq!(resume(&["--max-turns", "3"]), Some(0));
     assert_eq!(place.rows(&["log"]).len(), 3, "each call once");

@@ -182,9 +182,9 @@ impl ClaudeAdapter {
             Err(reason) => return never(reason),
         };
         pending.0.track(&executor);
-        let came = match self.base.conversation(session, evaluation) {
+        let came = match self.base.conversation(session, evaluation).await {
             Err(reason) => never(reason),
-            Ok((conversation, began)) => {
+            Ok((conversation, began, _held)) => {
                 let ground = evaluation.ground(prompt, &executor);
                 let came = self.converse(&ground, conversation, began, (leash, pending)).await;
                 ground.flush().await;

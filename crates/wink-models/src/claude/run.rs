@@ -11,7 +11,7 @@ use tokio::io::AsyncRead;
 use super::ending::{self, failure};
 use super::serve::Server;
 use super::wire;
-use crate::conversation::{Completed, Ended, Input, Next, RunStats, Said, StopReason};
+use crate::conversation::{Completed, Ended, Input, Next, RunStats, Said, StopReason, Tally};
 use crate::model::ModelErrorKind;
 
 /// How long the program may take to stop what it does when it is told to.
@@ -29,7 +29,7 @@ impl<R: AsyncRead + Unpin + Send> Server<'_, R> {
                 error.message = format!("{}: {complaints}", error.message);
             }
             if !self.conversation.has_ended() {
-                let tally = self.transcript.tally();
+                let tally = Tally { usage: self.ground.spent.take(), ..self.transcript.tally() };
                 // It has not ended, so that it can be stopped.
                 let _ = self.conversation.take(Input::Stopped { reason: reason.clone(), tally });
             }

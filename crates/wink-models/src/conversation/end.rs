@@ -87,6 +87,12 @@ pub enum StopReason {
     /// A call ended the evaluation.
     #[error(transparent)]
     Evaluation(#[from] PromptEvaluationError),
+    /// Another process has it.
+    #[error("run {run} is going on in another process: wait until it has ended there, or stop it")]
+    Elsewhere {
+        /// The run.
+        run: Arc<str>,
+    },
     /// The run could not be begun, taken up or kept.
     #[error("{0}")]
     Runtime(String),
@@ -113,6 +119,7 @@ impl StopReason {
             Self::Truncated { .. } => "truncated",
             Self::Output { .. } => "output",
             Self::Evaluation(_) => "tool",
+            Self::Elsewhere { .. } => "elsewhere",
             Self::Runtime(_) => "runtime",
         }
     }
@@ -127,6 +134,13 @@ pub struct Tally {
     pub rolled_back: u64,
     /// How many were denied.
     pub denied: u64,
+    /// What the runs inside them cost.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub usage: TokenUsage,
+}
+
+fn is_nothing(usage: &TokenUsage) -> bool {
+    *usage == TokenUsage::default()
 }
 
 impl Tally {
@@ -156,6 +170,7 @@ impl Tally {
                 calls: tally.calls + 1,
                 rolled_back: tally.rolled_back + rolled_back,
                 denied: tally.denied + denied,
+                usage: tally.usage,
             }
         })
     }
@@ -172,7 +187,7 @@ pub struct RunStats {
     pub rolled_back: u64,
     /// Those that were denied.
     pub denied: u64,
-    /// What it cost, without sub-runs.
+    /// What it cost, with all sub-runs of calls that were answered.
     pub usage: TokenUsage,
 }
 
@@ -181,5 +196,6 @@ impl RunStats {
         self.calls += tally.calls;
         self.rolled_back += tally.rolled_back;
         self.denied += tally.denied;
+        self.usage = self.usage.plus(tally.usage);
     }
 }

@@ -152,6 +152,8 @@ pub struct Conversation {
     messages: Vector<Arc<Message>>,
     phase: Phase,
     stats: RunStats,
+    /// How much was said.
+    steps: u64,
     expansions: u32,
     reminders: u32,
     retries: Retries,
@@ -183,6 +185,7 @@ impl Conversation {
             messages,
             phase: Phase::Asking,
             stats: RunStats::default(),
+            steps: 1,
             expansions: 0,
             reminders: 0,
             retries: Retries::default(),
@@ -199,6 +202,11 @@ impl Conversation {
     /// What was said so far.
     pub fn messages(&self) -> &Vector<Arc<Message>> {
         &self.messages
+    }
+
+    /// How many steps it has, its beginning among them.
+    pub fn steps(&self) -> u64 {
+        self.steps
     }
 
     /// What it came to so far.
@@ -247,6 +255,7 @@ impl Conversation {
     /// # Errors
     /// When it does not fit what was to be done. Nothing changes then.
     pub fn take(&mut self, input: Input) -> Result<(), Unexpected> {
+        let more = u64::from(matches!(input, Input::Said(_)));
         match (&self.phase, input) {
             (Phase::Asking, Input::Said(Said::Responded(response))) => self.responded(response),
             (Phase::Asking, Input::Failed { error, at, left, chance }) => {
@@ -278,6 +287,7 @@ impl Conversation {
             }
             (_, input) => return Err(Unexpected { told: input.name(), next: self.phase.name() }),
         }
+        self.steps += more;
         Ok(())
     }
 
@@ -368,6 +378,17 @@ impl Conversation {
         match self.messages.last().map(|message| &**message) {
             Some(Message::Assistant { text, .. }) => Arc::clone(text),
             Some(Message::User { .. } | Message::Tools { .. }) | None => Arc::default(),
+        }
+    }
+}
+
+impl Said {
+    /// Whether it has to be on the disk before anything else is done. Whoever takes a run up without the rest comes to it again.
+    pub(crate) fn must_last(&self) -> bool {
+        match self {
+            Self::Responded(response) => !response.calls.is_empty(),
+            Self::Finished { .. } => true,
+            Self::Began { .. } | Self::Answered { .. } | Self::Reminded { .. } => false,
         }
     }
 }

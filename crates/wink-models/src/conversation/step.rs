@@ -1,5 +1,6 @@
 //! What was said, as it is kept in the session's log.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -20,6 +21,28 @@ pub struct ConversationStep {
     /// Whether there were any, so that the calls cannot be made again from this.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub withheld: bool,
+    /// Which step of its run it is, from 1. Of two with the same number the first counts. None in logs that were written before
+    /// steps had numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<u64>,
+}
+
+impl ConversationStep {
+    /// Whether the session, which has just been stored with this step at its end, has steps of the run by somebody else beside those
+    /// of whoever made this one: since a step that was stored at once, as nothing was done on account of later ones.
+    pub(crate) fn is_contested(&self, session: &Session) -> bool {
+        let mut seen = BTreeSet::new();
+        for step in session.slice::<Self>().newest().filter(|step| step.run == self.run) {
+            let Some(number) = step.number else { return false };
+            if !seen.insert(number) {
+                return true;
+            }
+            if Some(number) < self.number && step.said.must_last() {
+                return false;
+            }
+        }
+        false
+    }
 }
 
 impl SliceType for ConversationStep {
@@ -37,7 +60,7 @@ pub enum NotReadBack {
         /// The run.
         run: Arc<str>,
         /// The step, from 1.
-        number: usize,
+        number: u64,
         /// What is wrong.
         reason: Unexpected,
     },
@@ -90,13 +113,18 @@ impl Conversation {
         };
         let mut conversation = Self::begin(Arc::clone(&name), task.clone(), terms.clone());
         let (mut last, mut withheld) = (first.time, false);
-        for (at, step) in steps.enumerate() {
+        for step in steps {
+            // Somebody else was faster, and whoever made it found that out before anything was done on account of it.
+            if step.number.is_some_and(|number| number <= conversation.steps()) {
+                continue;
+            }
             (last, withheld) = (step.time, step.withheld);
             // Somebody let it have more responses than it began with.
             if let Next::Ended(Ended::Stopped(StopReason::TurnCap { max_turns })) = conversation.next() {
                 conversation.allow_turns(Some(max_turns.saturating_add(1)));
             }
-            let broken = |reason| NotReadBack::Broken { run: Arc::clone(&name), number: at + 2, reason };
+            let number = conversation.steps() + 1;
+            let broken = |reason| NotReadBack::Broken { run: Arc::clone(&name), number, reason };
             conversation.take(Input::Said(step.said.clone())).map_err(broken)?;
         }
         if withheld && conversation.is_executing() {

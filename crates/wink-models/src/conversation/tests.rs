@@ -102,7 +102,7 @@ proptest! {
         let session = Session::new();
         let task: Option<Arc<str>> = task.then(|| "do it".into());
         let keep = |said: Said| {
-            let step = ConversationStep { run: "r".into(), time: session.clock().now(), said, withheld: false };
+            let step = ConversationStep { run: "r".into(), time: session.clock().now(), said, withheld: false, number: None };
             assert!(session.dispatch(step).is_ok());
         };
         keep(Said::Began { task: task.clone(), terms: terms.clone() });
@@ -178,7 +178,13 @@ fn only_what_was_said_is_kept() {
     let session = Session::new();
     assert_eq!(Conversation::read_back(&session, "r"), Ok(None));
     let keep = |said| {
-        let step = ConversationStep { run: "r".into(), time: session.clock().now(), said, withheld: false };
+        let step = ConversationStep {
+            run: "r".into(),
+            time: session.clock().now(),
+            said,
+            withheld: false,
+            number: None,
+        };
         assert!(session.dispatch(step).is_ok());
     };
     keep(Said::Reminded { missing: "all".into() });
@@ -191,7 +197,11 @@ fn a_run_that_nobody_remembers_is_not_taken_up() {
     let session = Session::builder().clock(Arc::new(clock.clone())).build();
     let said = Said::Began { task: None, terms: Terms::default() };
     let time = session.clock().now();
-    assert!(session.dispatch(ConversationStep { run: "r".into(), time, said, withheld: false }).is_ok());
+    assert!(
+        session
+            .dispatch(ConversationStep { run: "r".into(), time, said, withheld: false, number: None })
+            .is_ok()
+    );
     clock.advance(RUN_LIFE - Duration::from_secs(1));
     assert!(Conversation::read_back(&session, "r").unwrap().is_some());
     clock.advance(Duration::from_secs(1));
@@ -203,7 +213,11 @@ fn a_run_that_nobody_remembers_is_not_taken_up() {
     for said in
         [Said::Responded(response("done", 0, Stop::Complete)), Said::Finished { output: None, missing: None }]
     {
-        assert!(session.dispatch(ConversationStep { run: "r".into(), time, said, withheld: false }).is_ok());
+        assert!(
+            session
+                .dispatch(ConversationStep { run: "r".into(), time, said, withheld: false, number: None })
+                .is_ok()
+        );
     }
     assert!(Conversation::read_back(&session, "r").unwrap().unwrap().has_ended());
 }
@@ -212,7 +226,8 @@ fn a_run_that_nobody_remembers_is_not_taken_up() {
 fn calls_without_their_arguments_are_not_made_again() {
     let session = Session::new();
     let keep = |said, withheld| {
-        let step = ConversationStep { run: "r".into(), time: session.clock().now(), said, withheld };
+        let step =
+            ConversationStep { run: "r".into(), time: session.clock().now(), said, withheld, number: None };
         assert!(session.dispatch(step).is_ok());
     };
     let read = || Conversation::read_back(&session, "r");
@@ -224,6 +239,31 @@ fn calls_without_their_arguments_are_not_made_again() {
     let Next::Execute(calls) = conversation.next() else { panic!() };
     keep(answered(&calls, false), false);
     assert_eq!(read().unwrap().unwrap().next(), Next::Ask, "once they are answered, it goes on");
+}
+
+#[test]
+fn of_two_steps_in_one_place_the_first_counts() {
+    let session = Session::new();
+    let keep = |number, said| {
+        let time = session.clock().now();
+        let step = ConversationStep { run: "r".into(), time, said, withheld: false, number: Some(number) };
+        assert!(session.dispatch(step.clone()).is_ok());
+        step.is_contested(&session)
+    };
+    let called = || Said::Responded(response("", 1, Stop::Complete));
+    let mut conversation = Conversation::begin("r", None, Terms::default());
+    conversation.take(Input::Said(called())).unwrap();
+    let Next::Execute(calls) = conversation.next() else { panic!() };
+    assert!(!keep(1, Said::Began { task: None, terms: Terms::default() }));
+    assert!(!keep(2, called()));
+    // Somebody else has the same run, and one answers what the other has answered.
+    assert!(!keep(3, answered(&calls, false)));
+    assert!(keep(3, answered(&calls, false)));
+    assert!(keep(4, called()), "it is found before anything is done on account of it");
+    let known = Conversation::read_back(&session, "r").unwrap().unwrap();
+    assert_eq!((known.steps(), known.stats().turns, known.is_executing()), (4, 2, true));
+    // Later that is past.
+    assert!(!keep(6, called()));
 }
 
 #[test]

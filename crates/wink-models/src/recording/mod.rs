@@ -22,7 +22,7 @@ pub use read::{Recording, RecordingError};
 pub use scrub::{Scrubber, TooShort};
 pub use write::{About, Recorder};
 
-pub(crate) use read::{answer_on, is_recording};
+pub(crate) use read::{answer_on, is_cut_off, is_recording, object, read_text};
 
 use crate::model::ModelResponse;
 use crate::random::Random;

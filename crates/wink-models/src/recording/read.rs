@@ -1,9 +1,13 @@
 //! Reading a recording, and repeating its run.
 
 use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use wink::BoxFuture;
 use wink::limits::{CancelToken, Clock};
@@ -66,7 +70,7 @@ impl Recording {
     pub fn load(path: impl AsRef<Path>) -> Result<Self, RecordingError> {
         let path = path.as_ref();
         let failed = |source| RecordingError::Io { path: path.display().to_string(), source };
-        Self::parse(&std::fs::read_to_string(path).map_err(failed)?)
+        Self::parse(&read_text(path).map_err(failed)?)
     }
 
     /// Reads the text of a recording.
@@ -74,8 +78,8 @@ impl Recording {
     /// # Errors
     /// When it is none.
     pub fn parse(text: &str) -> Result<Self, RecordingError> {
-        let mut lines = text.lines().enumerate().peekable();
-        let header = lines.next().and_then(|(_, line)| serde_json::from_str::<Header>(line).ok());
+        let mut lines = text.lines().enumerate();
+        let header = lines.next().and_then(|(_, line)| object::<Header>(line).ok());
         let header = header.ok_or(RecordingError::NoRecording)?;
         if header.wink_recording != VERSION {
             return Err(RecordingError::Version { found: header.wink_recording });
@@ -83,13 +87,11 @@ impl Recording {
         let mut clock = Vec::new();
         let mut exchanges = VecDeque::new();
         let mut called: Vec<Arc<str>> = Vec::new();
-        while let Some((at, line)) = lines.next() {
-            let line: Line = match serde_json::from_str(line) {
-                Ok(line) => line,
-                // A process that was killed leaves half of its last line.
-                Err(_) if lines.peek().is_none() && !text.ends_with('\n') => break,
-                Err(error) => return Err(RecordingError::Line { line: at + 1, reason: error.to_string() }),
-            };
+        for (at, line) in lines {
+            if is_cut_off(text, line) {
+                break;
+            }
+            let line: Line = object(line).map_err(|reason| RecordingError::Line { line: at + 1, reason })?;
             clock.push(line.clock);
             for call in line.response.iter().flat_map(|response| &response.calls) {
                 if !called.contains(&call.name) {
@@ -280,17 +282,51 @@ impl Model for ReplayedModel {
     }
 }
 
+/// No script or recording is larger.
+const MOST_BYTES: u64 = 1 << 30;
+
+/// The text of a script or a recording: of a file that has an end.
+pub(crate) fn read_text(path: &Path) -> io::Result<String> {
+    let too_large = || io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 1 GiB");
+    // Before it is opened: opening a pipe waits for somebody.
+    let about = std::fs::metadata(path)?;
+    if !about.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+    }
+    if about.len() > MOST_BYTES {
+        return Err(too_large());
+    }
+    let mut text = String::new();
+    // It may grow meanwhile.
+    let read = File::open(path)?.take(MOST_BYTES + 1).read_to_string(&mut text)?;
+    if read as u64 > MOST_BYTES { Err(too_large()) } else { Ok(text) }
+}
+
+/// Whether a line of a recording is the last, and only half of it: a process that was killed leaves that.
+pub(crate) fn is_cut_off(text: &str, line: &str) -> bool {
+    let is_at_end = text.as_bytes().as_ptr_range().end == line.as_bytes().as_ptr_range().end;
+    is_at_end && serde_json::from_str::<IgnoredAny>(line).is_err()
+}
+
+/// Reads a line, which is an object. By themselves types are read from lists as well.
+pub(crate) fn object<'a, T: Deserialize<'a>>(line: &'a str) -> Result<T, String> {
+    match line.trim_start().starts_with('{') {
+        true => serde_json::from_str(line).map_err(|error| error.to_string()),
+        false => Err("it is no object".to_owned()),
+    }
+}
+
 /// Whether a text is a recording.
 pub(crate) fn is_recording(text: &str) -> bool {
-    text.lines().next().is_some_and(|line| serde_json::from_str::<Header>(line).is_ok())
+    text.lines().next().is_some_and(|line| object::<Header>(line).is_ok())
 }
 
 /// The answer on a line of a recording, if there is one.
 pub(crate) fn answer_on(line: &str) -> Result<Option<Result<ModelResponse, ModelError>>, String> {
-    if serde_json::from_str::<Header>(line).is_ok() {
+    if object::<Header>(line).is_ok() {
         return Ok(None);
     }
-    let line: Line = serde_json::from_str(line).map_err(|error| error.to_string())?;
+    let line: Line = object(line)?;
     Ok(match (line.response, line.error) {
         (Some(response), _) => Some(Ok(response)),
         (None, Some(failure)) => Some(Err(failure.into())),

@@ -349,6 +349,7 @@ impl Call {
             time: self.invocation.time,
             duration: session.clock().monotonic().saturating_sub(self.started),
             attempt: self.invocation.attempt,
+            request: self.request_key.as_ref().map(|key| self.shared.logged(key)),
             params,
             ending,
             success: ending == Ending::Succeeded,

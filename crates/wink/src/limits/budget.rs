@@ -240,6 +240,17 @@ impl BudgetTracker {
         lock(&self.used).by_evaluation.get(evaluation).copied().unwrap_or_default()
     }
 
+    /// What one evaluation and those below it used, whose names begin with its own and a slash.
+    #[must_use]
+    pub fn used_under(&self, evaluation: &str) -> TokenUsage {
+        let used = lock(&self.used);
+        let below = |name: &str| {
+            name.strip_prefix(evaluation).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let under = used.by_evaluation.iter().filter(|(name, _)| below(name));
+        under.fold(TokenUsage::default(), |sum, (_, usage)| sum.plus(*usage))
+    }
+
     /// `Ok` while all evaluations together are within the budget.
     ///
     /// # Errors

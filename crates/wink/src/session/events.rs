@@ -38,6 +38,10 @@ pub struct ToolInvoked {
     pub duration: Duration,
     /// Which try of the same call this is, from 1.
     pub attempt: u32,
+    /// The [request](crate::executor::ToolCall::request_key) that it was, for a caller that may send it again; cut at the log's
+    /// bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<Arc<str>>,
     /// The arguments: sensitive ones masked.
     pub params: LoggedParams,
     /// What came of it.

@@ -346,6 +346,7 @@ impl Session {
             time: mark.time,
             duration: std::time::Duration::ZERO,
             attempt: 1,
+            request: None,
             params: LoggedParams::Accepted(mark.arguments.into()),
             ending: Ending::Interrupted,
             success: false,

@@ -200,6 +200,19 @@ impl Session {
         Ok(unfinished.into_iter().map(|mark| self.interrupted(mark)).collect())
     }
 
+    /// Takes something of the session that one at a time can have, among processes too, and what others have committed until
+    /// then; nothing if somebody has it. It is given back when it is dropped, or the process dies.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn hold(&self, what: &str) -> Result<Option<StoreTurn>, StoreError> {
+        let held = contained("hold", || self.core.store.hold(&self.core.id, what)).await?;
+        if held.is_some() {
+            self.refresh().await?;
+        }
+        Ok(held)
+    }
+
     /// Gives calls whose process died their event.
     pub(super) async fn close_interrupted(
         &self,

@@ -263,6 +263,17 @@ pub trait Store: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(StoreTurn::none())))
     }
 
+    /// Takes something of a session that one at a time can have, among processes too; nothing if somebody has it. It is given back
+    /// like a [turn](Store::turn), and is another thing than that: whoever has it lets others run calls.
+    fn hold<'a>(
+        &'a self,
+        session: &'a SessionId,
+        what: &'a str,
+    ) -> BoxFuture<'a, Result<Option<StoreTurn>, StoreError>> {
+        let _ = (session, what);
+        Box::pin(std::future::ready(Ok(Some(StoreTurn::none()))))
+    }
+
     /// Records and journals of a session, by number: what a call changed, or what a stream was at some point.
     fn history<'a>(
         &'a self,

@@ -237,6 +237,17 @@ impl Store for FaultyStore {
         })
     }
 
+    fn hold<'a>(
+        &'a self,
+        session: &'a SessionId,
+        what: &'a str,
+    ) -> BoxFuture<'a, Result<Option<StoreTurn>, StoreError>> {
+        Box::pin(async move {
+            self.pass(StoreOp::Turn).await?;
+            self.inner.hold(session, what).await
+        })
+    }
+
     fn history<'a>(
         &'a self,
         session: &'a SessionId,

@@ -16,6 +16,7 @@ use wink_models::recording::Recording;
 use wink_models::{Evaluation, ModelAdapter, PromptResponse, RunReport, StopReason, Stopped};
 use wink_store::Workspace;
 
+use super::ending::Ending;
 use super::progress::Waiting;
 use super::run::record::Asked;
 use super::run::view::{Told, View};
@@ -101,7 +102,7 @@ async fn repeat(
         evaluation = evaluation.budget(Arc::new(BudgetTracker::new(budget)));
     }
     let evaluation = recording.evaluation(evaluation);
-    let came = evaluate(&adapter, prepared, evaluation, &waiting.reporter()).await?;
+    let came = evaluate(&adapter, prepared, evaluation, &mut Ending::listen()?, &waiting.reporter()).await;
     let events = compare::events(&workspace, recording).await?;
     Ok((came, events))
 }

@@ -74,6 +74,7 @@ fn why(stopped: &Stopped) -> CliError {
         StopReason::Request(error) if error.kind == ModelErrorKind::Unauthorized => {
             said(Exit::Usage).hint("look at the key, and at the variable that has it (--key-env)")
         }
+        StopReason::Elsewhere { .. } => said(Exit::Usage),
         StopReason::TurnCap { .. } => {
             said(Exit::Evaluation).hint(format!("{resume}, with a larger --max-turns"))
         }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use wink::limits::{Budget, BudgetTracker, CancelToken, Deadline};
 use wink::session::RunContext;
 use wink_agent::{Prepared, duration};
-use wink_models::{Adapter, Evaluation, ModelAdapter, PromptResponse, Stopped};
+use wink_models::{Adapter, Evaluation, ModelAdapter, PromptResponse, StopReason, Stopped};
 
 use self::model::{Chosen, Who};
 use self::record::Recorded;
@@ -24,10 +24,16 @@ use crate::args::{Common, RunArgs};
 use crate::frame::{CliError, Done, Exit, note};
 
 pub(super) async fn run(common: &Common, args: RunArgs) -> Done {
+    // First of all: whoever wants it to end before it has begun is heard as well.
+    let mut ending = Ending::listen()?;
     // Before the workspace is touched: what is wrong with these is found at once.
     let agent = open::agent(common)?;
     let chosen = model::choose(&agent, &args)?;
-    let task = task(args.task.clone())?;
+    let task = tokio::select! {
+        biased;
+        () = ending.told() => return Err(CliError::new(Exit::Evaluation, StopReason::Cancelled.to_string())),
+        task = task(args.task.clone()) => task?,
+    };
     let ahead = args.deadline.as_deref().map(deadline).transpose()?;
     if let Some(path) = &args.record {
         record::must_be_new(path)?;
@@ -74,7 +80,7 @@ pub(super) async fn run(common: &Common, args: RunArgs) -> Done {
     let view = View::new(told, waiting.reporter());
     let mut evaluation = Evaluation::new().watch(Arc::clone(&view) as _);
     if let Some(resume) = &args.resume {
-        let run = resume::find(&prepared.session, resume.as_deref(), args.max_turns)?;
+        let run = resume::find(&prepared.session, resume.as_deref())?;
         evaluation = evaluation.run(RunContext { run_id: Some(run), ..RunContext::default() });
         if let Some(turns) = args.max_turns {
             evaluation = evaluation.max_turns(turns);
@@ -95,7 +101,7 @@ pub(super) async fn run(common: &Common, args: RunArgs) -> Done {
     }
     let started = clock.monotonic();
     let adapter = adapter(chosen, &prepared, recorded.as_ref(), &args, waiting.reporter());
-    let came = evaluate(&*adapter, prepared, evaluation, &waiting.reporter()).await?;
+    let came = evaluate(&*adapter, prepared, evaluation, &mut ending, &waiting.reporter()).await;
     drop(waiting);
     for left in workspace.report().aside {
         note(&format!("{} was left as somebody else has changed it", open::shown(&left.path)));
@@ -147,27 +153,33 @@ pub(super) async fn evaluate(
     adapter: &dyn Adapter,
     prepared: Prepared,
     evaluation: Evaluation,
+    ending: &mut Ending,
     reporter: &Reporter,
-) -> Result<Result<PromptResponse, Stopped>, CliError> {
+) -> Result<PromptResponse, Stopped> {
     let cancel = CancelToken::new();
     let evaluation = evaluation.resources(prepared.resources).cancel(cancel.clone());
-    let mut ending = Ending::listen()?;
     let mut evaluating = adapter.evaluate(&prepared.prompt, &prepared.session, evaluation);
     tokio::select! {
-        came = &mut evaluating => return Ok(came),
+        biased;
         () = ending.told() => {}
+        came = &mut evaluating => return came,
     }
     reporter.say("stopping: what is on its way is undone");
     cancel.cancel();
-    Ok(evaluating.await)
+    evaluating.await
 }
 
 /// What is to be done.
-fn task(given: Option<String>) -> Result<Option<String>, CliError> {
+async fn task(given: Option<String>) -> Result<Option<String>, CliError> {
     let Some(text) = given else { return Ok(None) };
     let text = match text.as_str() {
-        "-" => String::from_utf8(piped(4)?)
-            .map_err(|_| CliError::new(Exit::Usage, "the task on standard input is not UTF-8"))?,
+        "-" => {
+            let (done, read) = tokio::sync::oneshot::channel();
+            // Nobody waits for this thread: it may read for as long as the program runs.
+            std::thread::Builder::new().spawn(move || done.send(piped(4))).map_err(CliError::internal)?;
+            String::from_utf8(read.await.map_err(CliError::internal)??)
+                .map_err(|_| CliError::new(Exit::Usage, "the task on standard input is not UTF-8"))?
+        }
         _ => text,
     };
     match text.trim().is_empty() {

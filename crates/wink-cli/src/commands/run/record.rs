@@ -1,5 +1,7 @@
 //! Recording a run. A file in the workspace is put there when the run is over: while it goes on, tools would see it grow.
 
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -34,7 +36,45 @@ pub(super) struct Recorded {
     recorder: Recorder,
     path: PathBuf,
     /// Where it is until the run is over, if that is elsewhere.
-    staged: Option<TempPath>,
+    staged: Option<Staged>,
+}
+
+/// A recording in the state directory. Its lock dies with its process.
+struct Staged {
+    path: TempPath,
+    _lock: File,
+}
+
+/// How they are called there.
+const STAGED: (&str, &str) = ("recording-", ".jsonl");
+
+/// Recordings in the state directory whose process was killed.
+pub(in crate::commands) fn left(root: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut left = Vec::new();
+    for entry in std::fs::read_dir(root.join(STATE))? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_one = name.to_str().is_some_and(|name| name.starts_with(STAGED.0) && name.ends_with(STAGED.1));
+        if is_one && entry.file_type()?.is_file() {
+            // Whoever has it may just have put it where it belongs.
+            let Ok(file) = File::open(entry.path()) else { continue };
+            if file.try_lock().is_ok() {
+                left.push(entry.path());
+            }
+        }
+    }
+    left.sort();
+    Ok(left)
+}
+
+/// Locks a recording that was just made.
+fn lock(path: &Path) -> std::io::Result<File> {
+    let file = File::open(path)?;
+    file.try_lock()?;
+    match file.metadata()?.nlink() {
+        0 => Err(std::io::Error::other("somebody tidied up just now; try again")),
+        _ => Ok(file),
+    }
 }
 
 /// Nothing is overwritten, and that is found out first.
@@ -82,7 +122,7 @@ impl Recorded {
             true => {
                 let state = workspace.files().root().join(STATE);
                 // Only the name is wanted: the recorder makes the file.
-                let name = tempfile::Builder::new().prefix("recording-").suffix(".jsonl").tempfile_in(state);
+                let name = tempfile::Builder::new().prefix(STAGED.0).suffix(STAGED.1).tempfile_in(state);
                 let name = name.map_err(failed)?.into_temp_path();
                 std::fs::remove_file(&name).map_err(failed)?;
                 Some(name)
@@ -101,6 +141,10 @@ impl Recorded {
             std::io::ErrorKind::AlreadyExists => there_already(path),
             _ => failed(error),
         })?;
+        let staged = match staged {
+            Some(staged) => Some(Staged { _lock: lock(&staged).map_err(failed)?, path: staged }),
+            None => None,
+        };
         Ok(Self { recorder, path: path.to_owned(), staged })
     }
 
@@ -115,7 +159,7 @@ impl Recorded {
             |error: std::io::Error| CliError::internal(format!("the recording {}: {error}", path.display()));
         self.recorder.finish().map_err(failed)?;
         let Some(staged) = self.staged else { return Ok(()) };
-        match staged.persist_noclobber(&path) {
+        match staged.path.persist_noclobber(&path) {
             Ok(()) => Ok(()),
             Err(error) => {
                 let place = error.path.keep().map_err(|error| failed(error.error))?;

@@ -115,7 +115,8 @@ impl World {
         script: impl AsyncFnOnce(Peer) -> T,
     ) -> (Result<Completed, StopReason>, RunStats, T) {
         let base = Base { terms: self.terms.clone(), ..Base::default() };
-        let (conversation, began) = base.conversation(&self.session, &mut evaluation).unwrap();
+        let known = base.conversation(&self.session, &mut evaluation).await;
+        let (conversation, began, _held) = known.unwrap();
         let pending = Pending::new(Arc::default());
         let adapter = AdapterInfo::new("claude").utility(Arc::clone(&pending.0));
         let executor = base.open(adapter, &self.prompt, &self.session, &mut evaluation).await.unwrap();
