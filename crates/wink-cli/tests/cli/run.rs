@@ -124,6 +124,22 @@ fn with_provider(server: &Server, place: &Place, model: &str, more: &[&str]) -> 
 }
 
 #[test]
+fn settings_go_with_their_provider() {
+    let agent = "[agent]\nns = \"t\"\nkey = \"t\"\n[model]\nprovider = \"anthropic\"\nmodel = \"m\"\ntemperature = 0.5\nmax_output_tokens = 77\nextra = { top_k = 3 }\nmax_turns = 1\n[[section]]\nkey = \"s\"\ntitle = \"S\"\n";
+    for (model, has) in [("anthropic:other", true), ("openai:a-model", false), ("openai-chat:a-model", false)]
+    {
+        let server = Server::start("{\"text\": \"Done.\"}");
+        let place = Place::with_agent(agent);
+        let said = with_provider(&server, &place, model, &[]);
+        assert_eq!(said.code, Some(0), "{}", said.err);
+        let seen = format!("{:?}", server.fake.seen());
+        for setting in ["temperature", "77", "top_k"] {
+            assert_eq!(seen.contains(setting), has, "{model}, {setting}: {seen}");
+        }
+    }
+}
+
+#[test]
 fn every_provider_comes_to_the_same() {
     let ways: [(&str, &[&str]); 4] = [
         ("anthropic:a-model", &[]),
