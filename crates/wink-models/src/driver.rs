@@ -37,7 +37,7 @@ pub trait Watch: Stream {
         let _ = calls;
     }
 
-    /// And this came of them.
+    /// And this came of some of them. Each is told once, in the order of the calls, while those after it may still run.
     fn outcomes(&self, outcomes: &[Outcome]) {
         let _ = outcomes;
     }
@@ -340,8 +340,8 @@ impl Ground<'_> {
     pub(crate) async fn execute(&self, calls: Vec<ToolCall>) -> (Input, Option<Arc<RenderedPrompt>>) {
         let calls: Vec<ToolCall> = calls.into_iter().map(|call| self.keyed(call)).collect();
         self.watch.calls(&calls);
-        let outcomes = self.executor.batch_cancellable(calls, Some(self.cancel.clone())).await;
-        self.watch.outcomes(&outcomes);
+        let told = |outcome: &Outcome| self.watch.outcomes(std::slice::from_ref(outcome));
+        let outcomes = self.executor.batch_watched(calls, Some(self.cancel.clone()), &told).await;
         let tally = Tally::of(outcomes.iter().map(|outcome| outcome.event.ending));
         let mut opened = None;
         if let Some(escalation) = outcomes.iter().find_map(|outcome| outcome.escalation.clone()) {

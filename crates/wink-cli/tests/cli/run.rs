@@ -370,6 +370,25 @@ fn a_terminal_shows_how_far_it_is() {
 }
 
 #[test]
+fn a_call_is_told_when_it_ends_and_not_when_all_do() {
+    if !has_commands() {
+        return;
+    }
+    let (place, line) = waiting();
+    let script = r#"{"tool_calls": [{"id": "1", "name": "nobody_has_it", "arguments": {"first": 1}}, {"id": "2", "name": "wait", "arguments": {}}]}"#;
+    std::fs::write(place.outside("script.jsonl"), script).unwrap();
+    // Were it told only when all have ended, it would be the deadline that ends them.
+    let arguments = ["run", "Go.", "--model", "script:../script.jsonl", "--deadline", "60s"];
+    let mut terminal = Terminal::start(place.command(&arguments), 200);
+    until_ready(&line);
+    terminal.until("{\"first\"");
+    terminal.interrupt();
+    let (code, seen) = terminal.ends();
+    assert_eq!(code, Some(3), "{seen}");
+    assert!(seen.contains("the run was cancelled"), "{seen}");
+}
+
+#[test]
 fn a_person_is_asked_on_the_terminal() {
     let agent = "[agent]\nns = \"t\"\nkey = \"t\"\n[[section]]\nkey = \"s\"\ntitle = \"S\"\nsuites = [\"files\"]\n[[section.policy]]\napproval = { tools = [\"write_file\"] }\n";
     let script = "{\"tool_calls\": [{\"id\": \"1\", \"name\": \"write_file\", \"arguments\": {\"path\": \"a\", \"content\": \"one\"}}]}\n{\"text\": \"Done.\"}\n";
