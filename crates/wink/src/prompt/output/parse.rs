@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::contract::{Container, ITEMS, OutputContract};
 use super::error::{OutputError, OutputErrorKind};
+use super::numbers;
 use crate::session::{DispatchResult, ErasedValue, Session};
 use crate::tool::schema::{ParseLimits, Rejection, decode};
 
@@ -79,7 +80,15 @@ impl OutputContract {
         Ok(ParsedOutput { text: text.into(), json: Arc::new(json), value, contract: self.clone() })
     }
 
+    /// Nobody executes a result, so `7.0` is the integer that JSON Schema says it is.
     fn decode(&self, object: &str) -> Result<(Arc<dyn ErasedValue>, Value), Rejection> {
+        self.decode_as_written(object).or_else(|rejection| {
+            let whole = numbers::written_whole(object).and_then(|text| self.decode_as_written(&text).ok());
+            whole.ok_or(rejection)
+        })
+    }
+
+    fn decode_as_written(&self, object: &str) -> Result<(Arc<dyn ErasedValue>, Value), Rejection> {
         let value = (self.codec().read)(self.compiled(), object)?;
         let json = decode::parse(object).map_err(|_| Rejection::undecodable())?;
         Ok((value, json))
@@ -120,7 +129,7 @@ impl ParsedOutput {
         &self.text
     }
 
-    /// The value as JSON, as the model wrote it.
+    /// The value as JSON, as the model wrote it; but where an integer is wanted, `7.0` is 7.
     pub fn json(&self) -> &Value {
         &self.json
     }
