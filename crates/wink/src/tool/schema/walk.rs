@@ -250,14 +250,6 @@ impl<'s, 't> Walker<'s, 't> {
                 (node.types.describe(), kind_of(token.text).to_owned())
             });
         }
-        // Whoever reads it as JSON would have another number.
-        let is_wide = |text: &str| text.parse::<i64>().is_err() && text.parse::<u64>().is_err();
-        if token.integer && token.small.is_none() && !node.types.meets(Types::FRACTION) && is_wide(token.text)
-        {
-            let got = self.echo(self.scan.pos - token.text.len(), path);
-            return self
-                .report(ProblemKind::OutOfRange, path, || ("an integer of at most 64 bits".to_owned(), got));
-        }
         let Some(rules) = &node.number else { return Ok(()) };
         let value = match token.small {
             Some(small) => Some(Num::Int(small.into())),
