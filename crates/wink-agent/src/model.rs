@@ -34,6 +34,10 @@ pub struct ModelConfig {
     pub retry: RetryConfig,
 }
 
+/// The environment variables that usually have keys of models, whoever's.
+pub const USUAL_KEY_ENVS: [&str; 4] =
+    ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "OPENAI_API_KEY"];
+
 /// How failed requests are sent again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RetryConfig {

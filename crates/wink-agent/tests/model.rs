@@ -59,3 +59,22 @@ fn what_is_wrong_with_a_model_is_told_at_once() {
         assert_eq!(Agent::parse(&text, "wink.toml").unwrap_err().problems().len(), 1, "{text}");
     }
 }
+
+#[test]
+fn what_the_program_claude_cannot_be_told_is_said() {
+    let text = format!(
+        "{AGENT}[model]\nprovider = \"claude\"\nmodel = \"m\"\nmax_turns = 3\ntimeout = \"1m\"\nmax_output_tokens = 5\ntemperature = 0.5\nextra = {{ top_p = 1 }}\n"
+    );
+    let hint = "  hint: leave it out, or say `provider = \"anthropic\"`";
+    assert_eq!(
+        Agent::parse(&text, "wink.toml").unwrap_err().to_string(),
+        format!(
+            "wink.toml:8:11: the program claude cannot be told timeout\n{hint}\n\
+             wink.toml:9:21: the program claude cannot be told max_output_tokens\n{hint}\n\
+             wink.toml:10:15: the program claude cannot be told temperature\n{hint}\n\
+             wink.toml:11:9: the program claude cannot be told extra\n{hint}"
+        )
+    );
+    let text = text.replace("\"claude\"", "\"anthropic\"");
+    assert_eq!(load(&text).model().and_then(|model| model.temperature), Some(0.5));
+}

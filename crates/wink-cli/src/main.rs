@@ -7,6 +7,8 @@ mod commands;
 #[cfg(unix)]
 mod demo;
 mod diagnostics;
+#[cfg(target_os = "linux")]
+mod environment;
 mod frame;
 #[cfg(unix)]
 mod term;
@@ -24,6 +26,11 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(exit) => return exit,
     };
+    #[cfg(target_os = "linux")]
+    if matches!(command, Command::Run(_) | Command::Replay(_)) {
+        // Before there is another thread.
+        environment::hide();
+    }
     if let Err(error) = diagnostics::begin(common.verbose, matches!(command, Command::Serve(_))) {
         return frame::ended(Err(error));
     }

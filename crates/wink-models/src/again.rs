@@ -22,9 +22,11 @@ impl Ground<'_> {
             .collect();
         let open = calls.into_iter().zip(&known).filter(|(_, known)| known.is_none());
         let open: Vec<ToolCall> = open.map(|(call, _)| call).collect();
+        let told = |outcome: &Outcome| self.watch.outcomes(std::slice::from_ref(outcome));
+        known.iter().flatten().for_each(told);
         let made = match open.is_empty() {
             true => Vec::new(),
-            false => self.executor.batch_cancellable(open, Some(self.cancel.clone())).await,
+            false => self.executor.batch_watched(open, Some(self.cancel.clone()), &told).await,
         };
         let mut made = made.into_iter();
         known.into_iter().filter_map(|known| known.or_else(|| made.next())).collect()

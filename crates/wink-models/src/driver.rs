@@ -38,7 +38,8 @@ pub trait Watch: Stream {
         let _ = calls;
     }
 
-    /// And this came of them.
+    /// And this came of some of them. Each is told once, in the order of the calls, while those after it may still run; what a run that
+    /// is taken up again has of before comes first.
     fn outcomes(&self, outcomes: &[Outcome]) {
         let _ = outcomes;
     }
@@ -347,7 +348,6 @@ impl Ground<'_> {
         let calls: Vec<ToolCall> = calls.into_iter().map(|call| self.keyed(call)).collect();
         self.watch.calls(&calls);
         let outcomes = self.outcomes(calls).await;
-        self.watch.outcomes(&outcomes);
         let tally = Tally::of(outcomes.iter().map(|outcome| outcome.event.ending));
         let mut opened = None;
         if let Some(escalation) = outcomes.iter().find_map(|outcome| outcome.escalation.clone()) {

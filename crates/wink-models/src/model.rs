@@ -113,6 +113,8 @@ pub enum Stop {
     Refused,
     /// The provider paused a long turn, and wants to be asked to go on.
     Paused,
+    /// It is complete, and not in the form that every response has to have, so that nobody knows whether it is a last word.
+    Formless,
 }
 
 /// What arrives while a model answers.

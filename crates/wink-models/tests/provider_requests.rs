@@ -268,3 +268,27 @@ async fn other_servers_have_another_name_for_the_limit() {
         })
     );
 }
+
+#[tokio::test]
+async fn two_calls_of_one_id_are_sent_back_as_they_were() {
+    let calls = vec![called("1", "read", r#"{"path":"a"}"#), called("1", "tag", r#"{"b":"c"}"#)];
+    let kept = json!({ "by": "anthropic", "content": [
+        { "type": "thinking", "thinking": "Hm.", "signature": "s" },
+        { "type": "tool_use", "id": "1" },
+        { "type": "tool_use", "id": "1" },
+    ] });
+    let spoke = Message::Assistant { text: "".into(), calls, provider: Some(Arc::new(kept)) };
+    let tools =
+        Message::Tools { answers: vec![answer("1", "read", "text", true), answer("1", "tag", "no", false)] };
+    let (fake, provider) = Way::Anthropic.saying(Streaming::Off, r#"{"text": "Done."}"#).await;
+    // Whatever the provider makes of it.
+    let _ = ask(&provider, &request([user("Hi"), spoke, tools])).await;
+    assert_eq!(
+        fake.seen()[0].body["messages"][1]["content"],
+        json!([
+            { "type": "thinking", "thinking": "Hm.", "signature": "s" },
+            { "type": "tool_use", "id": "1", "name": "read", "input": { "path": "a" } },
+            { "type": "tool_use", "id": "1", "name": "tag", "input": { "b": "c" } },
+        ])
+    );
+}

@@ -84,6 +84,15 @@ impl std::io::Write for Heard {
     }
 }
 
+/// All that a store holds, as text: it writes records as lists of their bytes.
+fn stored(store: &ByteStore) -> String {
+    let bytes = store.bytes();
+    let text = String::from_utf8_lossy(&bytes);
+    let numbers = text.split(|letter: char| !letter.is_ascii_digit());
+    let bytes: Vec<u8> = numbers.filter_map(|number| number.parse().ok()).collect();
+    format!("{text}\n{}", String::from_utf8_lossy(&bytes))
+}
+
 #[tokio::test]
 async fn logs_recordings_and_stores_have_no_keys() {
     /// All that a tool can find out.
@@ -113,10 +122,60 @@ async fn logs_recordings_and_stores_have_no_keys() {
         let (heard, recorded) = (heard.0.lock().unwrap().clone(), recorded.0.lock().unwrap().clone());
         assert!(heard.contains("a request failed") && recorded.contains("unauthorized"));
         assert_eq!(session.calls("tell").map(|calls| calls.count), Some(1));
-        let stored = String::from_utf8_lossy(&store.bytes()).into_owned();
+        let stored = stored(&store);
+        assert!(stored.contains("tell"), "the log is there: {stored}");
         for said in [heard, recorded, stored, snapshot.to_string(), format!("{stopped} {stopped:?}")] {
             assert!(!said.contains(KEY) && !said.contains(HEADER), "{way:?} {streaming:?}: {said}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_repeats_the_key_does_not_have_it_written_down() {
+    async fn repeat(_: Repeat, _: &mut ToolContext) -> ToolResult<String> {
+        ToolResult::value("done".to_owned())
+    }
+    let section = Section::tools("tools", "Tools").tool(Tool::new("repeat", "Repeats.", repeat));
+    let prompt = PromptTemplate::builder("tests", "secrets").section(section).build().unwrap().prompt();
+    // As it is, and with a letter that is spelled out.
+    let spelled = format!("\\u{:04x}{}", u32::from(KEY.chars().next().unwrap()), &KEY[1..]);
+    let lines = format!(
+        r#"{{"text": "Your key is {KEY}.", "tool_calls": [{{"id": "1", "name": "repeat", "arguments": {{"what": "{spelled} {HEADER}"}}}}]}}
+{{"text": "It was {KEY}"}}"#
+    );
+    for (way, streaming) in WAYS {
+        let store = Arc::new(ByteStore::new());
+        let fake = Fake::start(Script::parse(&lines).unwrap()).await.unwrap();
+        let endpoint = way.endpoint(&fake).streaming(streaming).header("x-gateway", HEADER.to_owned());
+        let session = Session::builder().store(store.clone()).open().await.unwrap();
+        let adapter = ModelAdapter::new(Arc::new(way.at(endpoint)));
+        let done = adapter.evaluate(&prompt, &session, Evaluation::new().task("Go.")).await.unwrap();
+        session.flush().await.unwrap();
+        assert_eq!(&*done.text, "It was ***");
+        let stored = stored(&store);
+        assert!(stored.contains("*** ***"), "what it called with is there: {stored}");
+        assert!(!stored.contains(KEY) && !stored.contains(HEADER), "{way:?} {streaming:?}: {stored}");
+    }
+}
+
+#[data]
+struct Repeat {
+    #[allow(dead_code, reason = "only the log is looked at")]
+    what: String,
+}
+
+#[tokio::test]
+async fn what_a_provider_says_is_masked_before_it_is_cut() {
+    // The key begins before where the words are cut, and ends after.
+    for before in [985, 995, 999, 1000] {
+        let body = format!("{}{KEY}", "x".repeat(before));
+        let answer =
+            format!("HTTP/1.1 500 Oh\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
+        let url = answering(answer).await;
+        let provider = openai::Chat::new("a-model").at(Endpoint::new(url).key(KEY.to_owned())).unwrap();
+        let error = ask(&provider, &request([user("Hi")])).await.unwrap_err();
+        assert!(!error.message.contains(&KEY[..3]), "{}", error.message);
+        assert!(error.message.chars().count() <= 1_001);
     }
 }
 

@@ -35,6 +35,19 @@ pub(super) fn model(table: Option<&At<ModelTable>>, problems: &mut Problems) -> 
         let message = format!("only openai-chat has tools = \"constrained\", and this is {provider}");
         problems.hint(&mode.span, message, "leave it out, or say `provider = \"openai-chat\"`");
     }
+    if provider == Some(ModelProvider::Claude) {
+        for (name, span) in [
+            ("timeout", table.timeout.as_ref().map(|at| &at.span)),
+            ("max_output_tokens", table.max_output_tokens.as_ref().map(|at| &at.span)),
+            ("temperature", table.temperature.as_ref().map(|at| &at.span)),
+            ("extra", table.extra.as_ref().map(|at| &at.span)),
+        ] {
+            if let Some(span) = span {
+                let message = format!("the program claude cannot be told {name}");
+                problems.hint(span, message, "leave it out, or say `provider = \"anthropic\"`");
+            }
+        }
+    }
     if let Some(temperature) = table.temperature.as_ref()
         && !(temperature.is_finite() && temperature.value >= 0.0)
     {

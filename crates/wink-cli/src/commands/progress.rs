@@ -82,13 +82,15 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Until it is over. Time is counted in ticks: it is for people.
+    /// Until it is over. However often something is said, it is drawn once a tick.
     fn show(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut waited, mut wait) = (Duration::ZERO, PATIENCE);
+        let began = SystemClock.monotonic();
+        let waited = || SystemClock.monotonic().saturating_sub(began);
+        let mut next = PATIENCE;
         loop {
-            let (held, timeout) =
-                self.changed.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner);
+            let wait = next.saturating_sub(waited());
+            let (held, _) = self.changed.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner);
             state = held;
             if state.over || state.paused {
                 state.wipe();
@@ -96,15 +98,12 @@ impl Shared {
             if state.over {
                 return;
             }
-            if timeout.timed_out() {
-                waited += wait;
-                wait = TICK;
-            } else if waited < PATIENCE {
-                // Said something early; the patience begins anew, which is as good.
+            if waited() < next {
                 continue;
             }
+            next = waited().saturating_add(TICK);
             if !state.paused {
-                state.draw(waited);
+                state.draw(waited());
             }
         }
     }

@@ -58,6 +58,35 @@ fn where_it_differs_is_said() {
 }
 
 #[test]
+fn what_looks_like_a_mask_hides_no_difference() {
+    let place = place(
+        "{\"tool_calls\": [{\"id\": \"1\", \"name\": \"read_file\", \"arguments\": {\"path\": \"theirs\"}}]}\n{\"text\": \"Done.\"}\n",
+    );
+    place.put("theirs", "***\nas it was\n");
+    assert_eq!(run(&place, &["--record", "../run.jsonl"]).code, Some(0));
+    assert_eq!(place.json(&["replay", "../run.jsonl"])["same"], true);
+    place.put("theirs", "***\nas it is\n");
+    let replayed = place.json(&["replay", "../run.jsonl"]);
+    let difference = replayed["difference"].as_str().unwrap_or_default();
+    assert!(difference.contains("in request 2, what the tools answered was `…"), "{replayed:#}");
+}
+
+#[test]
+fn a_deadline_before_the_beginning_is_the_recordings_fault() {
+    let place = place(STORY);
+    assert_eq!(run(&place, &["--record", "../run.jsonl", "--deadline", "1h"]).code, Some(0));
+    let recorded = std::fs::read_to_string(place.outside("run.jsonl")).unwrap();
+    let (header, rest) = recorded.split_once('\n').unwrap();
+    let mut header: Value = serde_json::from_str(header).unwrap();
+    assert!(header["note"]["deadline"].is_string(), "{header:#}");
+    header["note"]["deadline"] = json!("2000-01-01T00:00:00Z");
+    std::fs::write(place.outside("run.jsonl"), format!("{header}\n{rest}")).unwrap();
+    let said = place.wink(&["replay", "../run.jsonl"]);
+    assert_eq!(said.code, Some(2), "{}", said.err);
+    assert!(said.err.contains("error: the recording's deadline cannot be one: "), "{}", said.err);
+}
+
+#[test]
 fn what_reaches_outside_is_not_done_again_unasked() {
     if !has_commands() {
         return;

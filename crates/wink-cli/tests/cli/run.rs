@@ -129,6 +129,22 @@ fn with_provider(server: &Server, place: &Place, model: &str, more: &[&str]) -> 
 }
 
 #[test]
+fn settings_go_with_their_provider() {
+    let agent = "[agent]\nns = \"t\"\nkey = \"t\"\n[model]\nprovider = \"anthropic\"\nmodel = \"m\"\ntemperature = 0.5\nmax_output_tokens = 77\nextra = { top_k = 3 }\nmax_turns = 1\n[[section]]\nkey = \"s\"\ntitle = \"S\"\n";
+    for (model, has) in [("anthropic:other", true), ("openai:a-model", false), ("openai-chat:a-model", false)]
+    {
+        let server = Server::start("{\"text\": \"Done.\"}");
+        let place = Place::with_agent(agent);
+        let said = with_provider(&server, &place, model, &[]);
+        assert_eq!(said.code, Some(0), "{}", said.err);
+        let seen = format!("{:?}", server.fake.seen());
+        for setting in ["temperature", "77", "top_k"] {
+            assert_eq!(seen.contains(setting), has, "{model}, {setting}: {seen}");
+        }
+    }
+}
+
+#[test]
 fn every_provider_comes_to_the_same() {
     let ways: [(&str, &[&str]); 4] = [
         ("anthropic:a-model", &[]),
@@ -488,6 +504,25 @@ fn a_terminal_shows_how_far_it_is() {
     until_ready(&line);
     terminal.until("2 turns, 1 call; calling wait");
     terminal.until(" left");
+    terminal.interrupt();
+    let (code, seen) = terminal.ends();
+    assert_eq!(code, Some(3), "{seen}");
+    assert!(seen.contains("the run was cancelled"), "{seen}");
+}
+
+#[test]
+fn a_call_is_told_when_it_ends_and_not_when_all_do() {
+    if !has_commands() {
+        return;
+    }
+    let (place, line) = waiting();
+    let script = r#"{"tool_calls": [{"id": "1", "name": "nobody_has_it", "arguments": {"first": 1}}, {"id": "2", "name": "wait", "arguments": {}}]}"#;
+    std::fs::write(place.outside("script.jsonl"), script).unwrap();
+    // Were it told only when all have ended, it would be the deadline that ends them.
+    let arguments = ["run", "Go.", "--model", "script:../script.jsonl", "--deadline", "60s"];
+    let mut terminal = Terminal::start(place.command(&arguments), 200);
+    until_ready(&line);
+    terminal.until("{\"first\"");
     terminal.interrupt();
     let (code, seen) = terminal.ends();
     assert_eq!(code, Some(3), "{seen}");

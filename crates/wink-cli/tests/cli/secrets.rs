@@ -39,6 +39,19 @@ arguments = "stdin"
 params = { type = "object", required = ["token"], properties = { token = { type = "string" }, what = { type = "string" } } }
 "#;
 
+/// Looks at what it was given, and at what the program above it was given, which runs as the same user.
+const LOOK: &str = r#"env | sort
+cat > /dev/null
+one=$PPID
+while [ "${one:-0}" -gt 0 ]; do
+    case $(readlink "/proc/$one/exe") in */wink) ;; *) [ "$one" = "$PPID" ] || break ;; esac
+    echo "looked at $one"
+    tr '\0' '\n' < "/proc/$one/environ"
+    one=$(sed -n 's/^PPid:[^0-9]*//p' "/proc/$one/status")
+done 2> /dev/null
+tr '\0' '\n' < /proc/self/environ
+echo looked > looked"#;
+
 /// Every byte below a directory, but for one file that has them by right.
 fn bytes_below(dir: &Path, all: &mut Vec<(String, Vec<u8>)>) {
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -70,7 +83,7 @@ fn nothing_leaked(place: &Place, said: &[&Said]) {
 
 fn place(provider: &str, url: &str) -> Place {
     let place = Place::with_agent(&AGENT.replace("PROVIDER", provider).replace("URL", url));
-    place.put_script("look", "env | sort\ncat > /dev/null\necho looked > looked");
+    place.put_script("look", LOOK);
     place
 }
 
@@ -188,4 +201,46 @@ fn a_key_in_the_wrong_place_is_not_repeated() {
         assert_eq!(said.code, code, "{said:?}");
         assert!(!said.err.contains(KEY), "{}", said.err);
     }
+}
+
+#[test]
+fn no_usual_key_is_for_commands_whatever_the_model() {
+    if !has_commands() {
+        return;
+    }
+    let usual = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "OPENAI_API_KEY"];
+    let place = place("openai", "https://example.com");
+    place.put_script("look", &format!("{LOOK}\necho seen: $OTHER"));
+    let call =
+        serde_json::json!({ "tool_calls": [{ "id": "1", "name": "look", "arguments": { "token": "t" } }] });
+    std::fs::write(place.outside("script.jsonl"), format!("{call}\n{{\"text\": \"Done.\"}}\n")).unwrap();
+    let arguments = ["run", "Look.", "--model", "script:../script.jsonl", "--record", "../run.jsonl"];
+    let mut command = place.command(&arguments);
+    command.envs(usual.map(|name| (name, KEY))).env("PLANTED_KEY", KEY).env("OTHER", "is given");
+    let ran = said(command.stdin(Stdio::null()).output().unwrap());
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), "Done.\n"), "{}", ran.err);
+    let log = place.wink(&["log", "--json"]);
+    assert!(log.out.contains("looked at ") && log.out.contains("seen: is given"), "{}", log.out);
+    // The same where a run is repeated.
+    let mut command = place.command(&["replay", "../run.jsonl", "--outside", "--into", "../copy"]);
+    command.envs(usual.map(|name| (name, KEY))).env("PLANTED_KEY", KEY).env("OTHER", "is given");
+    let replayed = said(command.stdin(Stdio::null()).output().unwrap());
+    nothing_leaked(&place, &[&ran, &log, &replayed]);
+}
+
+#[test]
+fn a_command_is_given_a_key_that_its_own_table_has() {
+    if !has_commands() {
+        return;
+    }
+    let agent = format!("{AGENT}env = {{ OPENAI_API_KEY = \"for the tool\" }}\n");
+    let place = Place::with_agent(&agent.replace("PROVIDER", "openai").replace("URL", "https://example.com"));
+    place.put_script("look", "cat > /dev/null\necho it is $OPENAI_API_KEY");
+    let call =
+        serde_json::json!({ "tool_calls": [{ "id": "1", "name": "look", "arguments": { "token": "t" } }] });
+    std::fs::write(place.outside("script.jsonl"), format!("{call}\n{{\"text\": \"Done.\"}}\n")).unwrap();
+    let mut command = place.command(&["run", "Look.", "--model", "script:../script.jsonl"]);
+    let ran = said(command.env("OPENAI_API_KEY", KEY).stdin(Stdio::null()).output().unwrap());
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), "Done.\n"), "{}", ran.err);
+    assert_eq!(place.rows(&["log"])[0]["message"], "it is for the tool");
 }

@@ -314,11 +314,7 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
     fn scrubbed(&self, said: Said) -> Said {
         let scrub = |text: &mut Arc<str>| *text = self.scrubber.text(text).into();
         match said {
-            Said::Responded(mut response) => {
-                scrub(&mut response.text);
-                response.calls.iter_mut().for_each(|call| scrub(&mut call.arguments));
-                Said::Responded(response)
-            }
+            Said::Responded(response) => Said::Responded(self.scrubber.said(response)),
             Said::Answered { mut answers, tally, expanded } => {
                 answers.iter_mut().for_each(|answer| scrub(&mut answer.text));
                 Said::Answered { answers, tally, expanded }

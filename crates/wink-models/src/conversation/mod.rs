@@ -35,6 +35,10 @@ pub const RUN_LIFE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 const CUT_OFF: &str = "not run: the response reached its length limit in the middle of this call; nothing was changed. Call the \
                        tool again with shorter arguments, or with fewer calls in one response.";
 
+/// What is told of a response in no form.
+const FORMLESS: &str = "your last response was not a JSON object of the form that every response must have; nothing was done. Answer again, \
+                        with that object alone.";
+
 /// What a conversation is held to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -318,7 +322,18 @@ impl Conversation {
             }
             (Stop::Truncated, true) if several => self.phase = Phase::Executing(Cut::InLastCall),
             (Stop::Truncated, true) => self.answered(Cut::InLastCall, Vec::new(), Tally::default(), false),
-            (Stop::Complete | Stop::Paused, true) => self.phase = Phase::Executing(Cut::Whole),
+            (Stop::Complete | Stop::Paused | Stop::Formless, true) => {
+                self.phase = Phase::Executing(Cut::Whole);
+            }
+            (Stop::Formless, false) if self.reminders_left() > 0 => {
+                self.reminders += 1;
+                self.messages.push_back(Arc::new(Message::User { text: FORMLESS.into() }));
+                self.ask();
+            }
+            (Stop::Formless, false) => {
+                let reason = "it is not in the form that every response must have".to_owned();
+                self.phase = Phase::Ended(Ended::Stopped(StopReason::Output { reason, text }));
+            }
             (Stop::Paused, false) => self.ask(),
             (Stop::Complete, false) => self.phase = Phase::Finishing,
         }

@@ -79,6 +79,7 @@ fn input(next: &Next, conversation: &Conversation, roll: Roll, at: Duration) -> 
                 0 => Stop::Refused,
                 1 | 2 => Stop::Truncated,
                 3 => Stop::Paused,
+                4 => Stop::Formless,
                 _ => Stop::Complete,
             };
             Input::Said(Said::Responded(response("text", roll.calls, stop)))
@@ -289,4 +290,18 @@ fn waits_grow_are_spread_and_respect_the_provider() {
     let after = Duration::from_secs(7);
     assert_eq!(wait(0, Some(after), 0), after);
     assert_eq!(wait(0, Some(after), u64::MAX), after + millis(250));
+}
+
+#[test]
+fn a_response_in_no_form_is_asked_for_again_and_then_is_no_last_word() {
+    let mut conversation = Conversation::begin("r", None, Terms { max_reminders: 2, ..Terms::default() });
+    let garbage = || Input::Said(Said::Responded(response("garbage", 0, Stop::Formless)));
+    for times in 1..=2 {
+        conversation.take(garbage()).unwrap();
+        assert_eq!((conversation.next(), conversation.messages().len()), (Next::Ask, 2 * times));
+    }
+    conversation.take(garbage()).unwrap();
+    let reason = "it is not in the form that every response must have".to_owned();
+    let stopped = StopReason::Output { reason, text: "garbage".into() };
+    assert_eq!(conversation.next(), Next::Ended(Ended::Stopped(stopped)));
 }

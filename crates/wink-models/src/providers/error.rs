@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{ModelError, ModelErrorKind};
 
-/// Words of a provider that are kept.
+/// Characters of a provider's words that are kept.
 const MAX_MESSAGE: usize = 1_000;
 
 /// An error of this kind. Asking again does no harm where the same request can be answered another time: what a model says has no
@@ -72,7 +72,7 @@ impl Said {
             Ok(envelope) => Self::of(&envelope.error),
             Err(_) => match serde_json::from_slice::<Value>(body) {
                 Ok(value) => Self::of(&value),
-                Err(_) => Self { message: bounded(&String::from_utf8_lossy(body)), words: Vec::new() },
+                Err(_) => Self { message: reason(&String::from_utf8_lossy(body)), words: Vec::new() },
             },
         }
     }
@@ -82,7 +82,7 @@ impl Said {
         let message = text.or(error.as_str()).map_or_else(|| error.to_string(), str::to_owned);
         let word = |name: &&str| Some(error.get(name)?.as_str()?.to_ascii_lowercase());
         Self {
-            message: bounded(&message),
+            message: reason(&message),
             words: ["code", "type", "status"].iter().filter_map(word).collect(),
         }
     }
@@ -172,14 +172,18 @@ fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     })
 }
 
-fn bounded(text: &str) -> String {
-    let text = text.trim();
-    if text.is_empty() {
-        return "no reason was given".to_owned();
+fn reason(text: &str) -> String {
+    match text.trim() {
+        "" => "no reason was given".to_owned(),
+        text => text.to_owned(),
     }
-    match text.char_indices().nth(MAX_MESSAGE) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text.to_owned(),
+}
+
+/// Not more of it than anybody reads. What has keys in it is masked first: half of a key is not found.
+pub(super) fn bounded(masked: String) -> String {
+    match masked.char_indices().nth(MAX_MESSAGE) {
+        Some((end, _)) => format!("{}…", masked.get(..end).unwrap_or_default()),
+        None => masked,
     }
 }
 

@@ -16,6 +16,7 @@ use wink::tool::secret::Secret;
 use super::api::Api;
 use super::endpoint::{Endpoint, SetupError, without_userinfo};
 use super::{error, secrets};
+use crate::recording::Scrubber;
 use crate::{ModelError, ModelErrorKind};
 
 /// Bytes of an answer at most, and of one that says why there is none.
@@ -32,6 +33,7 @@ pub(super) struct Wire {
     clock: Arc<dyn Clock>,
     timeout: Duration,
     secrets: Vec<Secret<String>>,
+    scrubber: Scrubber,
 }
 
 impl Wire {
@@ -55,8 +57,12 @@ impl Wire {
             tracing::warn!(host = url.host_str(), "a key is sent without encryption");
         }
         let client = client.build().map_err(|reason| SetupError::Client(describe(reason)))?;
-        let secrets = endpoint.headers.into_iter().map(|(_, value)| value).chain(endpoint.key).collect();
-        Ok(Self { client, url, headers, clock: endpoint.clock, timeout: endpoint.timeout, secrets })
+        let secrets = endpoint.headers.into_iter().map(|(_, value)| value).chain(endpoint.key);
+        let secrets: Vec<Secret<String>> = secrets.collect();
+        // One that is too short to be found again is no secret.
+        let know = |known: Scrubber, secret| known.clone().knowing(secret).unwrap_or(known);
+        let scrubber = secrets.iter().fold(Scrubber::new(), know);
+        Ok(Self { client, url, headers, clock: endpoint.clock, timeout: endpoint.timeout, secrets, scrubber })
     }
 
     /// Sends a request, and hands out the answer if it is one.
@@ -85,10 +91,15 @@ impl Wire {
         Err(error::of_status(status, &headers, &said, self.clock.now()))
     }
 
-    /// The error without keys.
+    /// The error without keys, and not too long.
     pub(super) fn masked(&self, mut error: ModelError) -> ModelError {
-        error.message = secrets::mask(&error.message, &self.secrets);
+        error.message = error::bounded(secrets::mask(&error.message, &self.secrets));
         error
+    }
+
+    /// Knows the keys.
+    pub(super) fn scrubber(&self) -> &Scrubber {
+        &self.scrubber
     }
 
     async fn within<T>(&self, cancel: &CancelToken, work: impl Future<Output = T>) -> Result<T, ModelError> {

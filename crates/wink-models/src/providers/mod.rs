@@ -23,6 +23,7 @@ mod http;
 pub mod openai;
 mod provider;
 mod secrets;
+mod told;
 
 pub use endpoint::{Endpoint, SetupError, Streaming};
 pub use provider::Provider;

@@ -11,6 +11,7 @@ use super::api::{Api, Asked, Progress};
 use super::endpoint::{Endpoint, SetupError, Streaming};
 use super::error;
 use super::http::{Answer, Wire};
+use super::told::Told;
 use crate::dialect::{Dialect, LoweredTools, lower_tools, without_nulls};
 use crate::scripted::tell;
 use crate::{Model, ModelError, ModelRequest, ModelResponse, OutputSpec, Stop, Stream, ToolSpec, sse};
@@ -72,10 +73,16 @@ impl Provider {
         // What comes decides, and not what was asked for: some servers do not stream everything.
         let streams = answer.is_event_stream();
         let response = match streams {
-            true => self.follow(answer, &asked, stream).await?,
+            true => {
+                let told = Told::new(self.wire.scrubber(), stream);
+                let response = self.follow(answer, &asked, &told).await?;
+                told.end();
+                response
+            }
             false => self.api.response(&answer.whole().await?, &asked)?,
         };
-        let response = restored(response, &asked, self.api.dialect());
+        // A provider that repeats a key does not have it written down.
+        let response = self.wire.scrubber().said(restored(response, &asked, self.api.dialect()));
         // Whoever watches sees the same of every answer, if not as early.
         if !streams || self.api.writes_for_us(&asked) {
             tell(stream, &response);

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use imbl::Vector;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
+use wink::tool::secret::MASK;
 
 use crate::message::Message;
 use crate::model::{ModelRequest, OutputSpec, Settings, ToolSpec};
@@ -45,35 +46,84 @@ impl RecordedRequest {
         self
     }
 
-    /// In which part another differs first, with what each has there.
+    /// In which part another differs first, with what each has there. This one is the recorded one: where it has a mask, anything may
+    /// be in the other, but nothing else than what it has around that.
     pub(super) fn difference(&self, other: &Self) -> Option<String> {
         let told = |part: &str, then: Value, now: Value| {
             Some(format!("{part} was {}, and is {}", excerpt(&then, &now), excerpt(&now, &then)))
         };
-        if self.prompt != other.prompt {
-            return told("the prompt", value(&self.prompt), value(&other.prompt));
+        let differ = |then: Value, now: Value| (!fits(&then, &now)).then_some((then, now));
+        if let Some((then, now)) = differ(value(&self.prompt), value(&other.prompt)) {
+            return told("the prompt", then, now);
         }
-        if self.tools != other.tools {
-            return told("the list of tools", value(&self.tools), value(&other.tools));
+        if let Some((then, now)) = differ(value(&self.tools), value(&other.tools)) {
+            return told("the list of tools", then, now);
         }
         for at in 0..self.messages.len().max(other.messages.len()) {
             let (then, now) = (self.messages.get(at), other.messages.get(at));
-            if then != now {
-                let what = match then.or(now).map(|message| &**message) {
-                    Some(Message::User { .. }) => "what the user says",
-                    Some(Message::Assistant { .. }) => "what the model said",
-                    Some(Message::Tools { .. }) | None => "what the tools answered",
-                };
-                return told(what, value(&then), value(&now));
+            let what = match then.or(now).map(|message| &**message) {
+                Some(Message::User { .. }) => "what the user says",
+                Some(Message::Assistant { .. }) => "what the model said",
+                Some(Message::Tools { .. }) | None => "what the tools answered",
+            };
+            if let Some((then, now)) = differ(value(&then), value(&now)) {
+                return told(what, then, now);
             }
         }
-        if self.output != other.output {
-            return told("the form of the result", value(&self.output), value(&other.output));
+        if let Some((then, now)) = differ(value(&self.output), value(&other.output)) {
+            return told("the form of the result", then, now);
         }
-        if self.settings != other.settings {
-            return told("how the model is asked", value(&self.settings), value(&other.settings));
+        if let Some((then, now)) = differ(value(&self.settings), value(&other.settings)) {
+            return told("how the model is asked", then, now);
         }
-        (self != other).then(|| "it goes on from another request".to_owned())
+        let Self { number, after, .. } = self;
+        let is_next = (number, after) == (&other.number, &other.after);
+        (!is_next).then(|| "it goes on from another request".to_owned())
+    }
+}
+
+/// Whether a value can be what was written down as another.
+fn fits(then: &Value, now: &Value) -> bool {
+    match (then, now) {
+        (Value::String(then), Value::String(now)) => fits_text(then, now),
+        // A secret that is a number is written as a text.
+        (Value::String(then), Value::Number(now)) => then.contains(MASK) && fits_text(then, &now.to_string()),
+        (Value::Array(then), Value::Array(now)) => {
+            then.len() == now.len() && then.iter().zip(now).all(|(then, now)| fits(then, now))
+        }
+        (Value::Object(then), Value::Object(now)) => {
+            then.len() == now.len() && then.iter().all(|(key, value)| fits_field(key, value, now))
+        }
+        (then, now) => then == now,
+    }
+}
+
+fn fits_field(key: &str, value: &Value, now: &Map<String, Value>) -> bool {
+    match now.get(key) {
+        Some(same) => fits(value, same),
+        None => {
+            key.contains(MASK) && now.iter().any(|(name, other)| fits_text(key, name) && fits(value, other))
+        }
+    }
+}
+
+/// Each mask stands for one stretch of whatever was there.
+fn fits_text(then: &str, now: &str) -> bool {
+    let parts: Vec<&str> = then.split(MASK).collect();
+    match parts.as_slice() {
+        [first, between @ .., last] => {
+            let Some(mut rest) = now.strip_prefix(first).and_then(|rest| rest.strip_suffix(last)) else {
+                return false;
+            };
+            between.iter().all(|part| match rest.split_once(part) {
+                Some((_, after)) => {
+                    rest = after;
+                    true
+                }
+                None => false,
+            })
+        }
+        _ => then == now,
     }
 }
 
@@ -157,4 +207,39 @@ fn tool(spec: &ToolSpec) -> Value {
 
 fn output(spec: &OutputSpec) -> Value {
     serde_json::json!({ "name": spec.name, "schema": spec.schema })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_mask_stands_for_what_was_there_and_for_nothing_else() {
+        for (then, now, same) in [
+            ("a", "a", true),
+            ("a", "b", false),
+            ("***", "anything", true),
+            ("a *** b", "a hunter22 b", true),
+            ("a *** b", "a hunter22 c", false),
+            ("a *** b *** c", "a 1 b 2 c", true),
+            ("a *** b *** c", "a 1 x 2 c", false),
+            ("******", "", true),
+            ("a***a", "a", false),
+            ("**", "hunter22", false),
+        ] {
+            assert_eq!(fits_text(then, now), same, "{then} and {now}");
+        }
+        let then = json!({ "text": "it is ***", "more": ["***", 1], "***": true });
+        for (now, same) in [
+            (json!({ "text": "it is 1", "more": [12345678, 1], "k": true }), true),
+            (json!({ "text": "it was 1", "more": [12345678, 1], "k": true }), false),
+            (json!({ "text": "it is 1", "more": [12345678, 2], "k": true }), false),
+            (json!({ "text": "it is 1", "more": [12345678, 1], "k": false }), false),
+            (json!({ "text": "it is 1", "more": [12345678, 1] }), false),
+        ] {
+            assert_eq!(fits(&then, &now), same, "{now}");
+        }
+    }
 }

@@ -125,6 +125,38 @@ impl Scrubber {
         })
     }
 
+    /// How many bytes at the end of a text may be the beginning of a secret.
+    pub(crate) fn begun(&self, text: &str) -> usize {
+        let of = |form: &Secret<String>| {
+            let starts = form.expose().char_indices().map(|(at, _)| at).skip(1);
+            starts.filter(|at| form.expose().get(..*at).is_some_and(|start| text.ends_with(start))).max()
+        };
+        self.forms.iter().filter_map(of).max().unwrap_or(0)
+    }
+
+    /// What a model said, without the secrets, wherever in it they are.
+    pub(crate) fn said(&self, mut response: ModelResponse) -> ModelResponse {
+        if self.forms.is_empty() {
+            return response;
+        }
+        response.text = self.text(&response.text).into();
+        for call in &mut response.calls {
+            call.id = self.text(&call.id).into();
+            call.name = self.text(&call.name).into();
+            call.arguments = self.json(&call.arguments).into();
+        }
+        response.provider = response.provider.map(|own| Arc::new(self.value(Value::clone(&own))));
+        response
+    }
+
+    /// The text of a JSON value without the secrets, however they are spelled in it.
+    fn json(&self, text: &str) -> String {
+        let plain = self.text(text);
+        let Ok(value) = serde_json::from_str::<Value>(&plain) else { return plain };
+        let scrubbed = self.value(value.clone());
+        if scrubbed == value { plain } else { scrubbed.to_string() }
+    }
+
     /// A value without the secrets.
     pub fn value(&self, value: Value) -> Value {
         if self.forms.is_empty() {

@@ -152,6 +152,17 @@ impl Executor {
 
     /// Like [`Executor::batch`]; cancelling stops what runs, and the rest is not run.
     pub async fn batch_cancellable(&self, calls: Vec<ToolCall>, cancel: Option<CancelToken>) -> Vec<Outcome> {
+        self.batch_watched(calls, cancel, &|_| ()).await
+    }
+
+    /// Like [`Executor::batch_cancellable`]; `told` is called with each outcome while later calls still run, in the order of the calls.
+    /// A panic of it goes no further.
+    pub async fn batch_watched(
+        &self,
+        calls: Vec<ToolCall>,
+        cancel: Option<CancelToken>,
+        told: &(dyn Fn(&Outcome) + Sync),
+    ) -> Vec<Outcome> {
         let turn = Arc::new(BatchTurn::default());
         let (_first, mut before) = watch::channel(Decided::Clear);
         let mut seen: HashSet<Arc<str>> = HashSet::new();
@@ -190,7 +201,11 @@ impl Executor {
                 }
                 moved |= held != turn.held.load(Ordering::Acquire);
                 moved |= asking != may_ask(going_on);
-                let ended = going_on.iter().take_while(|member| member.is_done()).count();
+                let done = |member: &'_ Member| match &member.progress {
+                    Progress::Done(outcome) => Some(catch(|| told(outcome))),
+                    Progress::Waiting(_) | Progress::Running(_) | Progress::Moving => None,
+                };
+                let ended = going_on.iter().map_while(done).count();
                 going.start += ended;
                 if !moved {
                     break;

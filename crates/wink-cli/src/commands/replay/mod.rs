@@ -20,7 +20,7 @@ use super::ending::Ending;
 use super::progress::Waiting;
 use super::run::record::Asked;
 use super::run::view::{Told, View};
-use super::run::{ended, evaluate};
+use super::run::{ended, evaluate, model};
 use super::{approve, open};
 use crate::args::{Common, ReplayArgs};
 use crate::frame::{self, CliError, Done, Exit, note};
@@ -39,6 +39,7 @@ pub(super) async fn run(common: &Common, args: &ReplayArgs) -> Done {
         Recording::load(&args.file).map_err(|error| CliError::new(Exit::Usage, error.to_string()))?;
     let asked = asked(&recording)?;
     let agent = open::agent(common)?;
+    model::withhold_keys(&agent, None);
     if !args.outside {
         stays_inside(&agent, &recording)?;
     }
@@ -95,7 +96,9 @@ async fn repeat(
         evaluation = evaluation.task(task);
     }
     if let Some(deadline) = asked.deadline {
-        let deadline = Deadline::at(deadline, &Then(asked.began)).map_err(CliError::internal)?;
+        let deadline = Deadline::at(deadline, &Then(asked.began)).map_err(|error| {
+            CliError::new(Exit::Usage, format!("the recording's deadline cannot be one: {error}"))
+        })?;
         evaluation = evaluation.deadline(deadline);
     }
     if let Some(budget) = asked.budget {

@@ -2,7 +2,7 @@
 //! ends [`ended`]'s; what happens in between is the library's.
 
 pub(super) mod ended;
-mod model;
+pub(super) mod model;
 pub(super) mod record;
 mod resume;
 pub(super) mod view;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 #[cfg(feature = "http")]
 use std::time::Duration;
 
-use wink_agent::{Agent, ModelConfig, ModelProvider, withhold_variable};
+use wink_agent::{Agent, ModelConfig, ModelProvider, USUAL_KEY_ENVS, withhold_variable};
 #[cfg(all(feature = "claude", unix))]
 use wink_models::claude::ClaudeAdapter;
 #[cfg(feature = "http")]
@@ -40,12 +40,23 @@ enum Named {
     Provided(Box<ModelConfig>),
 }
 
+/// From here on commands of the agent are not given the variables that have keys, whoever answers: the usual ones, and the one that is
+/// named.
+pub(in crate::commands) fn withhold_keys(agent: &Agent, named: Option<&str>) {
+    let own = agent.model().and_then(|config| config.key_env.as_deref());
+    for name in USUAL_KEY_ENVS.into_iter().chain(own).chain(named) {
+        withhold_variable(name);
+    }
+}
+
 /// Who answers in this run.
 pub(super) fn choose(agent: &Agent, args: &RunArgs) -> Result<Chosen, CliError> {
+    withhold_keys(agent, args.key_env.as_deref());
     let config = agent.model();
-    let (terms, settings) = (terms(config, args), settings(config));
+    // How often and for how long is the run's own affair, whoever answers.
+    let terms = terms(config, args);
     let mut scrubber = Scrubber::new();
-    let who = match named(config, args)? {
+    let (who, settings) = match named(config, args)? {
         Named::Script(file) => {
             for (given, option) in [
                 (args.base_url.is_some(), "--base-url"),
@@ -57,7 +68,7 @@ pub(super) fn choose(agent: &Agent, args: &RunArgs) -> Result<Chosen, CliError> 
                 }
             }
             let script = ScriptedModel::load(&file).map_err(|error| usage(error.to_string()))?;
-            Who::Model(Arc::new(script))
+            (Who::Model(Arc::new(script)), Settings::default())
         }
         Named::Provided(config) => {
             let (key_env, key) = key(&config)?;
@@ -65,7 +76,7 @@ pub(super) fn choose(agent: &Agent, args: &RunArgs) -> Result<Chosen, CliError> 
                 // One that is too short to be found again is no secret.
                 scrubber = scrubber.clone().knowing(key).unwrap_or(scrubber);
             }
-            provided(&config, &key_env, key)?
+            (provided(&config, &key_env, key)?, settings(&config))
         }
     };
     Ok(Chosen { who, terms, settings, scrubber })
@@ -127,14 +138,12 @@ fn bare(provider: ModelProvider, model: &str) -> ModelConfig {
     }
 }
 
-/// The key, and the variable that has it. From here on commands of the agent are not given that variable.
+/// The key, and the variable that has it.
 ///
 /// A URL of somebody else's gets a key only if the variable is named: the usual one is the provider's.
 fn key(config: &ModelConfig) -> Result<(String, Option<Secret<String>>), CliError> {
     let usual = config.provider.usual_key_env();
     let name = config.key_env.as_deref().unwrap_or(usual);
-    withhold_variable(usual);
-    withhold_variable(name);
     if config.key_env.is_none() && config.url.is_some() {
         return Ok((name.to_owned(), None));
     }
@@ -241,8 +250,8 @@ fn terms(config: Option<&ModelConfig>, args: &RunArgs) -> Terms {
     }
 }
 
-fn settings(config: Option<&ModelConfig>) -> Settings {
-    let Some(config) = config else { return Settings::default() };
+/// They go with their provider: another's are left behind where the command line names another.
+fn settings(config: &ModelConfig) -> Settings {
     Settings {
         max_output_tokens: config.max_output_tokens,
         temperature: config.temperature,

@@ -19,6 +19,8 @@ use crate::term::{BAD, DIM, GOOD, NAME, ODD, cut};
 /// How much of a call's arguments, and of what came of it, a line has.
 const MOST_ARGUMENTS: usize = 60;
 const MOST_SAID: usize = 120;
+/// How much of what the model is saying the last line has.
+const MOST_STREAMED: usize = 60;
 
 /// Who is told how a run goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +84,12 @@ impl State {
         let doing = match self.calling.first() {
             Some(first) if self.calling.len() == 1 => format!("calling {first}"),
             Some(first) => format!("calling {first} and {} more", self.calling.len() - 1),
-            None => "asking the model".to_owned(),
+            None => match one_line(
+                self.text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default(),
+            ) {
+                none if none.is_empty() => "asking the model".to_owned(),
+                text => end_of(&text, MOST_STREAMED),
+            },
         };
         format!("{}; {doing}", told(self.stats))
     }
@@ -131,6 +138,14 @@ fn call(turn: u32, event: &ToolInvoked) -> String {
     format!("{DIM}{turn:>3}{DIM:#} {NAME}{tool}{NAME:#} {DIM}{arguments}{DIM:#}{style}{how}{style:#}{said}")
 }
 
+/// The last characters of a text.
+fn end_of(text: &str, most: usize) -> String {
+    match text.chars().count().checked_sub(most) {
+        None | Some(0) => text.to_owned(),
+        Some(more) => format!("…{}", text.chars().skip(more + 1).collect::<String>()),
+    }
+}
+
 /// A text on one line, without commands for the terminal.
 fn one_line(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -141,6 +156,7 @@ impl Stream for View {
     fn piece(&self, piece: Piece<'_>) {
         if let Piece::Text(text) = piece {
             self.with(|state| state.text.push_str(text));
+            self.status();
         }
     }
 }
@@ -165,7 +181,11 @@ impl Watch for View {
 
     fn outcomes(&self, outcomes: &[Outcome]) {
         let turn = self.with(|state| {
-            state.calling.clear();
+            for outcome in outcomes {
+                if let Some(at) = state.calling.iter().position(|tool| *tool == outcome.event.tool) {
+                    state.calling.remove(at);
+                }
+            }
             state.stats.turns
         });
         for outcome in outcomes {
@@ -184,5 +204,22 @@ impl Watch for View {
 
     fn waiting(&self, wait: Duration) {
         self.line(&format!("    {DIM}asking again in {}{DIM:#}", short(wait)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_says_what_is_done_or_the_end_of_what_is_said() {
+        let mut state = State::default();
+        assert_eq!(state.status(), "0 turns, 0 calls; asking the model");
+        state.text = "First.\nThen \u{1b}[1m\n \n".to_owned();
+        assert_eq!(state.status(), format!("0 turns, 0 calls; {}", one_line("Then \u{1b}[1m")));
+        state.text = format!("{}end", "x".repeat(100));
+        assert_eq!(state.status(), format!("0 turns, 0 calls; …{}end", "x".repeat(56)));
+        state.calling = vec!["one".into(), "two".into()];
+        assert_eq!(state.status(), "0 turns, 0 calls; calling one and 1 more");
     }
 }

@@ -1,5 +1,7 @@
 //! A request, as Anthropic takes it.
 
+use std::iter::Peekable;
+
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -91,7 +93,10 @@ impl<'a> Turns<'a> {
         match message {
             Message::User { text } => self.say(Role::User, text),
             Message::Assistant { text, calls, provider } => match kept_content(provider.as_deref()) {
-                Some(blocks) => blocks.iter().for_each(|block| self.again(block, calls)),
+                Some(blocks) => {
+                    let mut calls = calls.iter().peekable();
+                    blocks.iter().for_each(|block| self.again(block, &mut calls));
+                }
                 None => {
                     self.say(Role::Assistant, text);
                     calls.iter().for_each(|call| self.call(call));
@@ -107,13 +112,14 @@ impl<'a> Turns<'a> {
         }
     }
 
-    /// A block that was kept. Calls are only named there: what was called is in the message.
-    fn again(&mut self, block: &'a Value, calls: &'a [Called]) {
+    /// A block that was kept. Calls are only named there: what was called is in the message, in the same order. Not found by the id,
+    /// since two may have the same.
+    fn again(&mut self, block: &'a Value, calls: &mut Peekable<impl Iterator<Item = &'a Called>>) {
         if block.get("type").is_none_or(|name| name != "tool_use") {
             return self.push(Role::Assistant, Part::Kept(block));
         }
         let id = block.get("id").and_then(Value::as_str);
-        if let Some(call) = calls.iter().find(|call| Some(&*call.id) == id) {
+        if let Some(call) = calls.next_if(|call| Some(&*call.id) == id) {
             self.call(call);
         }
     }

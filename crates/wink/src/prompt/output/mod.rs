@@ -6,6 +6,7 @@
 
 mod contract;
 mod error;
+mod numbers;
 mod parse;
 
 use std::any::TypeId;

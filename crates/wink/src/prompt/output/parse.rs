@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::contract::{Container, ITEMS, OutputContract};
 use super::error::{OutputError, OutputErrorKind};
+use super::numbers;
 use crate::session::{DispatchResult, ErasedValue, Session};
 use crate::tool::schema::{ParseLimits, Rejection, decode};
 
@@ -79,9 +80,21 @@ impl OutputContract {
         Ok(ParsedOutput { text: text.into(), json: Arc::new(json), value, contract: self.clone() })
     }
 
+    /// Nobody executes a result, so `7.0` is the integer that JSON Schema says it is.
     fn decode(&self, object: &str) -> Result<(Arc<dyn ErasedValue>, Value), Rejection> {
+        self.decode_as_written(object).or_else(|rejection| {
+            let whole = numbers::written_whole(object).and_then(|text| self.decode_as_written(&text).ok());
+            whole.ok_or(rejection)
+        })
+    }
+
+    fn decode_as_written(&self, object: &str) -> Result<(Arc<dyn ErasedValue>, Value), Rejection> {
         let value = (self.codec().read)(self.compiled(), object)?;
-        let json = decode::parse(object).map_err(|_| Rejection::undecodable())?;
+        let json: Value = decode::parse(object).map_err(|_| Rejection::undecodable())?;
+        if numbers::has_wide(object) {
+            // As JSON it is another number, with an exponent: good where any number is, and not where an integer has to be.
+            self.compiled().check(&json.to_string(), &ParseLimits::default()).map_err(too_wide)?;
+        }
         Ok((value, json))
     }
 }
@@ -104,6 +117,13 @@ fn has_only_items(json: &str) -> bool {
     fields.is_some_and(|fields| fields.len() == 1 && fields.get(ITEMS).is_some_and(Value::is_array))
 }
 
+fn too_wide(mut rejection: Rejection) -> Rejection {
+    for problem in &mut rejection.problems {
+        problem.got = "one of more than 64 bits".to_owned();
+    }
+    rejection
+}
+
 /// Problems by their place in the list, which is what the model wrote.
 fn without_items(mut rejection: Rejection) -> Rejection {
     for problem in &mut rejection.problems {
@@ -120,7 +140,7 @@ impl ParsedOutput {
         &self.text
     }
 
-    /// The value as JSON, as the model wrote it.
+    /// The value as JSON, as the model wrote it; but where an integer is wanted, `7.0` is 7.
     pub fn json(&self) -> &Value {
         &self.json
     }

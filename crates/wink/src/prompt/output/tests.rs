@@ -64,3 +64,23 @@ fn what_is_no_object_and_no_list_is_refused() {
         "the output tree: a list cannot refer to itself as `#`; put it into $defs and refer to it there"
     );
 }
+
+#[test]
+fn an_integer_is_one_however_it_is_written_and_never_another() {
+    let schema = json!({
+        "type": "object", "required": ["version"],
+        "properties": { "version": { "type": "integer" }, "size": { "type": "number" } },
+    });
+    let contract = OutputContract::new(Output::dynamic("release", schema)).unwrap();
+    let read = |text: &str| contract.parse(text).map(|parsed| parsed.json().clone());
+    assert_eq!(read(r#"{"version": 7.0}"#).unwrap(), json!({ "version": 7 }));
+    assert_eq!(read(r#"{"version": 7e1, "size": 0.5}"#).unwrap(), json!({ "version": 70, "size": 0.5 }));
+    assert_eq!(read(r#"{"version": 7, "size": 1.0}"#).unwrap(), json!({ "version": 7, "size": 1.0 }));
+    assert_eq!(read(r#"{"version": 18446744073709551615}"#).unwrap(), json!({ "version": u64::MAX }));
+    for text in [r#"{"version": 7.5}"#, r#"{"version": 99999999999999999999999}"#, r#"{"version": 1e23}"#] {
+        assert!(read(text).is_err(), "{text}");
+    }
+    assert!(read(r#"{"version": 7, "size": 99999999999999999999999}"#).is_ok());
+    let refused = read(r#"{"version": 99999999999999999999999}"#).unwrap_err().to_string();
+    assert!(refused.contains("one of more than 64 bits"), "{refused}");
+}

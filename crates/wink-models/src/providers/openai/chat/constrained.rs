@@ -176,16 +176,21 @@ fn renamed(schema: &mut Value, whole: &str) -> bool {
     }
 }
 
-/// What the response means, as far as it got. One that is in no form at all is the text that it is.
-pub(super) fn read(mut response: ModelResponse) -> ModelResponse {
+/// What the response means, as far as it got. One that is in no form at all is the text that it is, and no last word; but whoever
+/// looks at the typed result judges that, where there is to be one.
+pub(super) fn read(mut response: ModelResponse, is_typed: bool) -> ModelResponse {
     let meant = match response.stop {
         Stop::Refused => None,
         Stop::Truncated => meaning(&response.text).or_else(|| beginning(&response.text)),
-        Stop::Complete | Stop::Paused => meaning(&response.text),
+        Stop::Complete | Stop::Paused | Stop::Formless => meaning(&response.text),
     };
-    if let Some((text, call)) = meant {
-        response.text = text.into();
-        response.calls.extend(call);
+    match meant {
+        Some((text, call)) => {
+            response.text = text.into();
+            response.calls.extend(call);
+        }
+        None if response.stop == Stop::Complete && !is_typed => response.stop = Stop::Formless,
+        None => {}
     }
     response
 }

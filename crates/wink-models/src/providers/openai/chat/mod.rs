@@ -76,7 +76,7 @@ impl Chat {
     fn finish(&self, response: ModelResponse, asked: &Asked<'_>) -> ModelResponse {
         match self.mode(asked) {
             ToolMode::Native => response,
-            ToolMode::Constrained => constrained::read(response),
+            ToolMode::Constrained => constrained::read(response, asked.request.output.is_some()),
         }
     }
 }

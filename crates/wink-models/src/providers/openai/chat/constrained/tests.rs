@@ -6,7 +6,7 @@ fn cut(text: &str) -> (String, Vec<(String, String)>) {
     let usage = TokenUsage::default();
     let response =
         ModelResponse { text: text.into(), calls: Vec::new(), stop: Stop::Truncated, usage, provider: None };
-    let read = read(response);
+    let read = read(response, false);
     assert_eq!(read.stop, Stop::Truncated);
     let calls = read.calls.iter().map(|call| (call.name.to_string(), call.arguments.to_string()));
     (read.text.to_string(), calls.collect())
@@ -57,4 +57,23 @@ fn what_says_nothing_yet_is_the_text_that_it_is() {
     {
         assert_eq!(cut(written), text(written), "{written}");
     }
+}
+
+#[test]
+fn what_is_in_no_form_is_no_last_word_unless_a_result_is_looked_at() {
+    let stop = |text: &str, is_typed| {
+        let usage = TokenUsage::default();
+        let response = ModelResponse {
+            text: text.into(),
+            calls: Vec::new(),
+            stop: Stop::Complete,
+            usage,
+            provider: None,
+        };
+        read(response, is_typed).stop
+    };
+    for text in ["garbage", "", "{}", "{\"reply\": 1}", "{\"reply\": {}}"] {
+        assert_eq!((stop(text, false), stop(text, true)), (Stop::Formless, Stop::Complete), "{text}");
+    }
+    assert_eq!(stop("{\"reply\": {\"text\": \"Done.\"}}", false), Stop::Complete);
 }
