@@ -6,7 +6,7 @@ use std::sync::Arc;
 use wink::executor::{Answer, Outcome, ToolCall};
 use wink::session::{Ending, ToolInvoked};
 
-use crate::driver::Ground;
+use crate::driver::{Ground, Watch};
 
 impl Ground<'_> {
     /// What comes of calls, in their order. One that failed before, when the run was stopped, is answered with what came of it then: by
