@@ -321,6 +321,12 @@ async fn extended_attributes_of_files_are_kept_and_undone_and_those_of_directori
         assert_eq!(undone, Reverted { files: paths(&["f"]), ..Reverted::default() }, "{capture}");
         assert_eq!(attribute(&file).as_deref(), Some(b"old".as_slice()), "{capture}");
         let before = place.dump();
+        // Other contents that look the same.
+        place.command("cp -p f was; printf '4\\n' > f; touch -r was f; rm was");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "4\n", "{capture}");
+        let undone = place.undo_last().await;
+        assert_eq!(undone.files, paths(&["f"]), "{capture}");
+        assert_eq!(place.dump(), before, "{capture}");
         // Also when only something else of it changes.
         place.command("echo more >> f; echo new > d/new");
         let _ = place.undo_last().await;

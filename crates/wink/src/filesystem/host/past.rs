@@ -12,7 +12,7 @@ use super::journal::{After, Before, Past, Stamp};
 use super::layer::{Dir, Expected, Layer, Link, Node};
 use super::name::to_shown;
 use super::staged::Staged;
-use super::view::{Spot, made_version};
+use super::view::{Spot, View, made_version};
 use super::{Base, Shared, io_error};
 use crate::filesystem::{
     EntryKind, FsError, FsPath, FsResult, LeftAlone, Reverted, UndoForce, named, quoted,
@@ -247,7 +247,7 @@ impl Base {
         })
     }
 
-    /// Whether two layers show different things at a path, or below it. A copy with the same time is the same.
+    /// Whether two layers show different things at a path, or below it. A copy is the same.
     fn differs(&self, before: &Layer, after: &Layer, path: &Path) -> FsResult<bool> {
         let differs = || -> io::Result<bool> {
             let (old, new) = (self.view(before), self.view(after));
@@ -262,8 +262,10 @@ impl Base {
                 if is_place {
                     continue;
                 }
-                let is_same = one.len() == two.len() && old.about(&one)?.0 == new.about(&two)?.0;
-                if !is_same || (one.kind() == EntryKind::Symlink && old.target(&one)? != new.target(&two)?) {
+                if one.len() != two.len()
+                    || old.about(&one)?.0 != new.about(&two)?.0
+                    || !self.is_same_inside(&one, &two)?
+                {
                     return Ok(true);
                 }
                 if one.kind() == EntryKind::Directory {
@@ -278,6 +280,28 @@ impl Base {
             Ok(false)
         };
         differs().map_err(|error| cannot(path, &error))
+    }
+
+    /// Whether two entries of one kind, which are no directories, hold the same. Those that look alike need not.
+    fn is_same_inside(&self, one: &Spot, two: &Spot) -> io::Result<bool> {
+        let place = |spot: &Spot| match spot {
+            Spot::Base(place, _) => Some(place.clone()),
+            Spot::File(staged) => Some(staged.path().to_owned()),
+            Spot::Dir(_) | Spot::Link(_) => None,
+        };
+        let disk = &self.disk;
+        Ok(match (one.kind(), place(one), place(two)) {
+            (EntryKind::Symlink, ..) => {
+                let view = View { disk, layer: &Layer::default() };
+                view.target(one)? == view.target(two)?
+            }
+            (EntryKind::File, Some(one), Some(two)) => {
+                disk.is_same_content(&one, &two)?
+                    && disk.file_attributes(&one)? == disk.file_attributes(&two)?
+            }
+            (EntryKind::Other, Some(one), Some(two)) => disk.special(&one)? == disk.special(&two)?,
+            _ => true,
+        })
     }
 
     /// Makes the directories that `path` is to be in. False if something else is there.
