@@ -32,8 +32,8 @@ impl Ground<'_> {
         known.into_iter().filter_map(|known| known.or_else(|| made.next())).collect()
     }
 
-    /// Those of the calls that the log says have failed by their own word, by their keys. Those that were stopped are the ledger's
-    /// business.
+    /// Those of the calls that the log says have come back and failed, by their keys: one that could not tell what became of its effect
+    /// has said so. Those that were stopped are the ledger's business.
     fn failed_before(&self, calls: &[ToolCall]) -> HashMap<Arc<str>, Arc<ToolInvoked>> {
         let keys: HashSet<&str> = calls.iter().filter_map(|call| call.request_key.as_deref()).collect();
         let mut failed = HashMap::new();
