@@ -456,7 +456,7 @@ fn reply(request: &Value, line: Option<&Line>, at: usize) -> Reply {
     let stop = match response.stop {
         Stop::Truncated => Some("max_tokens"),
         Stop::Refused => Some("refusal"),
-        Stop::Complete | Stop::Paused => None,
+        Stop::Complete | Stop::Paused | Stop::Formless => None,
     };
     let TokenUsage { input_tokens, output_tokens, cached_tokens } = response.usage;
     let usage = json!({
