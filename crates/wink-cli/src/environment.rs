@@ -24,8 +24,9 @@ pub(crate) fn hide() {
     if std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count) != 1 {
         return;
     }
-    // libc keeps a copy of every variable that is set.
-    for (name, value) in std::env::vars_os().filter(|(name, _)| can_be_set(name)) {
+    // libc keeps a copy of every variable that is set. The last first: of two entries of one name, the first is the one that counts.
+    let given: Vec<_> = std::env::vars_os().filter(|(name, _)| can_be_set(name)).collect();
+    for (name, value) in given.into_iter().rev() {
         // SAFETY: there is no other thread.
         unsafe { std::env::set_var(name, value) };
     }
