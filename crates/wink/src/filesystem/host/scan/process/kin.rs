@@ -11,7 +11,7 @@ use std::io;
 
 use rustix::event::{Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, getsid, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::CommandMark;
 
@@ -293,9 +293,10 @@ pub(super) fn all() -> io::Result<(Vec<Seen>, bool)> {
     Ok((seen, went))
 }
 
-/// The session of this process; 0 if it is not to be had.
+/// The session of this process; 0 if it is not to be had, or if who leads it is outside of this process namespace, as in a container
+/// that somebody stepped into. (`getsid` says 0 then, which `rustix` takes for impossible.)
 fn own_session() -> u32 {
-    getsid(None).ok().and_then(|leader| u32::try_from(leader.as_raw_nonzero().get()).ok()).unwrap_or(0)
+    Seen::look(std::process::id()).ok().flatten().map_or(0, |this| this.session)
 }
 
 fn tells_environments() -> bool {
