@@ -296,9 +296,6 @@ pub(crate) struct ReplayArgs {
     /// Also run tools again that reach outside of the workspace
     #[arg(long)]
     pub(crate) outside: bool,
-    /// Approve whatever a policy asks
-    #[arg(long)]
-    pub(crate) yes: bool,
 }
 
 /// How to serve.

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::launch::aside;
 use crate::limits::Limits;
+use crate::owned;
 
 /// What a cgroup can bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -200,7 +201,7 @@ fn mount_of(mounts: &str, controllers: &str, version: Version) -> Option<(PathBu
 fn make_in(parent: &Path) -> io::Result<PathBuf> {
     loop {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let dir = parent.join(format!("wink-{}-{number}", std::process::id()));
+        let dir = parent.join(owned::name(number));
         match fs::create_dir(&dir) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
@@ -223,13 +224,7 @@ fn try_in(parent: &Path, controller: Controller, version: Version) -> io::Result
 /// Removes what programs left that died.
 fn clean(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        let owner = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.strip_prefix("wink-")?.split_once('-')?.0.parse::<u32>().ok());
-        if let Some(owner) = owner
-            && !Path::new(&format!("/proc/{owner}")).exists()
-        {
+        if entry.file_name().to_str().is_some_and(owned::is_orphaned) {
             // Refused while there is a process in it.
             let _ = fs::remove_dir(entry.path());
         }

@@ -72,6 +72,7 @@ mod launch;
 mod limits;
 mod namespace;
 mod overlay;
+mod owned;
 mod podman;
 mod sandbox;
 mod seal;

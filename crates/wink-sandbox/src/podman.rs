@@ -26,6 +26,7 @@ use crate::error::{LaunchError, SandboxError};
 use crate::launch::{Command, Ended, Finished, Launch, Tree};
 use crate::limits::{Limits, at_most};
 use crate::overlay::WorkspaceView;
+use crate::owned;
 use crate::sandbox::{Job, Sandbox, WORKSPACE};
 
 const INSTALL: &str =
@@ -122,8 +123,7 @@ impl PodmanSandbox {
         let listed = self.podman(list).time_limit(Duration::from_secs(30)).run(clock).await?;
         let (names, _) = listed.stdout.text(1_000_000);
         for name in names.lines() {
-            let owner = name.strip_prefix("wink-").and_then(|name| name.split_once('-')).map(|(pid, _)| pid);
-            if owner.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            if owned::is_orphaned(name) {
                 self.remove(name, clock).await?;
             }
         }
@@ -375,7 +375,7 @@ impl Sandbox for PodmanSandbox {
     ) -> BoxFuture<'a, Result<Finished, SandboxError>> {
         Box::pin(async move {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let name = format!("wink-{}-{number}", std::process::id());
+            let name = owned::name(number);
             let args = self.arguments(&name, &job)?;
             let cwd = job.cwd.clone();
             let time = job.time(&self.limits);

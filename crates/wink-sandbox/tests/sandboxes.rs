@@ -94,8 +94,9 @@ fn expect_refusals(refused: Vec<&str>) {
 fn left_of_podman() -> String {
     let listing =
         std::process::Command::new("podman").args(["ps", "-a", "--format", "{{.Names}}"]).output().unwrap();
-    let own = format!("wink-{}-", std::process::id());
-    String::from_utf8(listing.stdout).unwrap().lines().filter(|name| name.starts_with(&own)).collect()
+    let own = format!("-{}-", std::process::id());
+    let is_own = |name: &&str| name.starts_with("wink-") && name.contains(&own);
+    String::from_utf8(listing.stdout).unwrap().lines().filter(is_own).collect()
 }
 
 static PODMAN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());

@@ -26,6 +26,44 @@ fn a_recorded_run_is_the_same_byte_for_byte() {
 }
 
 #[test]
+fn a_session_with_a_past_is_as_it_was() {
+    let place = place(STORY);
+    // What was read is STATE, without which the second run may not write.
+    assert_eq!(place.wink(&["call", "read_file", r#"{"path": "theirs"}"#]).code, Some(0));
+    let script = r#"{"tool_calls": [{"id": "1", "name": "edit_file", "arguments": {"path": "theirs", "old_string": "as it was", "new_string": "changed"}}]}
+{"text": "Done."}
+"#;
+    std::fs::write(place.outside("script.jsonl"), script).unwrap();
+    let report = run(&place, &["--record", "../run.jsonl", "--json"]);
+    let report: Value = serde_json::from_str(&report.out).unwrap();
+    assert_eq!(
+        (&report["calls"], &report["rolled_back"], &report["denied"]),
+        (&json!(1), &json!(0), &json!(0))
+    );
+    let replayed = place.json(&["replay", "../run.jsonl"]);
+    assert_eq!((&replayed["same"], &replayed["rolled_back"]), (&json!(true), &json!(0)), "{replayed:#}");
+}
+
+#[test]
+fn what_was_approved_is_approved_again() {
+    let agent = "[agent]\nns = \"t\"\nkey = \"t\"\n[[section]]\nkey = \"s\"\ntitle = \"S\"\nsuites = [\"files\"]\n[[section.policy]]\napproval = { tools = [\"write_file\"] }\n";
+    let place = Place::with_agent(agent);
+    let script = r#"{"tool_calls": [{"id": "1", "name": "write_file", "arguments": {"path": "a", "content": "a"}}]}
+{"text": "Done."}
+"#;
+    std::fs::write(place.outside("script.jsonl"), script).unwrap();
+    assert_eq!(run(&place, &["--record", "../yes.jsonl", "--yes"]).code, Some(0));
+    assert!(place.names().contains(&"a".to_owned()));
+    // Nobody is there to ask, and nobody is asked.
+    let replayed = place.json(&["replay", "../yes.jsonl"]);
+    assert_eq!((&replayed["same"], &replayed["denied"]), (&json!(true), &json!(0)), "{replayed:#}");
+    assert_eq!(place.wink(&["undo"]).code, Some(0));
+    assert_eq!(run(&place, &["--record", "../no.jsonl"]).code, Some(0));
+    let replayed = place.json(&["replay", "../no.jsonl"]);
+    assert_eq!((&replayed["same"], &replayed["denied"]), (&json!(true), &json!(1)), "{replayed:#}");
+}
+
+#[test]
 fn every_change_to_files_is_taken_back_first() {
     let script = r#"{"tool_calls": [{"id": "1", "name": "read_file", "arguments": {"path": "theirs"}}, {"id": "2", "name": "edit_file", "arguments": {"path": "theirs", "old_string": "as it was", "new_string": "changed"}}, {"id": "3", "name": "write_file", "arguments": {"path": "d/e/f", "content": "new"}}]}
 {"tool_calls": [{"id": "4", "name": "edit_file", "arguments": {"path": "theirs", "old_string": "changed", "new_string": "again"}}, {"id": "5", "name": "delete_path", "arguments": {"path": "theirs"}}, {"id": "6", "name": "list_directory", "arguments": {"path": ""}}]}

@@ -1,13 +1,14 @@
 //! Recordings: what was asked, what was answered and when, in one file, from which a run can be repeated without a model.
 //!
-//! A recording is JSON lines. The first is the header; then a line for each request and one for its answer, each with what the
-//! clock said since the line before. A request says what is new in it since an earlier one of the same conversation, so a
+//! A recording is JSON lines. The first is the header, and where the session had a past the next is its STATE; then a line for each request, one for its answer, and one for each
+//! answer of whoever a policy asked, each with what the clock said since the line before. A request says what is new in it since an earlier one of the same conversation, so a
 //! recording grows with what was said and not with its square.
 //!
 //! What makes a session the same, byte for byte: its id, the ids of its calls, chance, and the time. The header has the seeds, the
 //! lines have every reading of the clock, and calls of recorded runs are executed one after the other. What tools find in the
 //! world outside has to be the same as well.
 
+mod approvals;
 mod clock;
 mod read;
 mod requests;
@@ -27,6 +28,7 @@ pub(crate) use read::{answer_on, is_cut_off, is_recording, object, read_text};
 use crate::model::ModelResponse;
 use crate::random::Random;
 use crate::scripted::Failure;
+use approvals::RecordedApproval;
 use clock::Tick;
 use requests::RecordedRequest;
 
@@ -70,6 +72,12 @@ struct Line {
     response: Option<ModelResponse>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     error: Option<Failure>,
+    /// What the session's STATE was when the run began, if there was any. Such a line is no stretch of the clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    state: Option<Value>,
+    /// What somebody said whom a policy asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    approval: Option<RecordedApproval>,
     /// The request was given up, so that there is no answer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     dropped: bool,

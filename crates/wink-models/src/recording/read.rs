@@ -10,9 +10,11 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use wink::BoxFuture;
+use wink::executor::Approver;
 use wink::limits::{CancelToken, Clock};
-use wink::session::{SessionBuilder, SessionId};
+use wink::session::{Session, SessionBuilder, SessionId, SnapshotError};
 
+use super::approvals::ReplayedApprover;
 use super::clock::{Replayed, ReplayingClock};
 use super::requests::{RecordedRequest, Requests};
 use super::{Header, Line, VERSION};
@@ -28,6 +30,9 @@ pub struct Recording {
     clock: Arc<ReplayingClock>,
     model: Arc<ReplayedModel>,
     called: Vec<Arc<str>>,
+    /// Nobody, if nobody was asked.
+    approver: Option<Arc<ReplayedApprover>>,
+    state: Option<Value>,
 }
 
 /// A recording cannot be used.
@@ -85,13 +90,20 @@ impl Recording {
         }
         let mut clock = Vec::new();
         let mut exchanges = VecDeque::new();
+        let mut answers = VecDeque::new();
+        let mut state = None;
         let mut called: Vec<Arc<str>> = Vec::new();
         for (at, line) in lines {
             if is_cut_off(text, line) {
                 break;
             }
             let line: Line = object(line).map_err(|reason| RecordingError::Line { line: at + 1, reason })?;
+            if line.state.is_some() {
+                state = line.state;
+                continue;
+            }
             clock.push(line.clock);
+            answers.extend(line.approval);
             for call in line.response.iter().flat_map(|response| &response.calls) {
                 if !called.contains(&call.name) {
                     called.push(Arc::clone(&call.name));
@@ -115,13 +127,18 @@ impl Recording {
             }
         }
         let clock = Arc::new(ReplayingClock::new(clock));
+        let difference = Arc::default();
+        let approver = (!answers.is_empty()).then(|| {
+            let (answers, clock) = (Mutex::new(answers), Arc::clone(&clock));
+            Arc::new(ReplayedApprover { answers, clock, difference: Arc::clone(&difference) })
+        });
         let model = Arc::new(ReplayedModel {
             name: header.model.clone(),
-            difference: Arc::default(),
+            difference,
             clock: Arc::clone(&clock),
             state: Arc::new(Mutex::new((Requests::default(), exchanges))),
         });
-        Ok(Self { header, clock, model, called })
+        Ok(Self { header, clock, model, called, approver, state })
     }
 
     /// What whoever recorded it wanted to be known.
@@ -166,10 +183,26 @@ impl Recording {
         Arc::new(ReplayedModel { name: name.into(), ..ReplayedModel::clone(&self.model) })
     }
 
+    /// Whoever was asked when a policy wanted somebody's word, with the answers that were given then; nobody if nobody was asked.
+    pub fn approver(&self) -> Option<Arc<dyn Approver>> {
+        self.approver.clone().map(|approver| approver as _)
+    }
+
     /// A session with the recorded one's id, ids and time.
     pub fn session(&self, builder: SessionBuilder) -> SessionBuilder {
         let id = SessionId::from(self.header.session.as_str());
         builder.id(id).clock(self.clock()).ids(self.header.ids())
+    }
+
+    /// Makes the STATE of that session what it was when the run began. A new session is as it is if the recorded one was new.
+    ///
+    /// # Errors
+    /// When the session does not know what was in it.
+    pub fn restore(&self, session: &Session) -> Result<(), SnapshotError> {
+        let Some(state) = &self.state else { return Ok(()) };
+        // As whoever recorded it did.
+        let _ = session.clock().now();
+        session.restore(&session.decode_snapshot(&state.to_string())?)
     }
 
     /// The time as it was then.

@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 use wink::BoxFuture;
+use wink::executor::Approver;
 use wink::limits::{CancelToken, Clock};
-use wink::session::{SessionBuilder, SessionId};
+use wink::session::{Session, SessionBuilder, SessionError, SessionId};
 
+use super::approvals::RecordedApprover;
 use super::clock::{RecordingClock, Tick};
 use super::requests::Requests;
 use super::scrub::Scrubber;
@@ -65,7 +67,7 @@ pub struct About {
     pub note: Option<Value>,
 }
 
-struct Shared {
+pub(super) struct Shared {
     tape: Arc<Mutex<Vec<Tick>>>,
     requests: Mutex<Requests>,
     scrubber: Mutex<Scrubber>,
@@ -158,10 +160,26 @@ impl Recorder {
         Arc::new(RecordedModel { model, shared: Arc::clone(&self.shared) })
     }
 
+    /// Whoever is asked when a policy wants somebody's word, recorded: a replay has their answers.
+    pub fn approver(&self, approver: Arc<dyn Approver>) -> Arc<dyn Approver> {
+        Arc::new(RecordedApprover { approver, shared: Arc::clone(&self.shared) })
+    }
+
     /// A session whose clock and ids can be repeated.
     pub fn session(&self, builder: SessionBuilder) -> SessionBuilder {
         let id = SessionId::from(self.header.session.as_str());
         builder.id(id).clock(Arc::clone(&self.clock)).ids(self.header.ids())
+    }
+
+    /// Writes down what the session's STATE is now: the run begins with it, and so does its replay
+    /// ([`Recording::restore`](super::Recording::restore)). For a session that is not new, once, before the run.
+    ///
+    /// # Errors
+    /// When something of it has no JSON form. Then nothing is written.
+    pub fn state_of(&self, session: &Session) -> Result<(), SessionError> {
+        let state = lock(&self.shared.scrubber).value(session.snapshot().to_json()?);
+        self.shared.write(serde_json::to_value(Line { state: Some(state), ..Line::default() }));
+        Ok(())
     }
 
     /// The clock, recorded.
@@ -195,12 +213,12 @@ impl Recorder {
 }
 
 impl Shared {
-    fn line(&self, line: Line) {
+    pub(super) fn line(&self, line: Line) {
         let clock = std::mem::take(&mut *lock(&self.tape));
         let mut value = serde_json::to_value(Line { clock, ..line });
         // All that somebody else has said; the rest is our own.
         let scrubber = lock(&self.scrubber);
-        for part in ["request", "response", "error"] {
+        for part in ["request", "response", "error", "approval"] {
             if let Some(part) = value.as_mut().ok().and_then(|value| value.get_mut(part)) {
                 *part = scrubber.value(part.take());
             }

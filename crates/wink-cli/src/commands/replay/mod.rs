@@ -17,11 +17,11 @@ use wink_models::{Evaluation, ModelAdapter, PromptResponse, RunReport, StopReaso
 use wink_store::Workspace;
 
 use super::ending::Ending;
+use super::open;
 use super::progress::Waiting;
 use super::run::record::Asked;
 use super::run::view::{Told, View};
 use super::run::{ended, evaluate, model};
-use super::{approve, open};
 use crate::args::{Common, ReplayArgs};
 use crate::frame::{self, CliError, Done, Exit, note};
 
@@ -62,7 +62,7 @@ pub(super) async fn run(common: &Common, args: &ReplayArgs) -> Done {
     let told = if common.json { Told::Nothing } else { Told::Lines };
     let view = View::new(told, waiting.reporter());
     let began = SystemClock.monotonic();
-    let (came, repeated) = repeat(common, args, &recording, asked, root, (&view, &waiting)).await?;
+    let (came, repeated) = repeat(common, &recording, asked, root, (&view, &waiting)).await?;
     drop(waiting);
     let difference = recording.difference().or_else(|| compare::difference(&original, &repeated));
     let (how, stats) = ended::how(&came);
@@ -73,7 +73,6 @@ pub(super) async fn run(common: &Common, args: &ReplayArgs) -> Done {
 /// The recorded run, in the copy; and the events of its calls.
 async fn repeat(
     common: &Common,
-    args: &ReplayArgs,
     recording: &Recording,
     asked: Asked,
     root: &Path,
@@ -83,12 +82,15 @@ async fn repeat(
     let workspace = Arc::new(Workspace::open(root).map_err(CliError::internal)?);
     let session = recording.session(workspace.session(recording.session_name()));
     let prepared = agent.prepare(&workspace, session).await.map_err(|error| open::not_open(&error))?;
+    recording.restore(&prepared.session).map_err(|error| {
+        CliError::new(Exit::Usage, format!("the session cannot be as it was when the run began: {error}"))
+    })?;
     let mut adapter = ModelAdapter::new(recording.model())
         .terms(asked.terms)
         .settings(asked.settings)
         .random(recording.random())
         .limits(prepared.limits.clone());
-    if let Some(approver) = approve::approver(args.yes, waiting.reporter()) {
+    if let Some(approver) = recording.approver() {
         adapter = adapter.approver(approver);
     }
     let mut evaluation = Evaluation::new().watch(Arc::clone(view) as _);
@@ -152,9 +154,8 @@ fn tell(common: &Common, came: &Result<PromptResponse, Stopped>, difference: Opt
         return Ok(if same { Exit::Success } else { Exit::Failure });
     }
     if let Some(difference) = difference {
-        return Err(CliError::new(Exit::Failure, difference).hint(
-            "a replay is the same where agent, files and session are as they were: the workspace as it was before the run, and a run that was recorded in a new session",
-        ));
+        return Err(CliError::new(Exit::Failure, difference)
+            .hint("a replay is the same where agent and files are as they were before the run"));
     }
     match came {
         Ok(response) => ended::print(response)?,

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use wink::limits::{Budget, BudgetTracker, CancelToken, Deadline};
 use wink::session::RunContext;
 use wink_agent::{Prepared, duration};
+use wink_models::recording::Recorder;
 use wink_models::{Adapter, Evaluation, ModelAdapter, PromptResponse, StopReason, Stopped};
 
 use self::model::{Chosen, Who};
@@ -67,7 +68,7 @@ pub(super) async fn run(common: &Common, args: RunArgs) -> Done {
                 deadline: deadline.map(Deadline::timestamp),
                 budget,
             };
-            Some(Recorded::begin(path, common, &workspace, &agent, &chosen, &asked).await?)
+            Some(Recorded::begin(path, common, &workspace, &agent, &chosen, &asked)?)
         }
         None => None,
     };
@@ -77,6 +78,9 @@ pub(super) async fn run(common: &Common, args: RunArgs) -> Done {
         None => session.clock(Arc::clone(&clock)),
     };
     let prepared = agent.prepare(&workspace, session).await.map_err(|error| open::not_open(&error))?;
+    if let Some(recorded) = &recorded {
+        recorded.begins_in(&prepared.session)?;
+    }
     let view = View::new(told, waiting.reporter());
     let mut evaluation = Evaluation::new().watch(Arc::clone(&view) as _);
     if let Some(resume) = &args.resume {
@@ -125,14 +129,18 @@ fn adapter(
     let Chosen { who, terms, settings, .. } = chosen;
     match who {
         Who::Model(model) => {
-            let model = recorded.map_or(model, |recorded| recorded.recorder().model());
+            let recorder = recorded.map(Recorded::recorder);
+            let model = recorder.map_or(model, Recorder::model);
             let mut adapter =
                 ModelAdapter::new(model).terms(terms).settings(settings).limits(prepared.limits.clone());
             if let Some(approver) = approver {
-                adapter = adapter.approver(approver);
+                adapter = adapter.approver(match recorder {
+                    Some(recorder) => recorder.approver(approver),
+                    None => approver,
+                });
             }
-            if let Some(recorded) = recorded {
-                adapter = adapter.random(recorded.recorder().random());
+            if let Some(recorder) = recorder {
+                adapter = adapter.random(recorder.random());
             }
             Arc::new(adapter)
         }

@@ -9,15 +9,15 @@ use serde::{Deserialize, Serialize};
 use tempfile::TempPath;
 use wink::filesystem::STATE;
 use wink::limits::Budget;
+use wink::session::Session;
 use wink_agent::Agent;
 use wink_models::recording::{About, Recorder};
 use wink_models::{Settings, Terms};
 use wink_store::Workspace;
 
-use super::super::open;
 use super::model::{Chosen, Who};
 use crate::args::Common;
-use crate::frame::{CliError, Exit, note};
+use crate::frame::{CliError, Exit};
 
 /// What was asked for, which is to be the same again.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -91,7 +91,7 @@ fn there_already(path: &Path) -> CliError {
 }
 
 impl Recorded {
-    pub(super) async fn begin(
+    pub(super) fn begin(
         path: &Path,
         common: &Common,
         workspace: &Workspace,
@@ -108,13 +108,6 @@ impl Recorded {
                     .hint("record with another provider, such as anthropic:MODEL"));
             }
         };
-        let past = open::log(workspace, common).await?.newest(0, 1, |_| true).await?;
-        if !past.is_empty() {
-            note(&format!(
-                "the session {} has a past, and a replay begins in an empty one: --session names a new one",
-                common.session
-            ));
-        }
         let failed = |error: std::io::Error| {
             CliError::new(Exit::Usage, format!("{} cannot be written: {error}", path.display()))
         };
@@ -146,6 +139,11 @@ impl Recorded {
             None => None,
         };
         Ok(Self { recorder, path: path.to_owned(), staged })
+    }
+
+    /// The run begins in this session, with what is in it.
+    pub(super) fn begins_in(&self, session: &Session) -> Result<(), CliError> {
+        self.recorder.state_of(session).map_err(CliError::internal)
     }
 
     pub(super) fn recorder(&self) -> &Recorder {

@@ -55,7 +55,7 @@ impl Kin {
         let (mut stops, mut again) = (0, 0);
         let mut found = Found::default();
         for _ in 0..LOOKS {
-            found = self.find()?;
+            found = self.find(&stopped)?;
             let is_new = found.kin.iter().any(|kin| !stopped.contains(&kin.id()));
             if is_new && stops < STOPS {
                 // One that is stopped starts no others: so nothing is killed before all are known.
@@ -65,6 +65,7 @@ impl Kin {
                 continue;
             }
             stops = 0;
+            stopped.extend(found.kin.iter().map(Seen::id));
             found.kin.iter().for_each(|kin| kin.send(Signal::KILL));
             if found.kin.is_empty() && !found.is_beginning {
                 if !found.went || again == AGAIN {
@@ -77,7 +78,9 @@ impl Kin {
         Err(found.still_there())
     }
 
-    fn find(&self) -> io::Result<Found> {
+    /// All that are there. Whoever was found before is one of them as long as they are alive: what they were found by may be gone
+    /// before them, and a process that was killed may still finish what it asked the kernel for.
+    fn find(&self, before: &HashSet<(u32, u64)>) -> io::Result<Found> {
         let (seen, went) = all()?;
         let mut found = Found { went, ..Found::default() };
         let number = seen.iter().find(|seen| seen.pid == self.first);
@@ -98,6 +101,11 @@ impl Kin {
             sessions.insert(self.first);
         }
         for seen in &others {
+            if before.contains(&seen.id()) {
+                pids.insert(seen.pid);
+                sessions.insert(seen.session);
+                continue;
+            }
             match seen.environment()? {
                 Environment::Has(text) if self.is_in(&text) => {
                     pids.insert(seen.pid);

@@ -1,0 +1,99 @@
+//! What somebody answered when a policy asked, written down and said again: a run that needed a person is repeated without one.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use serde::{Deserialize, Serialize};
+use wink::BoxFuture;
+use wink::executor::{Approval, ApprovalRequest, Approver};
+use wink::resource::BoxError;
+
+use super::Line;
+use super::clock::ReplayingClock;
+use super::write::Shared;
+use crate::lock;
+
+/// An answer, and what was asked about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RecordedApproval {
+    tool: Arc<str>,
+    policy: Arc<str>,
+    answer: Said,
+}
+
+/// What was said, or why nothing was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum Said {
+    Approved { by: Arc<str> },
+    Refused { by: Arc<str>, reason: String },
+    Failed { error: String },
+}
+
+impl From<&Result<Approval, BoxError>> for Said {
+    fn from(answer: &Result<Approval, BoxError>) -> Self {
+        match answer {
+            Ok(Approval::Approved { by }) => Self::Approved { by: Arc::clone(by) },
+            Ok(Approval::Refused { by, reason }) => {
+                Self::Refused { by: Arc::clone(by), reason: reason.clone() }
+            }
+            Err(error) => Self::Failed { error: error.to_string() },
+        }
+    }
+}
+
+impl From<Said> for Result<Approval, BoxError> {
+    fn from(said: Said) -> Self {
+        match said {
+            Said::Approved { by } => Ok(Approval::Approved { by }),
+            Said::Refused { by, reason } => Ok(Approval::Refused { by, reason }),
+            Said::Failed { error } => Err(error.into()),
+        }
+    }
+}
+
+/// Whoever is asked, and what they answer written down.
+pub(super) struct RecordedApprover {
+    pub(super) approver: Arc<dyn Approver>,
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Approver for RecordedApprover {
+    fn ask<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Result<Approval, BoxError>> {
+        Box::pin(async move {
+            let answer = self.approver.ask(request).await;
+            let (tool, policy) = (Arc::clone(&request.tool), Arc::clone(&request.policy));
+            let approval = RecordedApproval { tool, policy, answer: Said::from(&answer) };
+            self.shared.line(Line { approval: Some(approval), ..Line::default() });
+            answer
+        })
+    }
+}
+
+/// Answers as was answered then.
+pub(super) struct ReplayedApprover {
+    pub(super) answers: Mutex<VecDeque<RecordedApproval>>,
+    pub(super) clock: Arc<ReplayingClock>,
+    /// The first thing that was not as it was then.
+    pub(super) difference: Arc<Mutex<Option<String>>>,
+}
+
+impl Approver for ReplayedApprover {
+    fn ask<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Result<Approval, BoxError>> {
+        Box::pin(async move {
+            let is_same =
+                |one: &mut RecordedApproval| one.tool == request.tool && one.policy == request.policy;
+            let Some(recorded) = lock(&self.answers).pop_front_if(is_same) else {
+                let message = format!(
+                    "the policy {} asks about {}, and nobody answered that when this was recorded",
+                    request.policy, request.tool
+                );
+                lock(&self.difference).get_or_insert_with(|| message.clone());
+                return Err(message.into());
+            };
+            self.clock.next_stretch();
+            recorded.answer.into()
+        })
+    }
+}
