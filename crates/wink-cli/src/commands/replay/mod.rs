@@ -21,7 +21,7 @@ use super::open;
 use super::progress::Waiting;
 use super::run::record::Asked;
 use super::run::view::{Told, View};
-use super::run::{ended, evaluate, model};
+use super::run::{ended, evaluate, model, versions};
 use crate::args::{Common, ReplayArgs};
 use crate::frame::{self, CliError, Done, Exit, note};
 
@@ -82,9 +82,12 @@ async fn repeat(
     let workspace = Arc::new(Workspace::open(root).map_err(CliError::internal)?);
     let session = recording.session(workspace.session(recording.session_name()));
     let prepared = agent.prepare(&workspace, session).await.map_err(|error| open::not_open(&error))?;
-    recording.restore(&prepared.session).map_err(|error| {
-        CliError::new(Exit::Usage, format!("the session cannot be as it was when the run began: {error}"))
-    })?;
+    if let Some(state) = recording.state() {
+        let state = versions::found(state.clone(), &**workspace.files()).await;
+        recording.restore(&prepared.session, &state).map_err(|error| {
+            CliError::new(Exit::Usage, format!("the session cannot be as it was when the run began: {error}"))
+        })?;
+    }
     let mut adapter = ModelAdapter::new(recording.model())
         .terms(asked.terms)
         .settings(asked.settings)
