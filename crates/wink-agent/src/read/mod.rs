@@ -50,7 +50,11 @@ fn read_here(text: &str, problems: &mut Problems) -> File {
     match rules::rules() {
         Ok(rules) => walk::walk(rules, &mut table, missing, problems),
         // Never: it is part of the program. But nothing passes that was not looked at.
-        Err(error) => problems.broken(&(0..0), format!("the schema of agent files: {error}"), "this is a mistake in Wink"),
+        Err(error) => problems.broken(
+            &(0..0),
+            format!("the schema of agent files: {error}"),
+            "this is a mistake in Wink",
+        ),
     }
     let file = File::deserialize(toml::de::Deserializer::from(table));
     file.unwrap_or_else(|error| {

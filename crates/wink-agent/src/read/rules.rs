@@ -139,7 +139,8 @@ impl<'de: 's, 's> Deserialize<'de> for Schema<'s> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-                Rules::deserialize(MapAccessDeserializer::new(map)).map(|rules| Schema::Rules(Box::new(rules)))
+                Rules::deserialize(MapAccessDeserializer::new(map))
+                    .map(|rules| Schema::Rules(Box::new(rules)))
             }
         }
         deserializer.deserialize_any(Either(PhantomData))

@@ -1,6 +1,6 @@
+use super::read;
 use super::rules::rules;
 use super::schema::{TEXT, of_types};
-use super::read;
 use crate::problem::Problems;
 
 /// `WINK_WRITE_SCHEMA=1 cargo test -p wink-agent` writes it, for you to look at.
@@ -17,9 +17,16 @@ fn the_schema_is_what_the_types_say() {
 #[test]
 fn the_walk_knows_every_keyword_that_the_schema_has() {
     let rules = rules().expect("it is refused where a keyword is not known");
-    assert!(rules.properties.names().eq(
-        ["agent", "model", "limits", "sandbox", "output", "completion", "policy", "section"]
-    ));
+    assert!(rules.properties.names().eq([
+        "agent",
+        "model",
+        "limits",
+        "sandbox",
+        "output",
+        "completion",
+        "policy",
+        "section"
+    ]));
 }
 
 #[test]

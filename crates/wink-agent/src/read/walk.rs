@@ -105,7 +105,8 @@ impl<'s> Walk<'s, '_> {
             Some(Schema::Any(_)) | None => None,
         };
         // What is said of the field says more than what is said of its type.
-        match [own, rules].into_iter().flatten().map(|rules| &rules.description).find(|said| !said.is_empty()) {
+        match [own, rules].into_iter().flatten().map(|rules| &rules.description).find(|said| !said.is_empty())
+        {
             Some(description) => format!("add `{written}`: {description}"),
             None => format!("add `{written}`"),
         }
@@ -172,13 +173,7 @@ impl<'s> Walk<'s, '_> {
         true
     }
 
-    fn bounded(
-        &mut self,
-        rules: &Rules<'_>,
-        written: &str,
-        number: Option<f64>,
-        span: &Span,
-    ) -> bool {
+    fn bounded(&mut self, rules: &Rules<'_>, written: &str, number: Option<f64>, span: &Span) -> bool {
         let (least, most) = (rules.minimum, rules.largest());
         let inside =
             |number: f64| least.is_none_or(|least| number >= least) && most.is_none_or(|most| number <= most);

@@ -161,10 +161,8 @@ impl<P: ToolData, R: ToolData> Making<P, R> {
         let mut whole = Whole { schema, text, compiled, output_schema, examples: Vec::new() };
         for (description, input, output) in self.examples {
             let json = |error: serde_json::Error| fault(format!("example {description:?}: {error}"));
-            let (input, value) = (
-                serde_json::to_value(&input).map_err(json)?,
-                serde_json::to_value(&output).map_err(json)?,
-            );
+            let (input, value) =
+                (serde_json::to_value(&input).map_err(json)?, serde_json::to_value(&output).map_err(json)?);
             let render = |_: &Value| Ok(rendered(&self.tool, self.render.as_ref(), &output).into_owned());
             let example = whole.example::<P>(&self.tool, &description, input, value, render);
             whole.examples.push(example.map_err(fault)?);
