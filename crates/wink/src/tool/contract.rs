@@ -1,4 +1,5 @@
-//! A tool's contract: what the model is told, frozen at construction. Listing and dispatch never rebuild it.
+//! A tool's contract: what the model is told, frozen at construction (`shown` says what is made later). Listing and dispatch
+//! never rebuild it.
 
 use std::sync::Arc;
 use std::time::Duration;
