@@ -180,9 +180,15 @@ impl Journal {
         match done {
             Ok(placed) => Ok(Applied { id, sequence, placed }),
             Err(error) => Err(match self.take_back(&name) {
-                Err(undoing) => {
-                    JournalError::NotUndone { id, source: Box::new(error), undoing: Box::new(undoing) }
+                Err(JournalError::NotUndone { undoing, left, .. }) => {
+                    JournalError::NotUndone { id, source: Some(Box::new(error)), undoing, left }
                 }
+                Err(undoing) => JournalError::NotUndone {
+                    id,
+                    source: Some(Box::new(error)),
+                    undoing: Box::new(undoing),
+                    left: Vec::new(),
+                },
                 Ok(aside) => match error {
                     JournalError::Conflict { path, .. } => JournalError::Conflict { path, aside },
                     error => JournalError::NotApplied { source: Box::new(error), aside },
@@ -349,7 +355,11 @@ impl Journal {
                 for dir in [&place.pre(), &place.dir, &self.shelf] {
                     self.disk.sync_dir(dir).doing("sync", dir)?;
                 }
-                undo::undo(&*self.disk, &place, &self.trash, &intent)?
+                undo::undo(&*self.disk, &place, &self.trash, &intent).map_err(|error| {
+                    let left = undo::left(&*self.disk, &place, &intent);
+                    let (id, undoing) = (name.id, Box::new(error));
+                    JournalError::NotUndone { id, source: None, undoing, left }
+                })?
             }
             _ => Vec::new(),
         };
