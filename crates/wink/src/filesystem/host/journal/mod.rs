@@ -29,7 +29,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::clear::remove_tree;
-use super::disk::{Disk, Entry, Replace};
+use super::disk::{self, Disk, Entry, Replace};
 use super::plan::Plan;
 use crate::limits::{Clock, SystemClock};
 use crate::store::{JournalId, StoreError};
@@ -449,16 +449,8 @@ fn last_stored(names: &[Name]) -> Option<JournalId> {
     names.iter().rev().find(|name| name.state == State::Stored).map(|name| name.id)
 }
 
-/// What is behind a link is not in the tree: there is nothing.
 fn look_in_tree(disk: &dyn Disk, path: &Path) -> Result<Option<Entry>, JournalError> {
-    match disk.look(path) {
-        Err(error) if is_behind_a_link(&error) => Ok(None),
-        looked => looked.doing("look at", path),
-    }
-}
-
-fn is_behind_a_link(error: &io::Error) -> bool {
-    rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::LOOP)
+    disk::look_in_tree(disk, path).doing("look at", path)
 }
 
 fn is_older(time: Timestamp, now: Timestamp, age: Duration) -> bool {

@@ -11,12 +11,12 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::super::disk::{Disk, Entry, Meta, Replace};
+use super::super::disk::{Disk, Entry, Meta, Replace, is_behind_a_link};
 use super::error::{Doing, JournalError, KeptAside};
 use super::intent::{From, Intent, MetaRecord, Record, Stamp};
+use super::look_in_tree;
 use super::shelf::Place;
 use super::touched::Touched;
-use super::{is_behind_a_link, look_in_tree};
 use crate::filesystem::EntryKind;
 use crate::support::steps::reach;
 
