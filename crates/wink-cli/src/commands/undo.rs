@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use wink::filesystem::host::PastChange;
-use wink::filesystem::{FsPath, UndoForce, quoted};
+use wink::filesystem::host::{PastChange, quoted_path};
+use wink::filesystem::{FsPath, UndoForce};
 use wink::session::{InvocationId, LogEntry, LogEvent, Logbook, UndoReach};
 use wink::suites;
 use wink::transaction::{UndoError, UndoRequest};
@@ -54,7 +54,7 @@ pub(super) async fn run(common: &Common, which: &str, to: bool, force: bool) -> 
     let mut text = format!("{undone}\n");
     for path in &undone.files {
         let overwritten = if undone.overwritten_files.contains(path) { " (overwritten)" } else { "" };
-        text.push_str(&format!("  {}{overwritten}\n", quoted(&path.to_string())));
+        text.push_str(&format!("  {}{overwritten}\n", quoted_path(path)));
     }
     for slice in &undone.slices {
         let overwritten = if undone.overwritten_slices.contains(slice) { " (overwritten)" } else { "" };
