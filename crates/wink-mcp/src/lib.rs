@@ -43,6 +43,7 @@ mod ids;
 mod listing;
 mod offers;
 mod options;
+mod reports;
 mod room;
 mod running;
 mod server;
