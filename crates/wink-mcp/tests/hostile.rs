@@ -287,7 +287,8 @@ async fn by_the_stateless_revision_an_id_that_was_answered_may_come_again() {
     let save = |file: &str| call("save", json!({ "file": file, "text": "x" }));
     for file in ["a.txt", "b.txt"] {
         client.send(&save(file)).await;
-        assert_eq!(text_of(&client.answer(7).await["result"]), "saved");
+        let answer = client.answer(7).await;
+        assert_eq!(answer["result"]["structuredContent"], json!({ "file": file, "bytes": 1 }), "{answer}");
         assert_eq!(agent.file(file).await.as_deref(), Some("x"));
     }
     // Not while the first is on its way, which still gets its answer.
