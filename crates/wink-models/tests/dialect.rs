@@ -13,8 +13,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use wink_fake::{anthropic_strict, openai_strict};
-use wink_models::{OutputSpec, ToolSpec};
 use wink_models::dialect::{Dialect, Incompatible, lower, lower_tools, without_nulls};
+use wink_models::{OutputSpec, ToolSpec};
 
 /// A type, from which a schema and values come.
 #[derive(Debug, Clone)]

@@ -74,7 +74,7 @@ async fn find(params: How, _: &mut ToolContext) -> Result<ToolResult<Found>, Too
 }
 
 async fn executor(store: &Arc<ByteStore>) -> Executor {
-    let tool = Tool::new("find", "Find it.", find).idempotency(IdempotencyConfig::auto());
+    let tool = Tool::new("find", "Find it.", find).publishes().idempotency(IdempotencyConfig::auto());
     let section = Section::markdown("s", "S").body(format!("Never say {KEY}.")).tool(tool);
     let prompt = PromptTemplate::builder("tests", "withhold").section(section).build().unwrap().prompt();
     let session = Session::builder().store(Arc::clone(store) as _).open().await.unwrap();
@@ -82,7 +82,7 @@ async fn executor(store: &Arc<ByteStore>) -> Executor {
 }
 
 async fn call(executor: &Executor, how: &str) -> Outcome {
-    executor.call(ToolCall::new(how, "find", json!({ "how": how }).to_string())).await
+    executor.call(ToolCall::new("1", "find", json!({ "how": how }).to_string())).await
 }
 
 /// All that a store was given, as text.

@@ -31,18 +31,18 @@ title = "S"
 suites = ["files"]
 
 [[section.tool]]
+name = "complain"
+description = "Complain."
+command = ["./complain"]
+params = { type = "object" }
+
+[[section.tool]]
 name = "look"
 description = "Look around."
 command = ["./look"]
 sensitive = ["token"]
 arguments = "stdin"
 params = { type = "object", required = ["token"], properties = { token = { type = "string" }, what = { type = "string" } } }
-
-[[section.tool]]
-name = "complain"
-description = "Complain."
-command = ["./complain"]
-params = { type = "object" }
 "#;
 
 /// Looks at what it was given, and at what the program above it was given, which runs as the same user.
@@ -144,7 +144,10 @@ fn keys_and_sensitive_arguments_are_nowhere() {
             let server = Server::start(&script_with_key());
             let place = place(provider, &format!("{}{path}", server.fake.url()));
             place.put_script("look", &format!("{LOOK}\necho it is {KEY}\necho and {KEY} >&2"));
-            place.put_script("complain", &format!("cat > /dev/null\necho not {KEY}\necho wrong: {KEY} >&2\nexit 1"));
+            place.put_script(
+                "complain",
+                &format!("cat > /dev/null\necho not {KEY}\necho wrong: {KEY} >&2\nexit 1"),
+            );
             place.put("notes.txt", &format!("the key is\n{KEY}\n"));
             let stopped = run(&place, more, log);
             assert_eq!(stopped.code, Some(2), "{}", stopped.err);
@@ -153,7 +156,7 @@ fn keys_and_sensitive_arguments_are_nowhere() {
             let rows = place.rows(&["log"]);
             let ended: Vec<_> = rows.iter().map(|row| row["success"].as_bool()).collect();
             let [yes, no] = [Some(true), Some(false)];
-            assert_eq!(ended, [no, no, no, yes, no, yes], "the last first: {rows:#?}");
+            assert_eq!(ended, [yes, no, yes, no, no, no], "{rows:#?}");
             assert!(log.out.contains("WINK_TOOL=look"), "the command told its environment: {}", log.out);
             assert!(!log.out.contains("PLANTED_KEY="), "which has no variable of a key");
             for said in ["it is ***", "wrong: ***"] {

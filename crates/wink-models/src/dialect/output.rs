@@ -21,11 +21,7 @@ pub struct LoweredOutput {
 
 impl LoweredOutput {
     /// Lowers the form of a result, if the request has room for it.
-    pub(super) fn new(
-        output: &OutputSpec,
-        dialect: Dialect,
-        fits: impl FnOnce(&Lowered) -> bool,
-    ) -> Self {
+    pub(super) fn new(output: &OutputSpec, dialect: Dialect, fits: impl FnOnce(&Lowered) -> bool) -> Self {
         let original = Arc::clone(&output.schema);
         let lowered = lower(&original, dialect);
         if let Err(reason) = &lowered {
