@@ -191,7 +191,8 @@ pub struct ModelAdapter {
 impl ModelAdapter {
     /// An adapter with nothing but defaults.
     pub fn new(model: BoxModel) -> Self {
-        Self { model, settings: Arc::default(), base: Base::default() }
+        let base = Base { scrubber: model.scrubber(), ..Base::default() };
+        Self { model, settings: Arc::default(), base }
     }
 
     /// How the model is asked.

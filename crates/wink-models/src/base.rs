@@ -13,6 +13,7 @@ use crate::adapter::{Evaluation, PromptResponse, Stopped};
 use crate::conversation::{Completed, Conversation, RunStats, Said, StopReason, Terms};
 use crate::driver::Ground;
 use crate::random::Random;
+use crate::recording::Scrubber;
 use crate::sub_agent::Parent;
 use crate::watched::Watched;
 
@@ -23,6 +24,8 @@ pub(crate) struct Base {
     pub(crate) approver: Option<Arc<dyn Approver>>,
     pub(crate) resources: Option<ResourceRegistry>,
     pub(crate) limits: ExecutorLimits,
+    /// Knows what nobody is to know but whoever answers.
+    pub(crate) scrubber: Scrubber,
 }
 
 impl Base {
@@ -49,6 +52,9 @@ impl Base {
         }
         if let Some(approver) = &self.approver {
             builder = builder.approver(Arc::clone(approver));
+        }
+        if !self.scrubber.is_empty() {
+            builder = builder.withhold(Arc::new(self.scrubber.clone()));
         }
         builder
     }
@@ -102,7 +108,8 @@ impl Base {
             (conversation, None)
         };
         let (conversation, began) = known.map(taken_up).unwrap_or_else(|| {
-            let (task, terms) = (evaluation.task.clone(), self.terms.clone());
+            let task = evaluation.task.as_ref().map(|task| Arc::from(self.scrubber.text(task)));
+            let terms = self.terms.clone();
             let began = Said::Began { task: task.clone(), terms: terms.clone() };
             (Conversation::begin(run_id, task, terms), Some(began))
         });

@@ -71,7 +71,7 @@ use crate::driver::{Ground, Watch};
 use crate::finish;
 use crate::message::Message;
 use crate::random::Random;
-use crate::recording::{Scrubber, TooShort};
+use crate::recording::TooShort;
 
 pub use native::{Native, native_tools};
 
@@ -92,7 +92,6 @@ pub struct ClaudeAdapter {
     model: Arc<str>,
     environment: Vec<(OsString, OsString)>,
     secrets: Vec<(OsString, Secret<String>)>,
-    scrubber: Scrubber,
     base: Base,
 }
 
@@ -104,7 +103,6 @@ impl ClaudeAdapter {
             model: model.into(),
             environment: Vec::new(),
             secrets: Vec::new(),
-            scrubber: Scrubber::new(),
             base: Base::default(),
         }
     }
@@ -131,7 +129,7 @@ impl ClaudeAdapter {
     /// # Errors
     /// When it is too short to be found in other texts.
     pub fn secret(mut self, name: impl Into<OsString>, value: Secret<String>) -> Result<Self, TooShort> {
-        self.scrubber = self.scrubber.knowing(&value)?;
+        self.base.scrubber = self.base.scrubber.knowing(&value)?;
         self.secrets.push((name.into(), value));
         Ok(self)
     }
@@ -230,7 +228,7 @@ impl ClaudeAdapter {
             ground: ground.clone(),
             terms: self.base.terms.clone(),
             task: goes_on.map(|goes_on| goes_on.say).or(first),
-            scrubber: self.scrubber.clone(),
+            scrubber: self.base.scrubber.clone(),
             conversation,
             workspace,
             pending,
@@ -240,7 +238,7 @@ impl ClaudeAdapter {
 
     /// An error of the runtime, without secrets.
     fn runtime(&self, error: &dyn std::fmt::Display) -> StopReason {
-        StopReason::Runtime(self.scrubber.text(&error.to_string()))
+        StopReason::Runtime(self.base.scrubber.text(&error.to_string()))
     }
 
     /// Where the program's own tools work; nothing if the prompt has none.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
+use wink::executor::Withhold;
 use wink::prompt::Prompt;
 use wink::tool::AnyTool;
 use wink::tool::secret::{MASK, Secret};
@@ -23,7 +24,7 @@ pub struct Scrubber {
 
 /// A secret is too short to be found: replacing it would replace half of what is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a secret of fewer than {SHORTEST} characters cannot be kept out of a recording")]
+#[error("a secret of fewer than {SHORTEST} characters cannot be kept out of what is written")]
 pub struct TooShort;
 
 impl Scrubber {
@@ -117,6 +118,11 @@ impl Scrubber {
         Arc::new(Message::Assistant { text: Arc::clone(text), calls, provider })
     }
 
+    /// Whether it knows none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.forms.is_empty()
+    }
+
     /// A text without the secrets.
     pub fn text(&self, text: &str) -> String {
         self.forms.iter().fold(text.to_owned(), |text, form| match text.contains(form.expose()) {
@@ -175,6 +181,20 @@ impl Scrubber {
             }
             other => other,
         }
+    }
+}
+
+impl Withhold for Scrubber {
+    fn text(&self, text: &str) -> String {
+        self.text(text)
+    }
+
+    fn json(&self, text: &str) -> String {
+        self.json(text)
+    }
+
+    fn value(&self, value: Value) -> Value {
+        self.value(value)
     }
 }
 

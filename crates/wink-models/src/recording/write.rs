@@ -255,6 +255,10 @@ impl Model for RecordedModel {
         self.model.name()
     }
 
+    fn scrubber(&self) -> Scrubber {
+        self.model.scrubber()
+    }
+
     fn respond<'a>(
         &'a self,
         request: &'a ModelRequest,

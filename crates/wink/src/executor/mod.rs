@@ -21,6 +21,7 @@ mod pipeline;
 mod step;
 mod steps;
 mod stop;
+mod withhold;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +34,7 @@ pub use dry_run::{DryRun, PolicyOpinion};
 pub use options::CallOptions;
 pub use outcome::{Answer, CatchUpError, Escalation, ExpansionError, Outcome, ToolCall};
 pub use step::{Moment, Step, StepHook};
+pub use withhold::Withhold;
 
 use crate::feedback::Board;
 use crate::limits::CancelToken;
@@ -95,6 +97,7 @@ pub(crate) struct Shared {
     approver: Option<Arc<dyn Approver>>,
     feedback: Board,
     hook: Option<Arc<dyn StepHook>>,
+    withhold: Option<Arc<dyn Withhold>>,
     limits: ExecutorLimits,
     abandoned: Arc<Abandoned>,
 }

@@ -318,6 +318,7 @@ impl Call {
                 Failure::new(Ending::TimedOut, text)
             }
             Stopped::Panicked(panic) => {
+                let panic = self.shared.withheld(panic).into_owned();
                 tracing::error!(tool = &**name, step = self.step.name(), panic, "a call panicked");
                 let (whose, chain) = match self.step {
                     Step::Handler => (" (it panicked)", format!("panic: {panic}")),

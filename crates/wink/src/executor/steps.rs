@@ -227,7 +227,7 @@ impl Call {
                 let text = format!("the recorded result of {} cannot be read: {reason}", self.name);
                 Failure::new(Ending::Errored, text).because(vec![reason])
             })?;
-            self.result = Some(result);
+            self.result = Some(self.shared.withheld_result(&placed.tool, result));
             self.publish_replayed()?;
             return Ok(true);
         }
@@ -297,7 +297,8 @@ impl Call {
     }
 
     fn returned(&mut self, returned: Result<ErasedResult, ToolError>) -> Result<(), Box<Failure>> {
-        match returned {
+        let Some(placed) = &self.placed else { return Err(lost("the tool")) };
+        match returned.map(|result| self.shared.withheld_result(&placed.tool, result)) {
             Ok(result) if result.success => {
                 self.handler = HandlerState::Succeeded;
                 self.result = Some(result);
@@ -418,7 +419,8 @@ impl Call {
 
     /// What an error that a handler returned means.
     fn raised(&self, error: &ToolError) -> Box<Failure> {
-        let chain = error.chain();
+        let chain = error.chain().into_iter().map(|cause| self.shared.withheld(cause).into_owned());
+        let chain: Vec<String> = chain.collect();
         tracing::info!(tool = &*self.name, chain = chain.join(": "), "a handler returned an error");
         if let Some(expansion) = error.find::<VisibilityExpansionRequired>() {
             let text = format!("opened {}", expansion.keys.join(", "));
