@@ -186,7 +186,8 @@ impl ClaudeAdapter {
             Err(reason) => never(reason),
             Ok((conversation, began, _held)) => {
                 let ground = evaluation.ground(prompt, &executor);
-                let came = self.converse(&ground, conversation, began, (leash, pending)).await;
+                let conversing = self.converse(&ground, conversation, began, (leash, pending));
+                let came = evaluation.held_to_tape(conversing).await;
                 ground.flush().await;
                 ground.watch.stats(came.1);
                 came

@@ -4,15 +4,16 @@
 //! answer of whoever a policy asked, each with what the clock said since the line before. A request says what is new in it since an earlier one of the same conversation, so a
 //! recording grows with what was said and not with its square.
 //!
-//! What makes a session the same, byte for byte: its id, the ids of its calls, chance, and the time. The header has the seeds, the
-//! lines have every reading of the clock, and calls of recorded runs are executed one after the other. What tools find in the
-//! world outside has to be the same as well.
+//! What makes a session the same, byte for byte: its id, the ids of its calls, chance, the time, and when somebody cancelled it. The header
+//! has the seeds, the lines have every reading of the clock, with how far each call was meanwhile and where the run was cancelled, and calls
+//! of recorded runs are executed one after the other. What tools find in the world outside has to be the same as well.
 
 mod approvals;
 mod clock;
 mod read;
 mod requests;
 mod scrub;
+mod stops;
 mod write;
 
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,7 @@ pub use scrub::{Scrubber, TooShort};
 pub use write::{About, Recorder};
 
 pub(crate) use read::{answer_on, is_cut_off, is_recording, object, read_text};
+pub(crate) use stops::Taped;
 
 use crate::model::ModelResponse;
 use crate::random::Random;

@@ -15,8 +15,9 @@ use wink::limits::{CancelToken, Clock};
 use wink::session::{Session, SessionBuilder, SessionId, SnapshotError};
 
 use super::approvals::ReplayedApprover;
-use super::clock::{Replayed, ReplayingClock};
+use super::clock::{NextLine, Replayed, ReplayingClock};
 use super::requests::{RecordedRequest, Requests};
+use super::stops::{Tape, Taped};
 use super::{Header, Line, VERSION};
 use crate::adapter::Evaluation;
 use crate::lock;
@@ -168,9 +169,14 @@ impl Recording {
             return Some(difference);
         }
         let left = lock(&self.model.state).1.len();
-        (left > 0).then(|| {
-            format!("the run ended before it was over in the recording: {left} requests were not made")
-        })
+        if left > 0 {
+            return Some(format!(
+                "the run ended before it was over in the recording: {left} requests were not made"
+            ));
+        }
+        let is_whole = !self.clock.is_left_uncancelled();
+        (!is_whole)
+            .then(|| "the run was cancelled when it was recorded, and now it ended before that".to_owned())
     }
 
     /// What was asked, answered with what was answered then.
@@ -215,9 +221,10 @@ impl Recording {
         self.header.random()
     }
 
-    /// The evaluation as it was then.
+    /// The evaluation as it was then, cancelled where it was then.
     pub fn evaluation(&self, mut evaluation: Evaluation) -> Evaluation {
         evaluation.run.run_id = Some(self.header.run.clone());
+        evaluation.tape = Some(Taped::new(Tape::Replayed(Arc::clone(&self.clock))));
         evaluation.one_at_a_time()
     }
 }
@@ -290,17 +297,16 @@ impl Model for ReplayedModel {
     ) -> BoxFuture<'a, Result<ModelResponse, ModelError>> {
         Box::pin(async move {
             let answer = self.next(request)?;
-            self.clock.next_stretch();
+            self.clock.next_line();
+            let _answered = NextLine(&self.clock);
             match answer {
                 Answer::Given(answer) => {
-                    self.clock.next_stretch();
                     if let Ok(response) = &answer {
                         tell(stream, response);
                     }
                     answer
                 }
-                // Its deadline came; if it was not that, somebody cancelled it.
-                Answer::GivenUp if self.clock.somebody_slept() => std::future::pending().await,
+                Answer::GivenUp if self.clock.gives_up() => std::future::pending().await,
                 Answer::GivenUp | Answer::None => {
                     let message = "the recorded request was not answered".to_owned();
                     Err(not_answered(ModelErrorKind::Cancelled, message))

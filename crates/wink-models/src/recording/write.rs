@@ -15,6 +15,7 @@ use super::approvals::RecordedApprover;
 use super::clock::{RecordingClock, Tick};
 use super::requests::Requests;
 use super::scrub::Scrubber;
+use super::stops::{Tape, Taped};
 use super::{Header, Line, VERSION};
 use crate::adapter::Evaluation;
 use crate::lock;
@@ -192,9 +193,11 @@ impl Recorder {
         self.header.random()
     }
 
-    /// An evaluation that can be repeated: it has the recording's run id, and executes calls one after the other.
+    /// An evaluation that can be repeated: it has the recording's run id, and executes calls one after the other. Whoever cancels it
+    /// is heard when it waits for something, and where that was is written down.
     pub fn evaluation(&self, mut evaluation: Evaluation) -> Evaluation {
         evaluation.run.run_id = Some(self.header.run.clone());
+        evaluation.tape = Some(Taped::new(Tape::Recorded(Arc::clone(&self.shared))));
         evaluation.one_at_a_time()
     }
 
@@ -213,6 +216,11 @@ impl Recorder {
 }
 
 impl Shared {
+    /// What happened while the clock went on.
+    pub(super) fn tick(&self, tick: Tick) {
+        lock(&self.tape).push(tick);
+    }
+
     pub(super) fn line(&self, line: Line) {
         let clock = std::mem::take(&mut *lock(&self.tape));
         let mut value = serde_json::to_value(Line { clock, ..line });
