@@ -1,10 +1,13 @@
 //! `wink replay`: a recorded run is the same once more, byte for byte; and where it is not, that is said.
 
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::json::check;
-use crate::run::{STORY, place, run};
-use crate::support::{Place, has_commands, one_command, steady};
+use crate::run::{STORY, place, run, until_ready, waiting};
+use crate::support::{Place, has_commands, one_command, said, steady};
 
 #[test]
 fn a_recorded_run_is_the_same_byte_for_byte() {
@@ -152,6 +155,26 @@ fn a_stopped_run_is_stopped_again() {
     let said = place.wink(&["run", "x", "--session", "other", "--model", "script:../run.jsonl", "--json"]);
     let report: Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!((said.code, &report["stopped_by"]), (Some(3), &json!("request_failed")));
+}
+
+#[test]
+fn an_interrupted_run_is_interrupted_again_where_it_was() {
+    if !has_commands() {
+        return;
+    }
+    let (place, line) = waiting();
+    let arguments = ["run", "Go.", "--model", "script:../script.jsonl", "--record", "../run.jsonl"];
+    let mut command = place.command(&arguments);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until_ready(&line);
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(said(child.wait_with_output().unwrap()).code, Some(3));
+    let replayed = place.json(&["replay", "../run.jsonl", "--outside", "--into", "../again"]);
+    check("replay", &replayed);
+    let told = (&replayed["same"], &replayed["stopped_by"], &replayed["calls"]);
+    assert_eq!(told, (&json!(true), &json!("cancelled"), &json!(2)), "{replayed:#}");
+    let log = |more: &[&str]| place.wink(&[&["log", "--json"][..], more].concat()).ok();
+    assert_eq!(log(&["--workspace", "../again"]), log(&[]), "ids, times and all");
 }
 
 #[test]
