@@ -58,6 +58,7 @@ use wink::BoxFuture;
 use wink::executor::{Approver, ExecutorLimits};
 use wink::filesystem::Filesystem;
 use wink::filesystem::host::HostFilesystem;
+use wink::limits::CancelToken;
 use wink::prompt::Prompt;
 use wink::resource::ResourceRegistry;
 use wink::session::Session;
@@ -70,10 +71,13 @@ use crate::conversation::{Completed, Conversation, RunStats, Said, StopReason, T
 use crate::driver::{Ground, Watch};
 use crate::finish;
 use crate::message::Message;
+use crate::model::{BoxModel, Model, ModelError, ModelErrorKind, ModelRequest, ModelResponse, Stream};
 use crate::random::Random;
-use crate::recording::{Scrubber, TooShort};
+use crate::recording::{Recorder, Scrubber, Talk, TooShort};
 
 pub use native::{Native, native_tools};
+
+pub(crate) use transcript::known_name;
 
 use native::Pending;
 use pipes::{Lines, Writer};
@@ -93,6 +97,7 @@ pub struct ClaudeAdapter {
     environment: Vec<(OsString, OsString)>,
     secrets: Vec<(OsString, Secret<String>)>,
     scrubber: Scrubber,
+    talk: Option<Talk>,
     base: Base,
 }
 
@@ -105,6 +110,7 @@ impl ClaudeAdapter {
             environment: Vec::new(),
             secrets: Vec::new(),
             scrubber: Scrubber::new(),
+            talk: None,
             base: Base::default(),
         }
     }
@@ -134,6 +140,23 @@ impl ClaudeAdapter {
         self.scrubber = self.scrubber.knowing(&value)?;
         self.secrets.push((name.into(), value));
         Ok(self)
+    }
+
+    /// Has a recording of all that is said between us and the program, and with it everything that happens: it is repeated by
+    /// [`Recording::claude`](crate::recording::Recording::claude). A prompt with tools of the program's own is refused: what those do is not
+    /// said. Who else is recorded is up to the recorder, as with any model.
+    pub fn recorded(self, recorder: &Recorder) -> Self {
+        self.talk(recorder.talk())
+    }
+
+    pub(crate) fn talk(mut self, talk: Talk) -> Self {
+        self.talk = Some(talk);
+        self
+    }
+
+    /// What stands for the program's model in a recording: its name. It cannot be asked.
+    pub fn stand_in(&self) -> BoxModel {
+        Arc::new(StandIn(Arc::clone(&self.model)))
     }
 
     /// What conversations are held to. Of the retries only their number counts.
@@ -219,9 +242,13 @@ impl ClaudeAdapter {
         }
         let goes_on = GoesOn::after(conversation.messages(), &self.model, ground.clock().now());
         let begins = Begins { transcript: goes_on.as_ref(), turns: conversation.stats().turns };
-        let (program, stdout, stdin) = match self.start(ground, &leash, workspace.as_deref(), &begins) {
-            Ok(started) => started,
-            Err(reason) => return (Err(reason), conversation.stats()),
+        let is_replayed = matches!(self.talk, Some(Talk::Replayed(_)));
+        let started = match is_replayed {
+            true => None,
+            false => match self.start(ground, &leash, workspace.as_deref(), &begins) {
+                Ok(started) => Some(started),
+                Err(reason) => return (Err(reason), conversation.stats()),
+            },
         };
         let first = conversation.messages().front().and_then(|message| match &**message {
             Message::User { text } => Some(Arc::clone(text)),
@@ -232,11 +259,21 @@ impl ClaudeAdapter {
             terms: self.base.terms.clone(),
             task: goes_on.map(|goes_on| goes_on.say).or(first),
             scrubber: self.scrubber.clone(),
+            talk: self.talk.clone(),
             conversation,
             workspace,
             pending,
         };
-        Server::new(setup, Lines::new(stdout), Writer::new(stdin), Some(program)).run().await
+        let talk = self.talk.clone();
+        match started {
+            Some((program, stdout, stdin)) => {
+                Server::new(setup, Lines::new(stdout), Writer::new(stdin, talk), Some(program)).run().await
+            }
+            None => {
+                let nobody = (Lines::new(tokio::io::empty()), Writer::new(tokio::io::sink(), talk));
+                Server::new(setup, nobody.0, nobody.1, None).run().await
+            }
+        }
     }
 
     /// An error of the runtime, without secrets.
@@ -248,6 +285,9 @@ impl ClaudeAdapter {
     async fn workspace(&self, ground: &Ground<'_>) -> Result<Option<PathBuf>, StopReason> {
         if natives(ground.prompt).next().is_none() {
             return Ok(None);
+        }
+        if self.talk.is_some() {
+            return Err(self.runtime(&NOT_SAID));
         }
         let files = ground.executor.resources().get::<dyn Filesystem>().await;
         let files = files.map_err(|error| self.runtime(&error))?;
@@ -307,6 +347,28 @@ type Started = (process::Program, tokio::process::ChildStdout, tokio::process::C
 
 const NOT_ON_DISK: &str = "the prompt has tools of Claude Code, but the workspace is not a directory on disk; bind a HostFilesystem as the \
                            workspace, or leave the tools out";
+
+const NOT_SAID: &str = "what Claude Code does with tools of its own is not said to us, so that it cannot be recorded; leave them out of the \
+                        prompt, or do not record the run";
+
+/// Has the name of the program's model, which only the program asks.
+struct StandIn(Arc<str>);
+
+impl Model for StandIn {
+    fn name(&self) -> &str {
+        &self.0
+    }
+
+    fn respond<'a>(
+        &'a self,
+        _: &'a ModelRequest,
+        _: &'a dyn Stream,
+        _: &'a CancelToken,
+    ) -> BoxFuture<'a, Result<ModelResponse, ModelError>> {
+        let error = ending::failure(ModelErrorKind::Rejected, "only Claude Code asks this model", false);
+        Box::pin(std::future::ready(Err(error)))
+    }
+}
 
 impl Adapter for ClaudeAdapter {
     fn name(&self) -> &str {

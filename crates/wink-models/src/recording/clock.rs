@@ -45,6 +45,8 @@ pub(super) enum Place {
     Run,
     /// What came of it is being settled.
     Over,
+    /// It is answered.
+    Answered,
 }
 
 fn nanos(time: Duration) -> u64 {
@@ -163,6 +165,18 @@ impl ReplayingClock {
     pub(super) fn gives_up(&self) -> bool {
         let state = lock(&self.state);
         !state.slept.is_empty() || state.ahead.front() == Some(&Tick::Cancelled)
+    }
+
+    /// Whether nothing more was said, and nothing happened, up to the next line.
+    #[cfg(all(feature = "claude", unix))]
+    pub(super) fn is_at_line(&self) -> bool {
+        lock(&self.state).ahead.is_empty()
+    }
+
+    /// Whether the run was cancelled next.
+    #[cfg(all(feature = "claude", unix))]
+    pub(super) fn cancels_next(&self) -> bool {
+        lock(&self.state).ahead.front() == Some(&Tick::Cancelled)
     }
 
     /// Whether the run is still to be cancelled.

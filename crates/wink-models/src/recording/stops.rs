@@ -14,23 +14,47 @@ use wink::limits::CancelToken;
 use wink::session::InvocationId;
 
 use super::clock::{Place, ReplayingClock, Tick};
+#[cfg(all(feature = "claude", unix))]
+use super::talk::ReplayedTalk;
 use super::write::Shared;
 
 /// What is written, or was.
 pub(super) enum Tape {
     Recorded(Arc<Shared>),
-    Replayed(Arc<ReplayingClock>),
+    Replayed(Replay),
+}
+
+/// A run that is repeated.
+pub(super) struct Replay {
+    pub(super) clock: Arc<ReplayingClock>,
+    #[cfg(all(feature = "claude", unix))]
+    pub(super) talk: Option<Arc<ReplayedTalk>>,
+}
+
+impl Replay {
+    async fn call_is_at(&self, place: Place) {
+        #[cfg(all(feature = "claude", unix))]
+        if let Some(talk) = &self.talk {
+            talk.until_heard().await;
+        }
+        self.clock.call_is_at(place);
+    }
 }
 
 impl StepHook for Tape {
     fn at<'a>(&'a self, step: Step, moment: Moment, _: InvocationId) -> BoxFuture<'a, Result<(), String>> {
-        if let (Moment::Before, Some(place)) = (moment, place(step)) {
-            match self {
-                Self::Recorded(shared) => shared.tick(Tick::Call(place)),
-                Self::Replayed(clock) => clock.call_is_at(place),
+        Box::pin(async move {
+            match (self, place(step)) {
+                (Self::Recorded(shared), Some(place)) if moment == Moment::Before => {
+                    shared.tick(Tick::Call(place));
+                }
+                (Self::Replayed(replay), Some(place)) if moment == Moment::Before => {
+                    replay.call_is_at(place).await;
+                }
+                _ => {}
             }
-        }
-        Box::pin(std::future::ready(Ok(())))
+            Ok(())
+        })
     }
 }
 
@@ -41,6 +65,7 @@ fn place(step: Step) -> Option<Place> {
         Step::Policies => Some(Place::Judged),
         Step::Handler => Some(Place::Run),
         Step::OnResult | Step::Record => Some(Place::Over),
+        Step::Answer => Some(Place::Answered),
         Step::Parse
         | Step::Deadline
         | Step::Context
@@ -48,8 +73,7 @@ fn place(step: Step) -> Option<Place> {
         | Step::Begin
         | Step::Subscribers
         | Step::Commit
-        | Step::Feedback
-        | Step::Answer => None,
+        | Step::Feedback => None,
     }
 }
 
@@ -96,8 +120,8 @@ impl Taped {
     /// Work that can be cancelled by `own`, which is when the tape says so, or when somebody wants it.
     pub(crate) async fn held<T>(&self, own: &CancelToken, work: impl Future<Output = T>) -> T {
         let StoppedBy::Tape(theirs) = &self.stopped else { return work.await };
-        if let Tape::Replayed(clock) = &*self.tape {
-            clock.cancels(own);
+        if let Tape::Replayed(replay) = &*self.tape {
+            replay.clock.cancels(own);
         }
         let (mut work, mut wanted) = (pin!(work), pin!(theirs.cancelled()));
         poll_fn(|cx| {
@@ -110,7 +134,7 @@ impl Taped {
             }
             loop {
                 match (work.as_mut().poll(cx), &*self.tape) {
-                    (Poll::Pending, Tape::Replayed(clock)) if clock.cancel_here() => {}
+                    (Poll::Pending, Tape::Replayed(replay)) if replay.clock.cancel_here() => {}
                     (polled, _) => return polled,
                 }
             }

@@ -16,6 +16,8 @@ use super::clock::{RecordingClock, Tick};
 use super::requests::Requests;
 use super::scrub::Scrubber;
 use super::stops::{Tape, Taped};
+#[cfg(all(feature = "claude", unix))]
+use super::talk::Talk;
 use super::{Header, Line, VERSION};
 use crate::adapter::Evaluation;
 use crate::lock;
@@ -68,10 +70,10 @@ pub struct About {
     pub note: Option<Value>,
 }
 
-pub(super) struct Shared {
+pub(crate) struct Shared {
     tape: Arc<Mutex<Vec<Tick>>>,
     requests: Mutex<Requests>,
-    scrubber: Mutex<Scrubber>,
+    pub(super) scrubber: Mutex<Scrubber>,
     out: Mutex<Out>,
 }
 
@@ -161,6 +163,12 @@ impl Recorder {
         Arc::new(RecordedModel { model, shared: Arc::clone(&self.shared) })
     }
 
+    /// What is said between us and the program `claude`, recorded.
+    #[cfg(all(feature = "claude", unix))]
+    pub(crate) fn talk(&self) -> Talk {
+        Talk::Recorded(Arc::clone(&self.shared))
+    }
+
     /// Whoever is asked when a policy wants somebody's word, recorded: a replay has their answers.
     pub fn approver(&self, approver: Arc<dyn Approver>) -> Arc<dyn Approver> {
         Arc::new(RecordedApprover { approver, shared: Arc::clone(&self.shared) })
@@ -226,7 +234,7 @@ impl Shared {
         let mut value = serde_json::to_value(Line { clock, ..line });
         // All that somebody else has said; the rest is our own.
         let scrubber = lock(&self.scrubber);
-        for part in ["request", "response", "error", "approval"] {
+        for part in ["request", "response", "error", "approval", "claude"] {
             if let Some(part) = value.as_mut().ok().and_then(|value| value.get_mut(part)) {
                 *part = scrubber.value(part.take());
             }
