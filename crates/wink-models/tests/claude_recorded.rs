@@ -163,7 +163,7 @@ async fn what_differs_is_said() {
     let (_, difference) = replayed(&text.replace("noted", "nothing")).await;
     let difference = difference.unwrap();
     assert!(difference.starts_with("Claude Code is told something else"), "{difference}");
-    let (_, difference) = replayed(&text.replace("\"note\"", "\"fail\"")).await;
+    let (_, difference) = replayed(&text.replace("note\"", "fail\"")).await;
     assert!(difference.is_some());
 }
 

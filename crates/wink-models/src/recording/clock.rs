@@ -106,6 +106,8 @@ struct State {
     ahead: VecDeque<Tick>,
     /// Who is told when the run is to be cancelled.
     cancel: Option<CancelToken>,
+    /// It was, after the line before.
+    is_cancelled: bool,
     now: VecDeque<i64>,
     monotonic: VecDeque<u64>,
     slept: HashSet<u64>,
@@ -127,6 +129,7 @@ impl ReplayingClock {
         self.go_on(|state| {
             // A run that went another way may have missed it.
             let is_cancelled = state.ahead.contains(&Tick::Cancelled);
+            state.is_cancelled = false;
             state.ahead = state.lines.pop_front().unwrap_or_default().into();
             Went { on: true, is_cancelled }
         });
@@ -164,7 +167,7 @@ impl ReplayingClock {
     /// Whether something that was begun here was given up: its time had come, or somebody cancelled it.
     pub(super) fn gives_up(&self) -> bool {
         let state = lock(&self.state);
-        !state.slept.is_empty() || state.ahead.front() == Some(&Tick::Cancelled)
+        state.is_cancelled || !state.slept.is_empty() || state.ahead.front() == Some(&Tick::Cancelled)
     }
 
     /// Whether nothing more was said, and nothing happened, up to the next line.
@@ -194,6 +197,7 @@ impl ReplayingClock {
                 return false;
             }
             state.enter_stretch();
+            state.is_cancelled |= went.is_cancelled;
             (went, state.cancel.clone(), std::mem::take(&mut state.sleeping))
         };
         woken.into_iter().for_each(Waker::wake);
