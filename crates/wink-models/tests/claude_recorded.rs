@@ -12,9 +12,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use support::{prompt, resources};
-use wink::limits::{CancelToken, SystemClock};
+use wink::limits::{CancelToken, Deadline, SystemClock};
 use wink::prelude::*;
 use wink::session::SnapshotScope;
+use wink::testing::FakeClock;
 use wink_models::claude::{ClaudeAdapter, Native, native_tools};
 use wink_models::recording::{Recorder, Recording, Scrubber};
 use wink_models::{Adapter, Evaluation, PromptResponse, Secret, Stopped};
@@ -109,22 +110,39 @@ async fn evaluated(adapter: ClaudeAdapter, session: &Session, evaluation: Evalua
     (came, session.snapshot_of(SnapshotScope::IncludeAll).to_json().unwrap().to_string())
 }
 
-/// Runs a script in place of the program; `until` says when the run is cancelled.
-async fn recorded(script: &str, until: impl Future<Output = ()>) -> (Came, String) {
+/// Who stops a run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum By {
+    Somebody,
+    Deadline,
+}
+
+/// How far ahead a deadline is.
+const AHEAD: Duration = Duration::from_secs(5);
+
+/// Runs a script in place of the program; `until` says when the run is stopped.
+async fn recorded(script: &str, by: By, until: impl Future<Output = ()>) -> (Came, String) {
     let (dir, page) = (tempfile::tempdir().unwrap(), Page::default());
+    let clock = FakeClock::new("2026-03-01T12:00:00Z".parse().unwrap());
     let adapter = adapter(&dir, script);
     let scrubber = Scrubber::new().knowing(&Secret::new(KEY.to_owned())).unwrap();
-    let recorder = Recorder::start(page.clone(), adapter.stand_in(), Arc::new(SystemClock), scrubber);
+    let recorder = Recorder::start(page.clone(), adapter.stand_in(), Arc::new(clock.clone()), scrubber);
     let session = recorder.session(Session::builder()).build();
     let cancel = CancelToken::new();
-    let evaluation = recorder.evaluation(Evaluation::new()).cancel(cancel.clone());
+    let mut evaluation = recorder.evaluation(Evaluation::new()).cancel(cancel.clone());
+    if by == By::Deadline {
+        evaluation = evaluation.deadline(Deadline::after(AHEAD, &**recorder.clock()).unwrap());
+    }
     let adapter = adapter.recorded(&recorder).random(recorder.random());
     let mut evaluating = std::pin::pin!(evaluated(adapter, &session, evaluation));
     let came = tokio::select! {
         biased;
         came = &mut evaluating => came,
         () = until => {
-            cancel.cancel();
+            match by {
+                By::Somebody => cancel.cancel(),
+                By::Deadline => clock.advance(AHEAD),
+            }
             evaluating.await
         }
     };
@@ -132,10 +150,13 @@ async fn recorded(script: &str, until: impl Future<Output = ()>) -> (Came, Strin
     (came, page.text())
 }
 
-async fn replayed(text: &str) -> (Came, Option<String>) {
+async fn replayed(text: &str, by: By) -> (Came, Option<String>) {
     let recording = Recording::parse(text).unwrap();
     let session = recording.session(Session::builder()).build();
-    let evaluation = recording.evaluation(Evaluation::new());
+    let mut evaluation = recording.evaluation(Evaluation::new());
+    if by == By::Deadline {
+        evaluation = evaluation.deadline(Deadline::after(AHEAD, &*recording.clock()).unwrap());
+    }
     let adapter = recording.claude().unwrap().random(recording.random());
     let came = evaluated(adapter, &session, evaluation).await;
     (came, recording.difference())
@@ -144,14 +165,14 @@ async fn replayed(text: &str) -> (Came, Option<String>) {
 #[tokio::test]
 async fn a_run_is_repeated_without_the_program() {
     let script = [BEGIN, &calls(&[("note", "a"), ("fail", "b"), ("write", "c")]), &answers(3), DONE].concat();
-    let (came, text) = recorded(&script, std::future::pending()).await;
+    let (came, text) = recorded(&script, By::Somebody, std::future::pending()).await;
     assert_eq!(&*came.0.as_ref().unwrap().text, "Done with ***.");
     assert_eq!(came.0.as_ref().unwrap().stats.calls, 3);
     for part in [KEY, "sk-a-key-", "that-nobody"] {
         assert!(!text.contains(part), "{part} is in {text}");
     }
     assert_eq!(Recording::parse(&text).unwrap().called().len(), 3);
-    let (again, difference) = replayed(&text).await;
+    let (again, difference) = replayed(&text, By::Somebody).await;
     assert_eq!(difference, None, "{text}");
     assert_eq!(again, came, "{text}");
 }
@@ -159,16 +180,16 @@ async fn a_run_is_repeated_without_the_program() {
 #[tokio::test]
 async fn what_differs_is_said() {
     let script = [BEGIN, &calls(&[("note", "a")]), &answers(1), DONE].concat();
-    let (_, text) = recorded(&script, std::future::pending()).await;
-    let (_, difference) = replayed(&text.replace("noted", "nothing")).await;
+    let (_, text) = recorded(&script, By::Somebody, std::future::pending()).await;
+    let (_, difference) = replayed(&text.replace("noted", "nothing"), By::Somebody).await;
     let difference = difference.unwrap();
     assert!(difference.starts_with("Claude Code is told something else"), "{difference}");
-    let (_, difference) = replayed(&text.replace("note\"", "fail\"")).await;
+    let (_, difference) = replayed(&text.replace("note\"", "fail\""), By::Somebody).await;
     assert!(difference.is_some());
 }
 
 #[tokio::test]
-async fn a_run_is_cancelled_where_it_was() {
+async fn a_run_is_stopped_where_it_was() {
     let dir = tempfile::tempdir().unwrap();
     let here = dir.path().join("here");
     rustix::fs::mknodat(rustix::fs::CWD, &here, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
@@ -181,14 +202,15 @@ read -r end
     // The first answer has come, so that the second call has begun.
     let in_call = [BEGIN, &hangs, "read -r answer\n", &ready, end].concat();
     let in_request = [BEGIN, &ready, end].concat();
-    for script in [in_call, in_request] {
+    let stops = [(By::Somebody, "cancelled"), (By::Deadline, "deadline")];
+    for (script, (by, why)) in [in_call, in_request].iter().flat_map(|script| stops.map(|by| (script, by))) {
         let here = here.clone();
         let until = async move {
             tokio::task::spawn_blocking(move || std::fs::read(here)).await.unwrap().unwrap();
         };
-        let (came, text) = recorded(&script, until).await;
-        assert_eq!(came.0.as_ref().unwrap_err().reason.name(), "cancelled", "{text}");
-        let (again, difference) = replayed(&text).await;
+        let (came, text) = recorded(script, by, until).await;
+        assert_eq!(came.0.as_ref().unwrap_err().reason.name(), why, "{text}");
+        let (again, difference) = replayed(&text, by).await;
         assert_eq!(difference, None, "{text}");
         assert_eq!(again, came, "{text}");
     }

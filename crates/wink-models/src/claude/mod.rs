@@ -53,6 +53,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde_json::json;
 use tokio::sync::mpsc;
 use wink::BoxFuture;
 use wink::executor::{Approver, ExecutorLimits};
@@ -242,6 +243,11 @@ impl ClaudeAdapter {
         }
         let goes_on = GoesOn::after(conversation.messages(), &self.model, ground.clock().now());
         let begins = Begins { transcript: goes_on.as_ref(), turns: conversation.stats().turns };
+        if let (Some(talk), Some(rendered)) = (&self.talk, ground.executor.rendered()) {
+            // It is told this when it is started.
+            let output = finish::output_spec(&rendered).map(|output| Arc::clone(&output.schema));
+            talk.told(&json!({ "prompt": rendered.text(), "output": output }));
+        }
         let is_replayed = matches!(self.talk, Some(Talk::Replayed(_)));
         let started = match is_replayed {
             true => None,

@@ -100,6 +100,7 @@ impl Recording {
         let mut exchanges = VecDeque::new();
         let mut answers = VecDeque::new();
         let mut state = None;
+        #[cfg(all(feature = "claude", unix))]
         let mut talk = VecDeque::new();
         let mut called: Vec<Arc<str>> = Vec::new();
         for (at, line) in lines {
@@ -120,7 +121,13 @@ impl Recording {
                     called.push(name);
                 }
             }
+            #[cfg(all(feature = "claude", unix))]
             talk.extend(line.claude);
+            #[cfg(not(all(feature = "claude", unix)))]
+            if line.claude.is_some() {
+                let reason = "it is of a run of Claude Code, which this was built without".to_owned();
+                return Err(RecordingError::Line { line: at + 1, reason });
+            }
             match (line.request, line.response, line.error, line.dropped) {
                 (Some(request), ..) => exchanges.push_back(Exchange { request, answer: Answer::None }),
                 (None, response, error, dropped) => {
@@ -142,11 +149,6 @@ impl Recording {
         let difference = Arc::default();
         #[cfg(all(feature = "claude", unix))]
         let talk = (!talk.is_empty()).then(|| Arc::new(ReplayedTalk::new(&clock, &difference, talk)));
-        #[cfg(not(all(feature = "claude", unix)))]
-        if !talk.is_empty() {
-            let reason = "it is of Claude Code, without which this was built".to_owned();
-            return Err(RecordingError::Line { line: 2, reason });
-        }
         let approver = (!answers.is_empty()).then(|| {
             let (answers, clock) = (Mutex::new(answers), Arc::clone(&clock));
             Arc::new(ReplayedApprover { answers, clock, difference: Arc::clone(&difference) })
@@ -202,10 +204,8 @@ impl Recording {
             ));
         }
         #[cfg(all(feature = "claude", unix))]
-        if let Some(left) = self.talk.as_ref().map(|talk| talk.left()).filter(|left| *left > 0) {
-            return Some(format!(
-                "the run ended before it was over in the recording: {left} lines were not said"
-            ));
+        if let Some(left) = self.talk.as_ref().and_then(|talk| talk.left()) {
+            return Some(left);
         }
         let is_whole = !self.clock.is_left_uncancelled();
         (!is_whole)

@@ -79,9 +79,11 @@ impl ReplayedTalk {
         Self { clock, difference, lines: Mutex::new(lines) }
     }
 
-    /// How much of it is left.
-    pub(super) fn left(&self) -> usize {
-        lock(&self.lines).len()
+    /// Whether the run ended before it was over then.
+    pub(super) fn left(&self) -> Option<String> {
+        let left = lock(&self.lines).len();
+        let message = "the run ended before it was over in the recording";
+        (left > 0).then(|| format!("{message}: {left} lines of Claude Code and to it were not said"))
     }
 
     fn differs(&self, message: String) {
@@ -153,6 +155,8 @@ impl ReplayedTalk {
 
     /// Nobody listens any more.
     pub(crate) fn close(&self) {
-        lock(&self.lines).retain(|line| !matches!(line, Spoken::Heard(_) | Spoken::Gone));
+        if let Some(left) = self.left() {
+            self.differs(left);
+        }
     }
 }
