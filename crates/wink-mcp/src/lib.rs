@@ -54,7 +54,7 @@ mod tasks;
 mod wire;
 
 pub use http::{Access, FILES_FOR_CALLS, HttpOptions, NoPath, TokenKey, path_of, serve_http};
-pub use listing::tools_of;
+pub use listing::Listing;
 pub use options::ServerOptions;
 pub use rmcp;
 pub use server::Server;

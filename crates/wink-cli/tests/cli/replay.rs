@@ -62,7 +62,7 @@ fn what_was_approved_is_approved_again() {
     // Nobody is there to ask, and nobody is asked.
     let replayed = place.json(&["replay", "../yes.jsonl"]);
     assert_eq!((&replayed["same"], &replayed["denied"]), (&json!(true), &json!(0)), "{replayed:#}");
-    assert_eq!(place.wink(&["undo"]).code, Some(0));
+    assert_eq!(place.wink(&["undo", "last"]).code, Some(0));
     assert_eq!(run(&place, &["--record", "../no.jsonl"]).code, Some(0));
     let replayed = place.json(&["replay", "../no.jsonl"]);
     assert_eq!((&replayed["same"], &replayed["denied"]), (&json!(true), &json!(1)), "{replayed:#}");

@@ -91,7 +91,7 @@ struct Line {
     response: Option<ModelResponse>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     error: Option<Failure>,
-    /// What the session's STATE was when the run began, if there was any. Such a line is no stretch of the clock.
+    /// What the session's STATE was when the run began, if whoever records it says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     state: Option<Value>,
     /// What somebody said whom a policy asked.

@@ -108,11 +108,8 @@ impl Recording {
                 break;
             }
             let line: Line = object(line).map_err(|reason| RecordingError::Line { line: at + 1, reason })?;
-            if line.state.is_some() {
-                state = line.state;
-                continue;
-            }
             clock.push(line.clock);
+            state = state.or(line.state);
             answers.extend(line.approval);
             let by_model = line.response.iter().flat_map(|response| &response.calls);
             let by_program = line.claude.iter().filter_map(called_by_program);
@@ -240,15 +237,20 @@ impl Recording {
         builder.id(id).clock(self.clock()).ids(self.header.ids())
     }
 
-    /// Makes the STATE of that session what it was when the run began. A new session is as it is if the recorded one was new.
+    /// The STATE that the run began with, if that was written down: then it has to be restored before the run.
+    pub fn state(&self) -> Option<&Value> {
+        self.state.as_ref()
+    }
+
+    /// Makes the STATE of that session what it was when the run began: what [`Recording::state`] says, or what has to be there
+    /// instead of it where not everything is as it was.
     ///
     /// # Errors
     /// When the session does not know what was in it.
-    pub fn restore(&self, session: &Session) -> Result<(), SnapshotError> {
-        let Some(state) = &self.state else { return Ok(()) };
-        // As whoever recorded it did.
-        let _ = session.clock().now();
-        session.restore(&session.decode_snapshot(&state.to_string())?)
+    pub fn restore(&self, session: &Session, state: &Value) -> Result<(), SnapshotError> {
+        session.restore(&session.decode_snapshot_value(state)?)?;
+        self.clock.next_stretch();
+        Ok(())
     }
 
     /// The time as it was then.

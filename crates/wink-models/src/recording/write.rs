@@ -9,7 +9,7 @@ use serde_json::Value;
 use wink::BoxFuture;
 use wink::executor::Approver;
 use wink::limits::{CancelToken, Clock};
-use wink::session::{Session, SessionBuilder, SessionError, SessionId};
+use wink::session::{SessionBuilder, SessionId};
 
 use super::approvals::RecordedApprover;
 use super::clock::{RecordingClock, Tick};
@@ -180,15 +180,10 @@ impl Recorder {
         builder.id(id).clock(Arc::clone(&self.clock)).ids(self.header.ids())
     }
 
-    /// Writes down what the session's STATE is now: the run begins with it, and so does its replay
-    /// ([`Recording::restore`](super::Recording::restore)). For a session that is not new, once, before the run.
-    ///
-    /// # Errors
-    /// When something of it has no JSON form. Then nothing is written.
-    pub fn state_of(&self, session: &Session) -> Result<(), SessionError> {
-        let state = lock(&self.shared.scrubber).value(session.snapshot().to_json()?);
-        self.shared.write(serde_json::to_value(Line { state: Some(state), ..Line::default() }));
-        Ok(())
+    /// Writes down the STATE that the run begins with, as a snapshot's JSON: for a session that is not new, once, before the run. Whoever
+    /// repeats it begins with the same ([`Recording::restore`](super::Recording::restore)).
+    pub fn begins_with(&self, state: Value) {
+        self.shared.line(Line { state: Some(state), ..Line::default() });
     }
 
     /// The clock, recorded.
@@ -234,7 +229,7 @@ impl Shared {
         let mut value = serde_json::to_value(Line { clock, ..line });
         // All that somebody else has said; the rest is our own.
         let scrubber = lock(&self.scrubber);
-        for part in ["request", "response", "error", "approval", "claude"] {
+        for part in ["state", "request", "response", "error", "approval", "claude"] {
             if let Some(part) = value.as_mut().ok().and_then(|value| value.get_mut(part)) {
                 *part = scrubber.value(part.take());
             }

@@ -24,7 +24,7 @@ use super::open;
 use super::progress::Waiting;
 use super::run::record::Asked;
 use super::run::view::{Told, View};
-use super::run::{ended, evaluate, model};
+use super::run::{ended, evaluate, model, versions};
 use crate::args::{Common, ReplayArgs};
 use crate::frame::{self, CliError, Done, Exit, note};
 
@@ -85,9 +85,12 @@ async fn repeat(
     let workspace = Arc::new(Workspace::open(root).map_err(CliError::internal)?);
     let session = recording.session(workspace.session(recording.session_name()));
     let prepared = agent.prepare(&workspace, session).await.map_err(|error| open::not_open(&error))?;
-    recording.restore(&prepared.session).map_err(|error| {
-        CliError::new(Exit::Usage, format!("the session cannot be as it was when the run began: {error}"))
-    })?;
+    if let Some(state) = recording.state() {
+        let state = versions::found(state.clone(), &**workspace.files()).await;
+        recording.restore(&prepared.session, &state).map_err(|error| {
+            CliError::new(Exit::Usage, format!("the session cannot be as it was when the run began: {error}"))
+        })?;
+    }
     let adapter = adapter(recording, asked.terms, asked.settings, prepared.limits.clone());
     let mut evaluation = Evaluation::new().watch(Arc::clone(view) as _);
     if let Some(task) = asked.task {

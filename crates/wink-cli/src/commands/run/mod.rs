@@ -5,6 +5,7 @@ pub(super) mod ended;
 pub(super) mod model;
 pub(super) mod record;
 mod resume;
+pub(super) mod versions;
 pub(super) mod view;
 
 use std::sync::Arc;
@@ -79,7 +80,7 @@ pub(super) async fn run(common: &Common, args: RunArgs) -> Done {
     };
     let prepared = agent.prepare(&workspace, session).await.map_err(|error| open::not_open(&error))?;
     if let Some(recorded) = &recorded {
-        recorded.begins_in(&prepared.session)?;
+        recorded.begins_in(&prepared.session, &workspace).await?;
     }
     let view = View::new(told, waiting.reporter());
     let mut evaluation = Evaluation::new().watch(Arc::clone(&view) as _);
