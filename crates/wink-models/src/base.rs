@@ -40,6 +40,10 @@ impl Base {
         let name = evaluation.named(&self.random);
         // Its own, also if the evaluation was cloned from one that ran.
         evaluation.spent = Arc::default();
+        let hook = evaluation.tape.as_mut().map(|tape| {
+            tape.take_over(&mut evaluation.cancel);
+            tape.hook()
+        });
         let parent = Parent { session: session.clone(), run: name, evaluation: evaluation.clone() };
         let adapter = adapter.utility(Arc::new(parent));
         let mut builder =
@@ -49,6 +53,9 @@ impl Base {
         }
         if let Some(budget) = evaluation.budgets.last() {
             builder = builder.budget(Arc::clone(budget));
+        }
+        if let Some(hook) = hook {
+            builder = builder.hook(hook);
         }
         if let Some(approver) = &self.approver {
             builder = builder.approver(Arc::clone(approver));

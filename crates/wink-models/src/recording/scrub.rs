@@ -123,6 +123,30 @@ impl Scrubber {
         self.forms.is_empty()
     }
 
+    /// What the program `claude` says without the sensitive arguments of calls, wherever it has them.
+    #[cfg(all(feature = "claude", unix))]
+    pub(super) fn spoken(&mut self, said: Value) -> Value {
+        match said {
+            Value::Array(items) => items.into_iter().map(|item| self.spoken(item)).collect(),
+            Value::Object(mut fields) => {
+                let name = ["name", "tool_name"].into_iter().find_map(|key| fields.get(key)?.as_str());
+                let name: Option<Arc<str>> = name.map(|name| crate::claude::known_name(name).into());
+                for key in ["input", "arguments", "tool_input"] {
+                    if let (Some(name), Some(input)) = (&name, fields.get_mut(key)) {
+                        let (id, name, arguments) = (Arc::default(), Arc::clone(name), input.to_string());
+                        let call = Called { id, name, arguments: arguments.into() };
+                        self.learn(std::slice::from_ref(&call));
+                        if let Ok(masked) = serde_json::from_str(&self.masked(&call)) {
+                            *input = masked;
+                        }
+                    }
+                }
+                fields.into_iter().map(|(key, value)| (key, self.spoken(value))).collect()
+            }
+            other => other,
+        }
+    }
+
     /// A text without the secrets.
     pub fn text(&self, text: &str) -> String {
         self.forms.iter().fold(text.to_owned(), |text, form| match text.contains(form.expose()) {

@@ -15,6 +15,9 @@ use super::approvals::RecordedApprover;
 use super::clock::{RecordingClock, Tick};
 use super::requests::Requests;
 use super::scrub::Scrubber;
+use super::stops::{Tape, Taped};
+#[cfg(all(feature = "claude", unix))]
+use super::talk::Talk;
 use super::{Header, Line, VERSION};
 use crate::adapter::Evaluation;
 use crate::lock;
@@ -67,10 +70,10 @@ pub struct About {
     pub note: Option<Value>,
 }
 
-pub(super) struct Shared {
+pub(crate) struct Shared {
     tape: Arc<Mutex<Vec<Tick>>>,
     requests: Mutex<Requests>,
-    scrubber: Mutex<Scrubber>,
+    pub(super) scrubber: Mutex<Scrubber>,
     out: Mutex<Out>,
 }
 
@@ -160,6 +163,12 @@ impl Recorder {
         Arc::new(RecordedModel { model, shared: Arc::clone(&self.shared) })
     }
 
+    /// What is said between us and the program `claude`, recorded.
+    #[cfg(all(feature = "claude", unix))]
+    pub(crate) fn talk(&self) -> Talk {
+        Talk::Recorded(Arc::clone(&self.shared))
+    }
+
     /// Whoever is asked when a policy wants somebody's word, recorded: a replay has their answers.
     pub fn approver(&self, approver: Arc<dyn Approver>) -> Arc<dyn Approver> {
         Arc::new(RecordedApprover { approver, shared: Arc::clone(&self.shared) })
@@ -187,9 +196,11 @@ impl Recorder {
         self.header.random()
     }
 
-    /// An evaluation that can be repeated: it has the recording's run id, and executes calls one after the other.
+    /// An evaluation that can be repeated: it has the recording's run id, and executes calls one after the other. Whoever cancels it
+    /// is heard when it waits for something, and where that was is written down.
     pub fn evaluation(&self, mut evaluation: Evaluation) -> Evaluation {
         evaluation.run.run_id = Some(self.header.run.clone());
+        evaluation.tape = Some(Taped::new(Tape::Recorded(Arc::clone(&self.shared))));
         evaluation.one_at_a_time()
     }
 
@@ -208,12 +219,17 @@ impl Recorder {
 }
 
 impl Shared {
+    /// What happened while the clock went on.
+    pub(super) fn tick(&self, tick: Tick) {
+        lock(&self.tape).push(tick);
+    }
+
     pub(super) fn line(&self, line: Line) {
         let clock = std::mem::take(&mut *lock(&self.tape));
         let mut value = serde_json::to_value(Line { clock, ..line });
         // All that somebody else has said; the rest is our own.
         let scrubber = lock(&self.scrubber);
-        for part in ["state", "request", "response", "error", "approval"] {
+        for part in ["state", "request", "response", "error", "approval", "claude"] {
             if let Some(part) = value.as_mut().ok().and_then(|value| value.get_mut(part)) {
                 *part = scrubber.value(part.take());
             }

@@ -126,19 +126,19 @@ fn adapter(
     args: &RunArgs,
     reporter: Reporter,
 ) -> Arc<dyn Adapter> {
-    let approver = approve::approver(args.yes, reporter);
+    let recorder = recorded.map(Recorded::recorder);
+    let approver = approve::approver(args.yes, reporter).map(|approver| match recorder {
+        Some(recorder) => recorder.approver(approver),
+        None => approver,
+    });
     let Chosen { who, terms, settings, .. } = chosen;
     match who {
         Who::Model(model) => {
-            let recorder = recorded.map(Recorded::recorder);
             let model = recorder.map_or(model, Recorder::model);
             let mut adapter =
                 ModelAdapter::new(model).terms(terms).settings(settings).limits(prepared.limits.clone());
             if let Some(approver) = approver {
-                adapter = adapter.approver(match recorder {
-                    Some(recorder) => recorder.approver(approver),
-                    None => approver,
-                });
+                adapter = adapter.approver(approver);
             }
             if let Some(recorder) = recorder {
                 adapter = adapter.random(recorder.random());
@@ -147,11 +147,14 @@ fn adapter(
         }
         #[cfg(all(feature = "claude", unix))]
         Who::Claude(adapter) => {
-            let adapter = adapter.terms(terms).limits(prepared.limits.clone());
-            Arc::new(match approver {
-                Some(approver) => adapter.approver(approver),
-                None => adapter,
-            })
+            let mut adapter = adapter.terms(terms).limits(prepared.limits.clone());
+            if let Some(approver) = approver {
+                adapter = adapter.approver(approver);
+            }
+            if let Some(recorder) = recorder {
+                adapter = adapter.recorded(recorder).random(recorder.random());
+            }
+            Arc::new(adapter)
         }
     }
 }

@@ -103,11 +103,7 @@ impl Recorded {
         let model = match &chosen.who {
             Who::Model(model) => Arc::clone(model),
             #[cfg(all(feature = "claude", unix))]
-            Who::Claude(_) => {
-                let message = "what Claude Code says to its model is not seen here, and cannot be recorded";
-                return Err(CliError::new(Exit::Usage, message)
-                    .hint("record with another provider, such as anthropic:MODEL"));
-            }
+            Who::Claude(adapter) => adapter.stand_in(),
         };
         let failed = |error: std::io::Error| {
             CliError::new(Exit::Usage, format!("{} cannot be written: {error}", path.display()))
