@@ -38,6 +38,7 @@ pub(crate) fn run(common: &Common, command: Command) -> Done {
         Command::Replay(replay) => block_on(replay::run(common, &replay))?,
         // Many clients at once are what the other threads are for.
         Command::Serve(serve) if serve.http.is_some() => {
+            spare_files()?;
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
             runtime.map_err(CliError::internal)?.block_on(serve::run(common, serve))
         }
@@ -72,8 +73,19 @@ pub(crate) fn run(common: &Common, command: Command) -> Done {
 
 /// One thread is enough: what takes long has threads of its own.
 fn block_on<T>(work: impl Future<Output = T>) -> Result<T, CliError> {
+    spare_files()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     Ok(runtime.map_err(CliError::internal)?.block_on(work))
+}
+
+/// Whether this process may open as many files as it takes to begin at all: the runtime panics where it may not.
+fn spare_files() -> Result<(), CliError> {
+    const BEGINNING: usize = 12;
+    let opened: Result<Vec<_>, _> = (0..BEGINNING).map(|_| std::fs::File::open("/dev/null")).collect();
+    opened.map(drop).map_err(|error| {
+        CliError::internal(format!("this process cannot open the files that it needs: {error}"))
+            .hint("nothing was done; raise its limit of open files (ulimit -n)")
+    })
 }
 
 /// All of standard input, which may have so many MiB.
