@@ -23,7 +23,7 @@ use crate::tool::erased::ErasedResult;
 use crate::tool::render::bounded;
 use crate::tool::schema::nearest;
 use crate::tool::{HandlerKind, Phase, PromptEvaluationError, ToolError, VisibilityExpansionRequired};
-use crate::transaction::{NoTurn, Transaction, take_turn_of_call, try_turn_of_call};
+use crate::transaction::{NoTurn, RestoreFailedError, Transaction, take_turn_of_call, try_turn_of_call};
 
 impl Call {
     /// Finds the tool, as the prompt was rendered last; false if others may have opened its section since.
@@ -433,6 +433,11 @@ impl Call {
             return Failure::new(Ending::Escalated, text)
                 .because(chain)
                 .escalating(Escalation::Evaluation(raised.clone()));
+        }
+        if let Some(failed) = error.find::<RestoreFailedError>() {
+            return Failure::new(Ending::NotRestored, error.text())
+                .because(chain)
+                .escalating(Escalation::Restore(failed.clone()));
         }
         let exhausted = match (error.find::<DeadlineExceededError>(), error.find::<BudgetExceededError>()) {
             (Some(passed), _) => Some((passed.to_string(), Some(passed.deadline))),
