@@ -304,7 +304,7 @@ fn what_is_wrong_in_one_text_or_one_tool_is_told_at_once() {
         "name = \"t\"\ncommand = [\"x\"]\nexample = [{ description = \"x\", input = { y = 1 }, output = 7 }]\n",
     );
     let [input, output] = wrong.as_slice() else { panic!("{wrong:?}") };
-    assert!(input.contains("its input: ") && output.contains("a string"), "{wrong:?}");
+    assert!(input.contains("its input: ") && output == "expected a text, found a whole number", "{wrong:?}");
     assert_eq!(
         tool(
             "name = \"t\"\ncommand = [\"make test\"]\nsensitive = [\"token\"]\nparams = { type = \"object\", properties = { a = {} \

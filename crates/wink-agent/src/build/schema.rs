@@ -69,7 +69,7 @@ impl Build<'_> {
 fn known_keywords(written: &str) -> String {
     did_you_mean(written, keywords()).unwrap_or_else(|| {
         let known: Vec<&str> = keywords().collect();
-        format!("these are: {}, and what begins with x-", known.join(", "))
+        format!("supported are {}, and what begins with x-", known.join(", "))
     })
 }
 
