@@ -13,12 +13,13 @@ use wink::limits::Budget;
 use wink::prompt::{LocalOverrides, OverrideError, Overrides, Prompt};
 use wink_store::Workspace;
 
-use crate::build::{Binding, Digest, Held, build};
+use crate::build::{Binding, Built, Digest, Held, build};
 use crate::builtin;
 use crate::file::File;
 use crate::model::ModelConfig;
 use crate::own_file;
 use crate::problem::{LoadError, Problems};
+use crate::programs::{MissingProgram, Startable};
 
 /// The name of the agent file that is looked for in a workspace.
 pub const FILE_NAME: &str = "wink.toml";
@@ -44,6 +45,7 @@ pub(crate) struct Inner {
     pub(crate) held: Held,
     pub(crate) digest: Digest,
     model: Option<ModelConfig>,
+    programs: Vec<Startable>,
     /// Where its overrides are kept; nowhere for one that was not looked for in a workspace.
     place: Option<PathBuf>,
     /// What was in its file; nothing for one that is in no file.
@@ -224,6 +226,12 @@ impl Agent {
         SessionLimits { deadline: self.inner.held.deadline, budget: self.inner.held.budget }
     }
 
+    /// The programs of its commands that cannot be started in this workspace, in the order of the file. Those of commands in a
+    /// sandbox are not among them: what is there in one is not known here.
+    pub fn missing_programs(&self, workspace: &Path) -> Vec<MissingProgram> {
+        self.inner.programs.iter().filter_map(|program| program.missing_in(workspace)).collect()
+    }
+
     /// Where its overrides are kept; none for an agent that was not looked for in a workspace.
     pub fn overrides(&self) -> Option<LocalOverrides> {
         self.inner.place.clone().map(LocalOverrides::new)
@@ -259,7 +267,7 @@ impl Agent {
         let file = crate::read::read(text, &mut problems);
         let built = build(&file, None, &mut problems);
         let per_workspace = (built.binding == Binding::PerWorkspace).then_some(file);
-        match built.prompt {
+        match built.prompt.clone() {
             Some(mut prompt) if problems.count() == 0 => {
                 let overrides = match &place {
                     Some(place) if texts == Texts::Overridden => {
@@ -270,10 +278,20 @@ impl Agent {
                 if let Some(overrides) = &overrides {
                     prompt = prompt.with_overrides(overrides.clone()).map_err(OverrideError::from)?;
                 }
-                let (held, digest, model) = (built.held, built.digest, built.model);
+                let Built { held, digest, model, programs, .. } = built;
                 let read = matches!(origin, Origin::File(_)).then(|| Arc::from(text.as_bytes()));
-                let inner =
-                    Inner { origin, prompt, held, digest, model, place, read, overrides, per_workspace };
+                let inner = Inner {
+                    origin,
+                    prompt,
+                    held,
+                    digest,
+                    model,
+                    programs,
+                    place,
+                    read,
+                    overrides,
+                    per_workspace,
+                };
                 Ok(Self { inner: Arc::new(inner) })
             }
             // Nothing is left out silently.

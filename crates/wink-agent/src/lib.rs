@@ -71,6 +71,7 @@ mod model;
 mod open;
 mod own_file;
 mod problem;
+mod programs;
 mod read;
 mod untouched;
 
@@ -80,3 +81,4 @@ pub use file::duration;
 pub use model::{ModelConfig, ModelProvider, RetryConfig, USUAL_KEY_ENVS};
 pub use open::{OpenError, OpenSession, Prepared};
 pub use problem::{LoadError, Problem};
+pub use programs::MissingProgram;

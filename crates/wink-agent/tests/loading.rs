@@ -275,6 +275,75 @@ fn one_wrong_thing_does_not_hide_another() {
     insta::assert_snapshot!(told.join("\n"));
 }
 
+/// Every message of a text, without places and hints.
+fn messages(text: &str) -> Vec<String> {
+    problems(&format!("{BEGINNING}{text}")).into_iter().map(|problem| problem.message).collect()
+}
+
+#[test]
+fn what_is_wrong_in_one_text_or_one_tool_is_told_at_once() {
+    let section = "[[section]]\nkey = \"a\"\ntitle = \"A\"\n";
+    assert_eq!(
+        messages(&format!(
+            "{section}body = \"$5 and $ for ${{nobody}}\"\nsummary = \"$1 ${{three}}\"\nparams = {{ one = 1 }}\n"
+        )),
+        [
+            "stray $ at \"$5 and $ for \"",
+            "stray $ at \"$ for ${nobod\"",
+            "there is no param `nobody`",
+            "stray $ at \"$1 ${three}\"",
+            "there is no param `three`",
+        ]
+    );
+    let tool = |rest: &str| messages(&format!("{section}[[section.tool]]\ndescription = \"d\"\n{rest}"));
+    assert_eq!(
+        tool("name = \"open_sections\"\ncommand = [\"x\"]\ncwd = \"../x\"\n"),
+        ["the name belongs to a built-in tool", "\"../x\" is not below the workspace"]
+    );
+    let wrong = tool(
+        "name = \"t\"\ncommand = [\"x\"]\nexample = [{ description = \"x\", input = { y = 1 }, output = 7 }]\n",
+    );
+    let [input, output] = wrong.as_slice() else { panic!("{wrong:?}") };
+    assert!(input.contains("its input: ") && output == "expected a text, found a whole number", "{wrong:?}");
+    assert_eq!(
+        tool(
+            "name = \"t\"\ncommand = [\"make test\"]\nsensitive = [\"token\"]\nparams = { type = \"object\", properties = { a = {} \
+             } }\nidempotency = { strategy = \"custom\", key = \"$ ${b}\" }\n"
+        ),
+        [
+            "there is no shell to take \"make test\" apart",
+            "sensitive field `token` is not in the parameters",
+            "stray $ at \"$ ${b}\"",
+            "the tool has no parameter `b`",
+        ]
+    );
+}
+
+#[test]
+fn keywords_of_a_schema_that_are_not_supported_are_told_with_those_that_are() {
+    let tool = |keyword: &str| {
+        let text = format!(
+            "{BEGINNING}[[section]]\nkey = \"a\"\ntitle = \"A\"\n[[section.tool]]\nname = \"t\"\ndescription = \"d\"\ncommand = \
+             [\"x\"]\nparams = {{ type = \"object\", properties = {{ a = {{ type = \"string\", {keyword} }} }} }}\n"
+        );
+        Agent::parse(&text, "wink.toml")
+    };
+    let hint = |keyword: &str| match tool(keyword).unwrap_err() {
+        LoadError::Invalid { problems, .. } => problems.into_iter().next().unwrap().hint,
+        other => panic!("{other}"),
+    };
+    let listed = hint("if = {}");
+    assert!(wink::tool::schema::keywords().all(|keyword| listed.contains(keyword)), "{listed}");
+    assert_eq!(hint("desription = \"x\""), "did you mean `description`?");
+    // What is for others is passed on.
+    let agent = tool("x-mcp-header = \"A\", contentEncoding = \"base64\"").unwrap();
+    let schema = agent.prompt().placed_tools().next().unwrap().tool.contract().schema().clone();
+    assert_eq!(
+        schema["properties"]["a"],
+        serde_json::json!({ "type": "string", "x-mcp-header": "A", "contentEncoding": "base64" })
+    );
+}
+
 #[test]
 fn tools_are_checked_in_every_part() {
     let tool = |rest: &str| {

@@ -1,14 +1,17 @@
-//! What the program can be asked, and how it is told to people.
+//! What the program can be asked, and how it is told to people. [`read`](mod@read) is how it is read.
+
+mod read;
 
 #[cfg(unix)]
 use std::path::Path;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
-use clap::error::ErrorKind;
-use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, ValueHint};
 
-use crate::frame::{self, CliError, Done, Exit, Form};
+#[cfg(unix)]
+use crate::frame::{CliError, Exit};
+
+pub(crate) use read::{completions, read};
 
 /// Wink, a tool runtime for LLM agents.
 ///
@@ -81,6 +84,9 @@ pub(crate) enum Command {
     /// cancelled (Ctrl-C), everything is as it was before; the log says what
     /// happened. A policy that wants somebody's word asks on the terminal; in a
     /// pipe that is a denial, unless --yes says so beforehand.
+    ///
+    /// A call that opened sections ends with 0, though the log has it without
+    /// success, as `expanded`: it changed nothing but what the model sees.
     #[command(verbatim_doc_comment, after_help = EXIT_CODES)]
     Call(CallArgs),
     /// Run the agent: from a task to its result, with a model or a script
@@ -225,10 +231,6 @@ pub(crate) enum Command {
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
-    /// The process that the demo kills
-    #[cfg(unix)]
-    #[command(name = crate::demo::victim::COMMAND, hide = true)]
-    DemoVictim { root: PathBuf, tool: String, arguments: String },
 }
 
 /// A call to make.
@@ -442,55 +444,22 @@ pub(crate) enum Format {
     Mcp,
 }
 
-/// What was asked; or how the program ends, after whoever asked was told what is wrong with it, or helped.
-pub(crate) fn read() -> Result<Arguments, ExitCode> {
-    let error = match Arguments::try_parse() {
-        Ok(arguments) => {
-            frame::speak(if arguments.common.json { Form::Json } else { Form::Text });
-            return Ok(arguments);
+impl Format {
+    /// The form that was asked for.
+    ///
+    /// # Errors
+    /// When it is for people and for programs.
+    #[cfg(unix)]
+    pub(crate) fn asked(format: Option<Self>, json: bool) -> Result<Self, CliError> {
+        match (format, json) {
+            (Some(Self::Text), true) => {
+                Err(CliError::new(Exit::Usage, "--format text and --json do not go together")
+                    .hint("leave one of them out"))
+            }
+            (None, true) => Ok(Self::Json),
+            (format, _) => Ok(format.unwrap_or(Self::Text)),
         }
-        Err(error) => error,
-    };
-    // What is not understood says nothing for sure; but nobody else writes this.
-    let json = std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json");
-    frame::speak(if json { Form::Json } else { Form::Text });
-    if json && error.kind() == ErrorKind::DisplayVersion {
-        let version = serde_json::json!({ "version": env!("WINK_VERSION") });
-        return Err(frame::ended(frame::print_json(&version)));
     }
-    // One of its texts names commands that are nobody's.
-    if !error.use_stderr() || (!json && error.kind() != ErrorKind::MissingSubcommand) {
-        error.exit();
-    }
-    Err(frame::ended(Err(misunderstood(&error))))
-}
-
-/// What clap says, without what is for people only.
-fn misunderstood(error: &clap::Error) -> CliError {
-    if matches!(
-        error.kind(),
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand
-    ) {
-        return CliError::new(Exit::Usage, "no command was given").hint("--help lists the commands");
-    }
-    let text = error.to_string();
-    let mut parts = text.trim().split("\n\n");
-    let message = parts.next().unwrap_or_default().trim_start_matches("error: ");
-    let advice: Vec<&str> = parts.map(str::trim).filter(|part| !part.starts_with("For more")).collect();
-    let said = CliError::new(Exit::Usage, message);
-    if advice.is_empty() { said } else { said.hint(advice.join("\n")) }
-}
-
-/// Writes a completion script.
-pub(crate) fn completions(shell: clap_complete::Shell, json: bool) -> Done {
-    // Into memory first: a pipe that is closed early is no reason to panic.
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "wink", &mut script);
-    if json {
-        let script = String::from_utf8_lossy(&script);
-        return frame::print_json(&serde_json::json!({ "shell": shell.to_string(), "script": script }));
-    }
-    frame::print_bytes(&script)
 }
 
 fn session_name(text: &str) -> Result<String, String> {

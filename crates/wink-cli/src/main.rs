@@ -22,6 +22,11 @@ fn main() -> ExitCode {
     if wink_eval::worker::is_called() {
         return wink_eval::worker::main();
     }
+    // No command of anybody's, and so none that a shell completes.
+    #[cfg(unix)]
+    if let Some(exit) = demo::victim::called() {
+        return exit;
+    }
     let Arguments { common, command } = match args::read() {
         Ok(arguments) => arguments,
         Err(exit) => return exit,
@@ -37,8 +42,6 @@ fn main() -> ExitCode {
     match command {
         #[cfg(unix)]
         Command::Demo => demo::main(common.json),
-        #[cfg(unix)]
-        Command::DemoVictim { root, tool, arguments } => demo::victim::main(root, &tool, &arguments),
         Command::Completions { shell } => frame::ended(args::completions(shell, common.json)),
         #[cfg(unix)]
         command => frame::ended(commands::run(&common, command)),

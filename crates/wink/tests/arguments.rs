@@ -9,7 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use wink::tool::schema::{
-    CompiledSchema, ParseLimits, Problem, ProblemKind, Rejection, SchemaError, advertised_schema, tighten,
+    CompiledSchema, ParseLimits, Problem, ProblemKind, Rejection, SchemaError, advertised_schema, keywords,
+    tighten,
 };
 
 fn compiled<P: JsonSchema>() -> CompiledSchema {
@@ -659,6 +660,54 @@ fn only_objects_can_be_parameters() {
         "a tool's parameters must be an object, but the schema describes a list; wrap the value in a struct with one field"
     );
     assert!(matches!(tighten(json!(true)), Err(SchemaError::NotAnObject { .. })));
+}
+
+/// What the list names is understood, and what it does not name is refused.
+#[test]
+fn the_keywords_that_are_named_are_those_that_are_understood() {
+    let is_unknown = |keyword: &str| {
+        let found = tighten(json!({ "type": "object", keyword: null }));
+        matches!(found, Err(SchemaError::UnknownKeyword { .. }))
+    };
+    for keyword in keywords().filter(|keyword| *keyword != "type") {
+        assert!(!is_unknown(keyword), "{keyword}");
+    }
+    let others = [
+        "if",
+        "then",
+        "else",
+        "contains",
+        "minContains",
+        "maxContains",
+        "dependentRequired",
+        "dependentSchemas",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+        "contentSchema",
+        "$anchor",
+        "$dynamicRef",
+        "$dynamicAnchor",
+        "$vocabulary",
+        "requird",
+        "x",
+    ];
+    for keyword in others {
+        assert!(is_unknown(keyword) && keywords().all(|known| known != keyword), "{keyword}");
+    }
+}
+
+#[test]
+fn what_a_schema_says_to_readers_only_is_shown_as_it_is() {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "region": { "type": "string", "x-mcp-header": "Region", "x-order": [1] },
+            "image": { "type": "string", "contentEncoding": "base64", "contentMediaType": "image/png" },
+        },
+        "x-origin": { "by": "hand" },
+        "additionalProperties": false,
+    });
+    assert_eq!(tighten(schema.clone()).unwrap(), schema);
 }
 
 #[test]

@@ -17,7 +17,9 @@ use std::process::Command;
 
 use tempfile::TempDir;
 use wink::filesystem::host::{Capture, HostFilesystem, HostOptions};
-use wink::filesystem::{Filesystem, FsLimits, FsPath, FsResult, LeftAlone, Reverted, UndoForce};
+use wink::filesystem::{
+    Filesystem, FsLimits, FsPath, FsResult, LeftAlone, MergedBy, Revert, Reverted, UndoForce,
+};
 use wink::store::JournalId;
 use wink::testing::leave_out;
 
@@ -92,7 +94,9 @@ impl Place {
 
     async fn undo(&self, journals: &[JournalId]) -> Reverted {
         let fork = self.files.fork().unwrap();
-        let reverted = fork.revert(journals, UndoForce::Refuse).await.unwrap();
+        let journals: Vec<Revert> =
+            journals.iter().map(|journal| Revert { journal: *journal, by: MergedBy::Call }).collect();
+        let reverted = fork.revert(&journals, UndoForce::Refuse).await.unwrap();
         self.files.keep(self.files.merge(&*fork).unwrap());
         reverted
     }

@@ -25,6 +25,7 @@ use wink_store::Workspace;
 use crate::file::{At, File, Json, Named, SuiteName, ToolTable};
 use crate::model::ModelConfig;
 use crate::problem::{Problems, Span};
+use crate::programs::Startable;
 use crate::read::meant;
 
 use answer::Done;
@@ -43,6 +44,8 @@ pub(crate) struct Built {
     pub(crate) binding: Binding,
     /// Whether the model is told what the workspace looks like.
     pub(crate) digest: Digest,
+    /// What its commands would start.
+    pub(crate) programs: Vec<Startable>,
 }
 
 /// Whether an agent has the suite `digest`.
@@ -76,6 +79,7 @@ pub(crate) fn build(file: &File, workspace: Option<&Arc<Workspace>>, problems: &
         names: HashMap::new(),
         suites: Vec::new(),
         places: HashMap::new(),
+        programs: Vec::new(),
     };
     let made: Vec<_> = file.section.iter().map(|section| build.section(section, "")).collect();
     // Policies speak of tools, wherever those are.
@@ -93,7 +97,7 @@ pub(crate) fn build(file: &File, workspace: Option<&Arc<Workspace>>, problems: &
     }
     let builder = sections.into_iter().fold(builder, |builder, section| builder.section(section));
     let builder = policies.into_iter().fold(builder, |builder, policy| builder.policy(policy));
-    let binding = build.binding;
+    let (binding, programs) = (build.binding, std::mem::take(&mut build.programs));
     let digest = match build.suites.iter().any(|(suite, _)| *suite == SuiteName::Digest) {
         true => Digest::Shown,
         false => Digest::Absent,
@@ -103,7 +107,7 @@ pub(crate) fn build(file: &File, workspace: Option<&Arc<Workspace>>, problems: &
         (0, Some(output)) => build.whole(builder.output(output).build().map(|template| template.prompt())),
         _ => None,
     };
-    Built { prompt, held, model, binding, digest }
+    Built { prompt, held, model, binding, digest, programs }
 }
 
 /// A file on its way to a prompt.
@@ -121,6 +125,8 @@ struct Build<'b> {
     suites: Vec<(SuiteName, String)>,
     /// Where sections are, by path.
     places: HashMap<String, Span>,
+    /// What commands would start outside of a sandbox.
+    programs: Vec<Startable>,
 }
 
 /// A tool that the agent has.

@@ -1,7 +1,7 @@
 //! The schema of a tool's arguments: everything that is wrong with it, each thing where it is written.
 
 use serde_json::{Map, Value};
-use wink::tool::schema::{SchemaError, tighten};
+use wink::tool::schema::{SchemaError, keywords, tighten};
 
 use super::{Build, SCHEMA_HINT};
 use crate::file::{At, Placed};
@@ -31,7 +31,11 @@ impl Build<'_> {
             let steps = mistake(&error);
             let (name, steps_as_text) = (is_about_name(&error), steps.iter().map(String::as_str));
             let span = if name { params.name_at(steps_as_text) } else { params.value_at(steps_as_text) };
-            self.problems.hint(span, error.to_string(), SCHEMA_HINT);
+            let hint = match &error {
+                SchemaError::UnknownKeyword { keyword, .. } => known_keywords(keyword),
+                _ => SCHEMA_HINT.to_owned(),
+            };
+            self.problems.hint(span, error.to_string(), hint);
             if !take_out(&mut rest, &steps) {
                 break;
             }
@@ -59,6 +63,14 @@ impl Build<'_> {
     pub(super) fn parameter_place<'p>(params: &'p At<Placed>, name: &str) -> &'p Span {
         params.name_at(["properties", name])
     }
+}
+
+/// What could be there instead of a keyword that is not supported.
+fn known_keywords(written: &str) -> String {
+    did_you_mean(written, keywords()).unwrap_or_else(|| {
+        let known: Vec<&str> = keywords().collect();
+        format!("supported are {}, and what begins with x-", known.join(", "))
+    })
 }
 
 /// Whether it is the keyword that is wrong, and not what it says.

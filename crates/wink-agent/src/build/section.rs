@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use wink::prompt::{Section, Text, Visibility};
-use wink::tool::AnyTool;
+use wink::tool::{AnyTool, IntoTool, Tool};
 
 use super::{Build, DOLLAR_HINT, fault, key_hint};
 use crate::file::{At, SectionTable, VisibilityName};
@@ -38,7 +38,18 @@ impl Build<'_> {
                     tools.push(made);
                 }
                 // Whoever speaks of it means it, whatever is wrong with it.
-                Some(_) | None => self.know_of(tool, &path, span),
+                Some(_) => self.know_of(tool, &path, span),
+                None => {
+                    // What is wrong with it says nothing of its name.
+                    let named = tool
+                        .name
+                        .as_ref()
+                        .map(|name| Tool::<(), ()>::without_handler(name.value.clone(), "…"));
+                    if let Some(Ok(named)) = named.map(IntoTool::into_tool) {
+                        self.is_placeable(&named, span);
+                    }
+                    self.know_of(tool, &path, span);
+                }
             }
         }
         let children = table.section.iter().map(|child| self.section(child, &path)).collect();
@@ -120,15 +131,18 @@ impl Build<'_> {
         }
     }
 
+    /// A text taken apart, whatever is wrong with it.
+    pub(super) fn compiled(&mut self, template: &At<String>) -> Text {
+        let (text, strays) = Text::compile_all(template);
+        for stray in strays {
+            self.problems.hint(&template.span, format!("stray $ at {:?}", stray.near), DOLLAR_HINT);
+        }
+        text
+    }
+
     /// Every placeholder stands for a param.
     fn template(&mut self, template: &At<String>, table: &SectionTable) {
-        let text = match Text::compile(template) {
-            Ok(text) => text,
-            Err(error) => {
-                let message = format!("stray $ at {:?}", error.near);
-                return self.problems.hint(&template.span, message, DOLLAR_HINT);
-            }
-        };
+        let text = self.compiled(template);
         let params = || table.params.iter().flat_map(|params| params.iter()).map(|(name, _)| name.as_str());
         for name in text.placeholders().filter(|name| !params().any(|param| param == *name)) {
             let hint = did_you_mean(name, Vec::from_iter(params()).into_iter());

@@ -7,16 +7,16 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use wink::filesystem::STATE;
 use wink::ledger::{IdempotencyConfig, KeyStrategy, LedgerScope, WhenInDoubt, params_key};
-use wink::prompt::Text;
 use wink::tool::{Annotations, AnyTool, IntoTool, Tool};
 
 use super::limits::{count, time};
-use super::{Binding, Build, DOLLAR_HINT, entries, names_of, plain_name};
+use super::{Binding, Build, entries, names_of, plain_name};
 use crate::command::{CommandPlan, CommandTool, Confined, Passing, is_ours, variable};
 use crate::file::{
     Arguments, At, DoubtName, ExampleTable, IdempotencyTable, Named, Placed, ScopeName, StrategyName,
     TIME_HINT, ToolTable,
 };
+use crate::programs::Startable;
 use crate::read::meant;
 
 /// Characters of each output of a command that are kept.
@@ -44,10 +44,9 @@ impl Build<'_> {
         let written = table.params.as_ref().map(|params| params.json());
         let written = written.unwrap_or_else(|| json!({ "type": "object", "properties": {} }));
         let plan = self.plan(table, &written);
-        let config =
-            table.idempotency.as_ref().and_then(|config| self.idempotency(config, plan.as_ref(), &written));
-        let schema = self.schema(table.params.as_ref(), written);
-        let (plan, schema) = (plan?, schema?);
+        self.starts(table, &plan);
+        let config = table.idempotency.as_ref().and_then(|config| self.idempotency(config, &plan, &written));
+        let schema = self.schema(table.params.as_ref(), written)?;
         let mut tool = self.command(table, &plan, schema.clone());
         for field in &table.sensitive {
             let alone = self.command(table, &plan, schema.clone()).sensitive(field.value.clone());
@@ -71,7 +70,7 @@ impl Build<'_> {
             }
         }
         for example in &table.example {
-            let Some((description, input, output)) = example_of(example) else { continue };
+            let (description, input, output) = example_of(example);
             let alone = self.command(table, &plan, schema.clone());
             match fault(alone.example(description.clone(), input.clone(), output.clone())) {
                 Some(fault) => {
@@ -105,7 +104,8 @@ impl Build<'_> {
         }
     }
 
-    fn plan(&mut self, table: &ToolTable, schema: &Value) -> Option<CommandPlan> {
+    /// What there is to run. Without a command, which is told, the rest can be tried all the same.
+    fn plan(&mut self, table: &ToolTable, schema: &Value) -> CommandPlan {
         let timeout = time(table.timeout.as_ref(), self.held.tool_timeout, self.problems);
         let passing = match table.arguments.as_ref().map(|arguments| arguments.value) {
             None | Some(Arguments::Both) => Passing::Both,
@@ -116,11 +116,24 @@ impl Build<'_> {
         }
         let env = self.environment(&table.env);
         let cwd = table.cwd.as_ref().map(|cwd| self.cwd(cwd)).unwrap_or_default();
-        let words = self.words(table.command.as_ref()?)?;
+        let words = table.command.as_ref().and_then(|command| self.words(command)).unwrap_or_default();
         let confined = table.sandbox.as_ref().is_some_and(|sandbox| sandbox.value);
         let confined = if confined { Confined::Yes } else { Confined::No };
         let output = count(table.output.as_ref(), OUTPUT);
-        Some(CommandPlan { words, cwd, env, passing, output, confined, timeout })
+        CommandPlan { words, cwd, env, passing, output, confined, timeout }
+    }
+
+    /// Remembers what the tool would start. What there is in a sandbox is not known here.
+    fn starts(&mut self, table: &ToolTable, plan: &CommandPlan) {
+        let (Confined::No, Some(tool)) = (plan.confined, &table.name) else { return };
+        let path = plan.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
+        let probe = table.idempotency.as_ref().and_then(|table| table.probe.as_ref()?.first());
+        let programs = plan.words.first().into_iter().chain(probe.map(|word| &word.value));
+        self.programs.extend(programs.map(|program| Startable {
+            tool: tool.value.clone(),
+            program: program.clone(),
+            path: path.clone(),
+        }));
     }
 
     /// Parameters that would be one variable.
@@ -196,7 +209,7 @@ impl Build<'_> {
     fn idempotency(
         &mut self,
         table: &At<IdempotencyTable>,
-        plan: Option<&CommandPlan>,
+        plan: &CommandPlan,
         schema: &Value,
     ) -> Option<IdempotencyConfig> {
         let before = self.problems.count();
@@ -268,13 +281,7 @@ impl Build<'_> {
                     self.problems.hint(&strategy.span, "the strategy `custom` needs `key`", hint);
                     return None;
                 };
-                let text = match Text::compile(key) {
-                    Ok(text) => text,
-                    Err(error) => {
-                        self.problems.hint(&key.span, format!("stray $ at {:?}", error.near), DOLLAR_HINT);
-                        return None;
-                    }
-                };
+                let text = self.compiled(key);
                 for name in text.placeholders().filter(|name| !known().any(|known| known == *name)) {
                     let message = format!("the tool has no parameter `{name}`");
                     self.problems.hint(&key.span, message, meant(name, known(), "parameters"));
@@ -326,12 +333,12 @@ impl Build<'_> {
     }
 
     /// The command that finds out whether an effect happened. It is like that of the tool, but for its words.
-    fn probe(&mut self, table: &At<IdempotencyTable>, plan: Option<&CommandPlan>) -> Option<CommandPlan> {
+    fn probe(&mut self, table: &At<IdempotencyTable>, plan: &CommandPlan) -> Option<CommandPlan> {
         let doubt = table.when_in_doubt.as_ref().map(|doubt| doubt.value);
         match (doubt, &table.probe) {
             (Some(DoubtName::Probe), Some(probe)) => {
                 let words = self.words(probe)?;
-                Some(CommandPlan { words, ..plan?.clone() })
+                Some(CommandPlan { words, ..plan.clone() })
             }
             (Some(DoubtName::Probe), None) => {
                 let span = table.when_in_doubt.as_ref().map_or(&table.span, |doubt| &doubt.span);
@@ -363,11 +370,12 @@ fn annotations(table: &ToolTable) -> Annotations {
     }
 }
 
-fn example_of(example: &ExampleTable) -> Option<(String, Value, Value)> {
-    let description = example.description.as_ref()?.value.clone();
+/// An example with all that it has to have. What was not there, or could not be read, is told elsewhere.
+fn example_of(example: &ExampleTable) -> (String, Value, Value) {
+    let text = |part: &Option<At<String>>| part.as_ref().map(|part| part.value.clone());
+    let description = text(&example.description).unwrap_or_else(|| "…".to_owned());
     let input = example.input.as_ref().map(|input| entries(input)).unwrap_or_default();
-    let output = example.output.as_ref()?.value.clone();
-    Some((description, Value::Object(input), Value::String(output)))
+    (description, Value::Object(input), Value::String(text(&example.output).unwrap_or_default()))
 }
 
 /// What is wrong with a tool that has nothing but what is tried.

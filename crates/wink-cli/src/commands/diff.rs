@@ -59,7 +59,7 @@ pub(super) async fn run(common: &Common, which: &str) -> Done {
     let log = open::log(&workspace, common).await?;
     let entry = &find::find(common, &log, which).await?;
     let waiting = Waiting::begin("comparing files");
-    let (changed, past) = changes_of(&workspace, common, entry).await?;
+    let (changed, past) = changes_of(&workspace, &common.session, entry).await?;
     let mut files = Vec::new();
     for change in &past.changes {
         files.push(FileDiff::of(workspace.files(), change)?);

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use serde::Serialize;
-use wink::filesystem::STATE;
-use wink_agent::Origin;
+use wink::filesystem::{STATE, quoted};
+use wink_agent::{MissingProgram, Origin};
 use wink_store::Workspace;
 
 use super::open;
@@ -13,6 +13,9 @@ use super::run::record;
 use crate::args::Common;
 use crate::frame::{self, Done, Exit, visible};
 use crate::term::{BAD, BOLD, DIM, GOOD, ODD, PLAIN, Screen, span};
+
+/// So many sessions are named.
+const NAMED: usize = 10;
 
 /// What `doctor --json` prints.
 #[derive(Serialize)]
@@ -65,7 +68,10 @@ impl Check {
 pub(super) async fn run(common: &Common, deep: bool) -> Done {
     let waiting = Waiting::begin("looking at this machine");
     let mut checks = Vec::new();
-    checks.push(agent(common));
+    // Of a place that cannot be entered nothing can be said but that.
+    if open::must_be_there(common).is_ok() {
+        checks.push(agent(common));
+    }
     let (opened, usable) = match workspace(common) {
         Ok((check, opened)) => {
             checks.push(check);
@@ -127,17 +133,32 @@ impl Findings {
 }
 
 fn agent(common: &Common) -> Check {
-    match wink_agent::Agent::find(common.root(), common.agent.as_deref()) {
-        Ok(agent) => {
-            let tools = agent.prompt().placed_tools().count();
-            let origin = match agent.origin() {
-                Origin::Builtin => "the built-in one; `wink init` writes a file to start from".to_owned(),
-                Origin::File(path) => path.display().to_string(),
-                Origin::Text(name) => name.clone(),
-            };
-            Check::ok("agent", format!("{} with {tools} tools ({origin})", agent.name()))
+    let agent = match open::agent(common) {
+        Ok(agent) => agent,
+        Err(error) => {
+            let (message, hint) = error.into_parts();
+            return Check::broken("agent", message, hint);
         }
-        Err(error) => Check::broken("agent", error.to_string(), None),
+    };
+    let tools = agent.prompt().placed_tools().count();
+    let origin = match agent.origin() {
+        Origin::Builtin => "the built-in one; `wink init` writes a file to start from".to_owned(),
+        Origin::File(path) => path.display().to_string(),
+        Origin::Text(name) => name.clone(),
+    };
+    let found = format!("{} with {tools} tools ({origin})", agent.name());
+    let missing: Vec<String> = agent
+        .missing_programs(common.root())
+        .into_iter()
+        .map(|MissingProgram { tool, program }| format!("{} of `{tool}`", quoted(&program)))
+        .collect();
+    match missing.is_empty() {
+        true => Check::ok("agent", found),
+        false => Check::warning(
+            "agent",
+            format!("{found}; programs that cannot be run: {}", missing.join(", ")),
+            "install them, or make them executable; a path is one from the workspace, a name is looked for in PATH",
+        ),
     }
 }
 
@@ -167,13 +188,17 @@ async fn store(workspace: &Workspace, deep: bool, checks: &mut Vec<Check>) {
     let store = workspace.store();
     match store.sessions().await {
         Ok(sessions) => {
-            let names: Vec<&str> = sessions.iter().map(|name| name.as_str()).take(10).collect();
+            let names: Vec<&str> = sessions.iter().map(|name| name.as_str()).take(NAMED).collect();
+            let more = match sessions.len().saturating_sub(NAMED) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
             let count = if sessions.len() == 1 {
                 "1 session".to_owned()
             } else {
                 format!("{} sessions", sessions.len())
             };
-            checks.push(Check::ok("store", format!("{count}: {}", names.join(", "))));
+            checks.push(Check::ok("store", format!("{count}: {}{more}", names.join(", "))));
         }
         Err(error) => checks.push(Check::broken("store", error.to_string(), None)),
     }

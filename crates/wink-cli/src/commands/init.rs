@@ -8,6 +8,7 @@ use serde_json::json;
 use wink_agent::{Agent, FILE_NAME};
 
 use super::above;
+use super::open::Refused;
 use crate::args::Common;
 use crate::frame::{self, CliError, Done, Exit, note};
 
@@ -20,9 +21,14 @@ pub(super) fn run(common: &Common, force: bool) -> Done {
     if let Some(above) = above::surrounding(common) {
         note(&format!("this directory becomes a workspace of its own, inside that of {}", above.display()));
     }
-    let path = common.root().join(FILE_NAME);
+    let path = common.agent.clone().unwrap_or_else(|| common.root().join(FILE_NAME));
     let failed = |path: &Path, error: io::Error| {
-        CliError::new(Exit::Usage, format!("{} cannot be written: {error}", path.display()))
+        let said = CliError::new(Exit::Usage, format!("{} cannot be written: {error}", path.display()));
+        match (error.kind(), Refused::of(error.kind())) {
+            (_, Some(refused)) => said.hint(refused.hint()),
+            (ErrorKind::NotFound, None) => said.hint("make its directory first"),
+            (_, None) => said,
+        }
     };
     write(&path, TEMPLATE, force).map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => {
@@ -31,20 +37,28 @@ pub(super) fn run(common: &Common, force: bool) -> Done {
         }
         _ => failed(&path, error),
     })?;
-    let schema = common.root().join(SCHEMA);
-    match write(&schema, &(schema_text()? + "\n"), force) {
+    let schema = path.with_file_name(SCHEMA);
+    let schema = match write(&schema, &(schema_text()? + "\n"), force) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             note(&format!("{} is there already, and is left as it is", schema.display()));
+            None
         }
-        written => written.map_err(|error| failed(&schema, error))?,
+        written => {
+            written.map(|()| Some(schema.display().to_string())).map_err(|error| failed(&schema, error))?
+        }
+    };
+    let path = path.display();
+    if common.json {
+        return frame::print_json(&json!({ "written": path.to_string(), "schema": schema }));
     }
-    match common.json {
-        true => frame::print_json(&json!({ "written": path.display().to_string() })),
-        false => frame::print(&format!(
-            "wrote {}\nNext: `wink tools` lists what the model would be given, `wink call TOOL JSON` calls a tool, `wink run TASK` runs the agent.",
-            path.display()
-        )),
-    }
+    let wrote = match schema {
+        Some(schema) => format!("wrote {path}, and {schema}, by which editors know what can be in it"),
+        None => format!("wrote {path}"),
+    };
+    let option = common.agent.as_ref().map(|_| format!(" --agent {path}")).unwrap_or_default();
+    frame::print(&format!(
+        "{wrote}\nNext: `wink tools{option}` lists what the model would be given, `wink call TOOL JSON{option}` calls a tool, `wink run TASK{option}` runs the agent.",
+    ))
 }
 
 /// What editors are told of agent files.

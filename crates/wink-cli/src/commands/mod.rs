@@ -65,7 +65,7 @@ pub(crate) fn run(common: &Common, command: Command) -> Done {
         Command::Init { force, .. } => init::run(common, force),
         Command::Doctor { deep } => block_on(doctor::run(common, deep))?,
         Command::Gc { keep_days } => block_on(gc::run(common, keep_days))?,
-        Command::Demo | Command::DemoVictim { .. } | Command::Completions { .. } => {
+        Command::Demo | Command::Completions { .. } => {
             Err(CliError::internal("this command has no workspace"))
         }
     }

@@ -1,6 +1,7 @@
 //! Opening what a command works on: the workspace, only if the command needs it; the agent; a session.
 
-use std::io::ErrorKind;
+use std::fs::Metadata;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -127,9 +128,15 @@ pub(super) async fn session_to_look_at(common: &Common) -> Result<Session, CliEr
 }
 
 /// The directory has to be one, and nobody may take it for another: below a workspace, no other is begun unasked.
-fn must_be_there(common: &Common) -> Result<(), CliError> {
+pub(super) fn must_be_there(common: &Common) -> Result<(), CliError> {
+    use rustix::fs::{Access, access};
     let root = common.root();
-    match root.metadata() {
+    let entered = |about: Metadata| match about.is_dir() {
+        // Whoever may not enter it would be told of the first thing that is looked for in it.
+        true => access(root, Access::EXEC_OK).map(|()| about).map_err(io::Error::from),
+        false => Ok(about),
+    };
+    match root.metadata().and_then(entered) {
         Ok(about) if about.is_dir() => match above::surrounding(common) {
             None => Ok(()),
             Some(above) => {
@@ -146,7 +153,9 @@ fn must_be_there(common: &Common) -> Result<(), CliError> {
         }
         Err(error) => {
             let message = format!("the workspace {} cannot be used: {error}", root.display());
-            Err(CliError::new(Exit::Usage, message).hint("--workspace names the directory to work in"))
+            let hint =
+                Refused::of(error.kind()).map_or("--workspace names the directory to work in", Refused::hint);
+            Err(CliError::new(Exit::Usage, message).hint(hint))
         }
     }
 }
@@ -190,7 +199,7 @@ pub(super) enum Refused {
 }
 
 impl Refused {
-    fn of(kind: ErrorKind) -> Option<Self> {
+    pub(super) fn of(kind: ErrorKind) -> Option<Self> {
         match kind {
             ErrorKind::PermissionDenied => Some(Self::Rights),
             ErrorKind::ReadOnlyFilesystem => Some(Self::ReadOnly),

@@ -8,13 +8,14 @@ use crate::args::{Common, Format};
 use crate::frame::{self, CliError, Done, Exit};
 
 pub(super) async fn run(common: &Common, format: Option<Format>) -> Done {
+    let format = Format::asked(format, common.json)?;
     let agent = open::agent(common)?;
     let session = open::session_to_look_at(common).await?;
     let prompt = agent.prompt();
     prompt.prepare(&session).map_err(CliError::internal)?;
     let rendered = prompt.render(&session).map_err(|error| CliError::new(Exit::Usage, error.to_string()))?;
     let (text, tools) = (rendered.text(), rendered.tools());
-    match format.unwrap_or(if common.json { Format::Json } else { Format::Text }) {
+    match format {
         Format::Text => frame::print(text),
         Format::Json => frame::print_json(&json!({
             "prompt": prompt.name(),

@@ -58,7 +58,7 @@ pub(super) async fn run(common: &Common, which: &str) -> Done {
     };
     let log = open::log(&workspace, common).await?;
     let entry = &find::find(common, &log, which).await?;
-    let (changed, files) = changes_of(&workspace, common, entry).await?;
+    let (changed, files) = changes_of(&workspace, &common.session, entry).await?;
     let changes = Changes {
         files: files.changes.iter().map(FileChange::of).collect(),
         slices: changed.slices,
@@ -76,10 +76,10 @@ pub(super) async fn run(common: &Common, which: &str) -> Done {
     Ok(Exit::Success)
 }
 
-/// What an entry changed in session and files, as far as that is kept.
+/// What an entry of a session's log changed in session and files, as far as that is kept.
 pub(super) async fn changes_of(
     workspace: &Workspace,
-    common: &Common,
+    session: &str,
     entry: &LogEntry,
 ) -> Result<(CallChanges, PastChanges), CliError> {
     let succeeded = match &entry.event {
@@ -89,7 +89,7 @@ pub(super) async fn changes_of(
     if !succeeded {
         return Ok(Default::default());
     }
-    let logbook = workspace.logbook(common.session.as_str()).await?;
+    let logbook = workspace.logbook(session).await?;
     let changed = logbook.changes(entry.event.id()).await?;
     let files = workspace.files().past_changes(&changed.journals).map_err(CliError::internal)?;
     Ok((changed, files))

@@ -12,8 +12,8 @@ use crate::term::{BOLD, DIM, NAME, PLAIN, Screen, Span, span};
 const DESCRIPTION: usize = 60;
 
 pub(super) async fn run(common: &Common, format: Option<Format>) -> Done {
+    let format = Format::asked(format, common.json)?;
     let agent = open::agent(common)?;
-    let format = format.unwrap_or(if common.json { Format::Json } else { Format::Text });
     if format == Format::Mcp {
         // A client is shown all that can be enabled; what is closed says how to open it.
         return frame::print_json(

@@ -1,19 +1,28 @@
 //! `wink undo`: takes back what a call changed in files and session.
 
+mod by_whom;
+
 use std::collections::HashSet;
 
-use wink::filesystem::host::{PastChange, quoted_path};
-use wink::filesystem::{FsPath, UndoForce};
-use wink::session::{InvocationId, LogEntry, LogEvent, Logbook, UndoReach};
+use wink::filesystem::UndoForce;
+use wink::filesystem::host::quoted_path;
+use wink::session::{Ending, InvocationId, LogEntry, LogEvent, UndoReach};
 use wink::suites;
 use wink::transaction::{UndoError, UndoRequest};
 use wink_store::Workspace;
 
 use super::progress::Waiting;
-use super::show::changes_of;
 use super::{find, open};
 use crate::args::Common;
 use crate::frame::{self, CliError, Done, Exit};
+
+/// What was to be undone.
+struct Asked<'a> {
+    workspace: &'a Workspace,
+    session: &'a str,
+    entry: &'a LogEntry,
+    reach: UndoReach,
+}
 
 pub(super) async fn run(common: &Common, which: &str, to: bool, force: bool) -> Done {
     let Some(workspace) = open::workspace_with_past(common)? else {
@@ -46,7 +55,10 @@ pub(super) async fn run(common: &Common, which: &str, to: bool, force: bool) -> 
     drop(waiting);
     let undone = match undone {
         Ok(undone) => undone,
-        Err(error) => return Err(refused(&workspace, common, &log, entry, error).await),
+        Err(error) => {
+            let asked = Asked { workspace: &workspace, session: &common.session, entry, reach };
+            return Err(refused(&asked, error).await);
+        }
     };
     if common.json {
         return frame::print_json(&undone);
@@ -98,32 +110,21 @@ fn named(entry: &LogEntry) -> String {
 }
 
 /// Why nothing was undone, and what can be done about it.
-async fn refused(
-    workspace: &Workspace,
-    common: &Common,
-    log: &Logbook,
-    entry: &LogEntry,
-    error: UndoError,
-) -> CliError {
-    let name = named(entry);
+async fn refused(asked: &Asked<'_>, error: UndoError) -> CliError {
+    let name = named(asked.entry);
     let failure = |message: String| CliError::new(Exit::Failure, message);
     match &error {
+        UndoError::NotSucceeded { ending: Ending::Expanded, .. } => {
+            failure(format!("{name} opened sections, which the undo of one call does not close"))
+                .hint(format!("`wink undo --to {}` goes back to before it, and closes them", asked.entry.seq))
+        }
         UndoError::NotSucceeded { .. } => {
             failure(format!("{name} did not succeed, so there is nothing of it to undo"))
         }
         UndoError::Forgotten { .. } => failure(format!("{name}: {error}"))
             .hint("the last hundred changes to files are kept, and for as long as `wink gc` is told to"),
         UndoError::Changed { files, slices } => {
-            let later = changed_later(workspace, common, log, entry, files, slices).await;
-            let who = match later.is_empty() {
-                true => "no later call of this session did that; look at it before --force overwrites it"
-                    .to_owned(),
-                false => format!(
-                    "{}: undo that first, or use --force, or --to to go back to before {name}",
-                    later.join(", ")
-                ),
-            };
-            failure(format!("{name}: {error}")).hint(who)
+            failure(format!("{name}: {error}")).hint(by_whom::hint(asked, files, slices).await)
         }
         UndoError::Slices { .. } => {
             failure(format!("{name}: {error}")).hint("they belong to another program: undo it there")
@@ -132,26 +133,4 @@ async fn refused(
             .hint("everything is as it was: mend what is named, then undo it again"),
         _ => CliError::internal(format!("{name}: {error}")),
     }
-}
-
-/// The later entries that changed one of these, as far as that is known.
-async fn changed_later(
-    workspace: &Workspace,
-    common: &Common,
-    log: &Logbook,
-    entry: &LogEntry,
-    files: &[FsPath],
-    slices: &[String],
-) -> Vec<String> {
-    let mut found = Vec::new();
-    for later in log.newest(entry.seq, usize::MAX, |_| true).await.unwrap_or_default() {
-        let Ok((changed, past)) = changes_of(workspace, common, &later).await else { continue };
-        let is_one = |path: &FsPath| files.contains(path);
-        let touched =
-            |change: &PastChange| is_one(&change.path) || change.moved_from.as_ref().is_some_and(is_one);
-        if past.changes.iter().any(touched) || changed.slices.iter().any(|slice| slices.contains(slice)) {
-            found.push(named(&later));
-        }
-    }
-    found
 }

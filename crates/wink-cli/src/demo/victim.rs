@@ -1,4 +1,4 @@
-//! Another process, that is killed in the middle of its commit: this same program, started with a hidden command.
+//! Another process, that is killed in the middle of its commit: this same program, started with a word of its own.
 //!
 //! It makes one call. When the given number of files is in place it says so and waits to be killed; it never gets further.
 
@@ -19,8 +19,8 @@ use super::stage::Shop;
 use super::tools::Lamps;
 use super::{DemoError, Doing};
 
-/// The hidden command.
-pub(crate) const COMMAND: &str = "demo-victim";
+/// The word that makes this program one.
+const COMMAND: &str = "demo-victim";
 
 /// After how many changes of the tree it stops. The call that it makes takes one more.
 const STEPS: usize = 2;
@@ -58,8 +58,17 @@ pub(super) fn killed_in(place: &Place, tool: &str, arguments: &Value) -> Result<
     }
 }
 
-/// Is that process.
-pub(crate) fn main(root: PathBuf, tool: &str, arguments: &str) -> ExitCode {
+/// Is that process, if it was started as one: by that word and the three that [`killed_in`] gives.
+pub(crate) fn called() -> Option<ExitCode> {
+    let mut words = std::env::args_os().skip(1);
+    if words.next()? != COMMAND {
+        return None;
+    }
+    let (root, tool, arguments) = (words.next()?, words.next()?, words.next()?);
+    Some(main(root.into(), tool.to_str()?, arguments.to_str()?))
+}
+
+fn main(root: PathBuf, tool: &str, arguments: &str) -> ExitCode {
     let done = AtomicUsize::new(0);
     steps::on_every_step(move |step| {
         if step == "journal.step-done" && done.fetch_add(1, Ordering::Relaxed) + 1 == STEPS {

@@ -1,6 +1,6 @@
 //! Agent files: what `init` writes, and what is said about broken ones.
 
-use crate::support::Place;
+use crate::support::{Place, has_commands};
 
 #[test]
 fn what_init_writes_is_a_valid_agent() {
@@ -31,6 +31,36 @@ fn the_first_line_of_it_names_a_schema_that_is_there() {
     assert_eq!(place.text("wink.schema.json").unwrap(), "theirs");
     place.wink(&["init", "--force"]).ok();
     assert_eq!(place.text("wink.schema.json").unwrap(), schema);
+}
+
+#[test]
+fn init_writes_the_file_that_is_named_and_tells_what_it_wrote() {
+    let place = Place::new();
+    place.put("agents/other.txt", "");
+    let said = place.json(&["init", "--agent", "agents/y.toml"]);
+    let expected = serde_json::json!({ "written": "agents/y.toml", "schema": "agents/wink.schema.json" });
+    assert_eq!(said, expected);
+    assert_eq!(place.names(), ["agents"]);
+    assert!(place.text("agents/wink.schema.json").is_some());
+    assert!(place.wink(&["tools", "--agent", "agents/y.toml"]).ok().contains("write_file"));
+    // What was there already was not written.
+    let again = place.wink(&["init", "--agent", "agents/z.toml"]);
+    assert!(
+        again.out.starts_with("wrote agents/z.toml\nNext: `wink tools --agent agents/z.toml` "),
+        "{again:?}"
+    );
+    let nowhere = place.wink(&["init", "--agent", "nowhere/z.toml"]);
+    assert_eq!(nowhere.code, Some(2));
+    assert!(nowhere.err.ends_with("\nhint: make its directory first\n"), "{nowhere:?}");
+}
+
+/// A name that is in the page of today may be nobody's tomorrow.
+#[test]
+fn no_model_is_recommended_by_name() {
+    let place = Place::new();
+    place.wink(&["init"]).ok();
+    let text = place.text("wink.toml").unwrap();
+    assert!(text.contains("\n# model = \"MODEL\"\n"), "{text}");
 }
 
 /// Every line of an example, a comment sign before it, makes part of an agent when the sign is gone.
@@ -117,4 +147,33 @@ fn another_agent_file_can_be_named() {
     place.put("agents/small.toml", "[agent]\nns = \"a\"\nkey = \"b\"\n\n[[section]]\nkey = \"s\"\ntitle = \"S\"\nsuites = [\"planning\"]\n");
     let tools = place.wink(&["--agent", "agents/small.toml", "tools", "--format", "anthropic"]).ok();
     assert!(tools.contains("planning_setup_plan") && !tools.contains("write_file"), "{tools}");
+}
+
+#[test]
+fn a_doctor_names_programs_that_cannot_be_run() {
+    if !has_commands() {
+        return;
+    }
+    let tool = |name: &str, command: &str| {
+        format!("\n[[section.tool]]\nname = \"{name}\"\ndescription = \"d\"\ncommand = [\"{command}\"]\n")
+    };
+    let mut text = "[agent]\nns = \"t\"\nkey = \"t\"\n\n[[section]]\nkey = \"s\"\ntitle = \"S\"\n".to_owned();
+    text += &tool("there", "sh");
+    text += &tool("own", "./own");
+    let place = Place::with_agent(&text);
+    place.put_script("own", "true");
+    let checks = |place: &Place| place.json(&["doctor"])["checks"][0].clone();
+    assert_eq!(checks(&place)["status"], "ok");
+    text += &tool("gone", "/nonexistent/program");
+    text += &tool("unknown", "no-such-program");
+    text += &tool("plain", "./plain");
+    place.put("wink.toml", &text);
+    place.put("plain", "no program");
+    let check = checks(&place);
+    assert_eq!((&check["name"], &check["status"]), (&"agent".into(), &"warning".into()), "{check:#}");
+    assert_eq!(
+        check["found"],
+        "t/t with 5 tools (./wink.toml); programs that cannot be run: /nonexistent/program of `gone`, no-such-program of \
+         `unknown`, ./plain of `plain`"
+    );
 }

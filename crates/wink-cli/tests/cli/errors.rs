@@ -38,8 +38,8 @@ fn what_is_refused_is_a_failure() {
         told(&error),
         (
             "failure",
-            "call 2 (write_file): changed since by something else: file 'b.txt'; nothing was undone: undo that first, or force \
-             it to be overwritten"
+            "call 2 (write_file): changed since by something else: file 'b.txt'; nothing was undone, since that would \
+             overwrite it"
         )
     );
     assert!(error["hint"].as_str().unwrap().contains("--force"), "{error:#}");

@@ -57,12 +57,71 @@ fn a_workspace_without_permission_is_exit_code_2() {
             continue;
         }
         assert_eq!((said.code, said.out.as_str()), (Some(2), ""), "{arguments:?}: {said:?}");
+        assert!(said.err.contains("\nhint: this user may not write there: "), "{arguments:?}: {said:?}");
         if arguments[0] == "call" {
             insta::assert_snapshot!("no_permission", said.whole());
         }
     }
     fs::set_permissions(place.outside(""), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(place.root(), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn a_workspace_that_cannot_be_entered_is_told_so_by_every_command() {
+    if !rustix::process::geteuid().is_root() {
+        wink::testing::leave_out("somebody else's directory", "only the superuser can be two users");
+        return;
+    }
+    let place = Place::new();
+    fs::set_permissions(place.outside(""), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(place.root(), fs::Permissions::from_mode(0o700)).unwrap();
+    let root = place.root();
+    let root = root.to_str().unwrap();
+    let expected = format!("the workspace {root} cannot be used: Permission denied (os error 13)");
+    let hint = "hint: this user may not write there: ";
+    for arguments in [
+        &["call", "list_directory"][..],
+        &["tools"],
+        &["prompt"],
+        &["log"],
+        &["undo", "last"],
+        &["policy", "check", "list_directory"],
+        &["doctor"],
+        &["init"],
+    ] {
+        let mut command = place.command(&[arguments, &["--workspace", root]].concat());
+        command.current_dir("/").uid(61234).gid(61234);
+        let Ok(output) = command.output() else {
+            wink::testing::leave_out(
+                "somebody else's directory",
+                "the program cannot be started by another user",
+            );
+            return;
+        };
+        let said = said(output);
+        match arguments[0] {
+            "doctor" => {
+                assert_eq!(said.code, Some(1), "{said:?}");
+                assert!(said.out.contains(&format!("broken  workspace: {expected}")), "{said:?}");
+                assert!(!said.out.contains("  agent: "), "{said:?}");
+            }
+            "init" => {
+                assert_eq!(said.code, Some(2), "{said:?}");
+                assert!(
+                    said.err.starts_with(&format!("error: {root}/wink.toml cannot be written: ")),
+                    "{said:?}"
+                );
+                assert!(said.err.contains(hint), "{said:?}");
+            }
+            _ => {
+                assert_eq!((said.code, said.out.as_str()), (Some(2), ""), "{arguments:?}: {said:?}");
+                assert!(
+                    said.err.starts_with(&format!("error: {expected}\n{hint}")),
+                    "{arguments:?}: {said:?}"
+                );
+            }
+        }
+    }
 }
 
 #[test]

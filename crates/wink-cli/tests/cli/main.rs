@@ -28,3 +28,4 @@ mod serve;
 mod support;
 mod terminal;
 mod tidy;
+mod undoing;

@@ -283,6 +283,7 @@ fn tools_and_prompt_in_every_form() {
             insta::assert_snapshot!(format!("{command}_as_{format}"), steady(&out));
         }
         assert_eq!(place.wink(&[command, "--json"]).ok(), place.wink(&[command, "--format", "json"]).ok());
+        assert_eq!(place.wink(&[command, "--json", "--format", "text"]).code, Some(2));
     }
 }
 
@@ -355,5 +356,7 @@ fn completions_know_the_commands() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = place.wink(&["completions", shell]).ok();
         assert!(script.contains("wink") && script.contains("doctor"), "{shell}");
+        // Nobody types what the demo starts.
+        assert!(!script.contains("victim"), "{shell}");
     }
 }

@@ -156,6 +156,17 @@ fn a_doctor_tells_of_the_workspace() {
 }
 
 #[test]
+fn a_doctor_says_that_there_are_more_sessions_than_it_names() {
+    let place = Place::new();
+    for number in 10..22 {
+        place.wink(&["call", "list_directory", "--session", &format!("s{number}")]).ok();
+    }
+    let doctor = place.wink(&["doctor"]).ok();
+    let found = "12 sessions: s10, s11, s12, s13, s14, s15, s16, s17, s18, s19 and 2 more\n";
+    assert!(doctor.contains(found), "{doctor}");
+}
+
+#[test]
 fn errors_have_colours_too() {
     let place = Place::new();
     let (code, seen) = on_terminal(place.command(&["show", "last"]), 80, "");

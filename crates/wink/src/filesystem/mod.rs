@@ -29,7 +29,6 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::BoxFuture;
-use crate::store::JournalId;
 
 /// The name of the runtime's own directory, at the root of a workspace on disk. Tools never see it.
 pub const STATE: &str = ".wink";
@@ -43,7 +42,7 @@ pub use memory::MemoryFilesystem;
 pub use path::FsPath;
 pub(crate) use quote::named;
 pub use quote::{quoted, turns_text};
-pub use revert::{LeftAlone, Reverted, UndoForce};
+pub use revert::{LeftAlone, MergedBy, Revert, Reverted, UndoForce};
 pub(crate) use search::GlobPattern;
 pub(crate) use snapshot::Ground;
 pub use snapshot::{FsSnapshot, MergeReceipt, SnapshotData};
@@ -170,11 +169,7 @@ pub trait Filesystem: Send + Sync + 'static {
     ///
     /// What others put into a directory that a journal made is never removed. For filesystems whose receipts name
     /// journals; others cannot do it.
-    fn revert<'a>(
-        &'a self,
-        journals: &'a [JournalId],
-        force: UndoForce,
-    ) -> BoxFuture<'a, FsResult<Reverted>> {
+    fn revert<'a>(&'a self, journals: &'a [Revert], force: UndoForce) -> BoxFuture<'a, FsResult<Reverted>> {
         let _ = (journals, force);
         Box::pin(std::future::ready(Err(FsError::Unsupported { operation: "undoing a past call" })))
     }

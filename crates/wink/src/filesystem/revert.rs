@@ -16,6 +16,25 @@ pub enum UndoForce {
     Anyway,
 }
 
+/// A journal that is to be taken back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Revert {
+    /// Which.
+    pub journal: JournalId,
+    /// What it was merged by.
+    pub by: MergedBy,
+}
+
+/// What merged a journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MergedBy {
+    /// A call; or an undo that was undone in turn.
+    Call,
+    /// An undo that counts. Whatever somebody else had made of what it put back was given up then: on the way to what was
+    /// before, nobody is asked for it again.
+    Undo,
+}
+
 /// What [`Filesystem::revert`](super::Filesystem::revert) did, or why it did nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[must_use = "nothing may have been done"]

@@ -42,9 +42,16 @@ impl Text {
     /// # Errors
     /// When a `$` is no placeholder.
     pub fn compile(raw: &str) -> Result<Self, StrayDollar> {
+        let (text, strays) = Self::compile_all(raw);
+        strays.into_iter().next().map_or(Ok(text), Err)
+    }
+
+    /// Takes a template apart, and tells of every `$` that is no placeholder. Such a one is just text: for whoever wants to
+    /// know all that is wrong.
+    pub fn compile_all(raw: &str) -> (Self, Vec<StrayDollar>) {
         let source = dedent(raw);
-        let parts = split(&source)?;
-        Ok(Self { source, parts })
+        let (parts, strays) = split(&source);
+        (Self { source, parts }, strays)
     }
 
     /// The template as it was written, dedented and stripped.
@@ -77,8 +84,8 @@ impl Text {
     }
 }
 
-fn split(source: &str) -> Result<Vec<Part>, StrayDollar> {
-    let mut parts = Vec::new();
+fn split(source: &str) -> (Vec<Part>, Vec<StrayDollar>) {
+    let (mut parts, mut strays) = (Vec::new(), Vec::new());
     let mut literal = String::new();
     let mut rest = source;
     while let Some((before, from)) = rest.split_once('$') {
@@ -90,7 +97,10 @@ fn split(source: &str) -> Result<Vec<Part>, StrayDollar> {
         }
         let Some((name, after)) = placeholder(from) else {
             let near: String = std::iter::once('$').chain(from.chars().take(12)).collect();
-            return Err(StrayDollar { near });
+            strays.push(StrayDollar { near });
+            literal.push('$');
+            rest = from;
+            continue;
         };
         if !literal.is_empty() {
             parts.push(Part::Literal(std::mem::take(&mut literal)));
@@ -102,7 +112,7 @@ fn split(source: &str) -> Result<Vec<Part>, StrayDollar> {
     if !literal.is_empty() {
         parts.push(Part::Literal(literal));
     }
-    Ok(parts)
+    (parts, strays)
 }
 
 /// The name after a `$`, and what comes after it. Braces take any name, for fields that serde renames.

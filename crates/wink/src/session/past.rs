@@ -14,9 +14,8 @@ use super::root::{CallStat, Recount, Root};
 use super::slice::{Cell, Item, SliceDef, SliceKind, SliceType};
 use super::sync::contained;
 use super::{InvocationId, Registry, Session, Slot, ToolInvoked, UndoReach, Undone};
-use crate::store::{
-    History, HistoryQuery, JournalId, NumberedRecord, PageQuery, Record, StoreError, Summary,
-};
+use crate::filesystem::{MergedBy, Revert};
+use crate::store::{History, HistoryQuery, NumberedRecord, PageQuery, Record, StoreError, Summary};
 use crate::support::lock::lock;
 
 /// What the store remembers of a call, and of what came after it as far as that is to be undone too.
@@ -27,7 +26,7 @@ pub(crate) struct PastCalls {
     /// What the session came to at some number before that, if the store has it.
     summary: Option<Summary>,
     records: Vec<NumberedRecord>,
-    pub(crate) journals: Vec<JournalId>,
+    pub(crate) journals: Vec<Revert>,
     /// How the call that was named ended; none for an undo.
     pub(crate) named: Option<Arc<ToolInvoked>>,
     /// The successful calls among them, in order.
@@ -119,7 +118,13 @@ impl Session {
             ids.retain(|id| !over.contains(id));
             calls.retain(|event| !over.contains(&event.id));
         }
-        let journals = journals.into_iter().map(|journal| journal.id).collect();
+        let counting = counting(&undos);
+        let by = |call: Option<InvocationId>| match call.is_some_and(|call| counting.contains(&call)) {
+            true => MergedBy::Undo,
+            false => MergedBy::Call,
+        };
+        let journals = journals.into_iter();
+        let journals = journals.map(|one| Revert { journal: one.id, by: by(one.call) }).collect();
         let summary = self.summary_before(first).await?;
         Ok(PastCalls { reach, first, summary, records, journals, named, calls, ids })
     }
@@ -295,6 +300,19 @@ fn over(ids: &[InvocationId], undos: &[Arc<Undone>]) -> BTreeSet<InvocationId> {
         }
     }
     over
+}
+
+/// The undos that no later one has undone.
+fn counting(undos: &[Arc<Undone>]) -> BTreeSet<InvocationId> {
+    let mut counting: BTreeSet<InvocationId> = BTreeSet::new();
+    let mut undone: BTreeSet<InvocationId> = BTreeSet::new();
+    for undo in undos.iter().rev() {
+        if !undone.contains(&undo.id) {
+            counting.insert(undo.id);
+            undone.extend(&undo.calls);
+        }
+    }
+    counting
 }
 
 /// A slice that has a type here and can be read.

@@ -57,7 +57,7 @@ pub enum UndoError {
     },
     /// Something later changed what the call changed.
     #[error(
-        "changed since by something else: {}; nothing was undone: undo that first, or force it to be overwritten",
+        "changed since by something else: {}; nothing was undone, since that would overwrite it",
         named(.files, .slices)
     )]
     Changed {

@@ -9,10 +9,9 @@ use super::{HostFilesystem, Shared};
 use crate::BoxFuture;
 use crate::filesystem::{
     BytesRead, DeleteMode, DirEntry, Edit, EditReceipt, Filesystem, FsError, FsLimits, FsPath, FsResult,
-    FsSnapshot, GrepOutcome, GrepQuery, MergeReceipt, Metadata, MkdirOptions, ReadWindow, Reverted, TextRead,
-    UndoForce, WriteOptions, WriteReceipt,
+    FsSnapshot, GrepOutcome, GrepQuery, MergeReceipt, Metadata, MkdirOptions, ReadWindow, Revert, Reverted,
+    TextRead, UndoForce, WriteOptions, WriteReceipt,
 };
-use crate::store::JournalId;
 
 impl HostFilesystem {
     /// Does `work` on a thread that may wait; here if there is no runtime to provide one.
@@ -147,11 +146,7 @@ impl Filesystem for HostFilesystem {
         self.shared.changes()
     }
 
-    fn revert<'a>(
-        &'a self,
-        journals: &'a [JournalId],
-        force: UndoForce,
-    ) -> BoxFuture<'a, FsResult<Reverted>> {
+    fn revert<'a>(&'a self, journals: &'a [Revert], force: UndoForce) -> BoxFuture<'a, FsResult<Reverted>> {
         let journals = journals.to_vec();
         self.off(move |shared| shared.revert(&journals, force))
     }

@@ -14,8 +14,9 @@ use super::name::{quoted_path, to_shown};
 use super::staged::Staged;
 use super::view::{Spot, View, made_version};
 use super::{Base, Shared, io_error};
-use crate::filesystem::{EntryKind, FsError, FsPath, FsResult, LeftAlone, Reverted, UndoForce, named};
-use crate::store::JournalId;
+use crate::filesystem::{
+    EntryKind, FsError, FsPath, FsResult, LeftAlone, MergedBy, Revert, Reverted, UndoForce, named,
+};
 
 /// Copies of files that have several names, by the inode of what they are copies of.
 type Names = HashMap<(u64, u64), Arc<Staged>>;
@@ -33,7 +34,7 @@ struct Found {
 
 impl Shared {
     /// Takes back what journals did, in this fork.
-    pub(super) fn revert(&self, journals: &[JournalId], force: UndoForce) -> FsResult<Reverted> {
+    pub(super) fn revert(&self, journals: &[Revert], force: UndoForce) -> FsResult<Reverted> {
         if self.fork.is_none() {
             return Err(FsError::Unsupported { operation: "undoing a past call anywhere but in a fork" });
         }
@@ -56,7 +57,7 @@ impl Base {
         })?;
         let (mut layer, mut found) = (Layer::default(), Found::default());
         for past in &pasts {
-            self.check_left(&mut layer, past, &mut found)?;
+            self.check_left(&mut layer, past, &|_| false, &mut found)?;
             if !found.changed.is_empty() {
                 return Err(FsError::Conflict { paths: found.changed.into_iter().collect() });
             }
@@ -69,38 +70,46 @@ impl Base {
     }
 
     /// Takes back what these journals did, in a layer that has changed nothing yet. It is left so if that is refused.
-    fn revert(&self, layer: &mut Layer, journals: &[JournalId], force: UndoForce) -> FsResult<Reverted> {
+    fn revert(&self, layer: &mut Layer, journals: &[Revert], force: UndoForce) -> FsResult<Reverted> {
         let (mut pasts, mut forgotten) = (Vec::new(), Vec::new());
-        for id in journals {
-            match self.writing()?.journal.past(*id).map_err(|error| journal_error(&error))? {
-                Some(past) => pasts.push(past),
-                None => forgotten.push(*id),
+        for Revert { journal, by } in journals {
+            match self.writing()?.journal.past(*journal).map_err(|error| journal_error(&error))? {
+                Some(past) => pasts.push((past, *by)),
+                None => forgotten.push(*journal),
             }
         }
         if !forgotten.is_empty() {
             return Ok(Reverted { forgotten, ..Reverted::default() });
         }
-        pasts.sort_by_key(|past| std::cmp::Reverse(past.sequence));
+        pasts.sort_by_key(|(past, _)| std::cmp::Reverse(past.sequence));
         let start = layer.clone();
-        let mut found = Found::default();
-        for past in &pasts {
-            let undone = self.check_left(layer, past, &mut found);
+        let (mut found, mut is_whole) = (Found::default(), true);
+        // By whom each path was changed next, as far as that is undone by now.
+        let mut next: HashMap<&Path, MergedBy> = HashMap::new();
+        for (past, by) in &pasts {
+            let given_up = |path: &Path| next.get(path) == Some(&MergedBy::Undo);
+            let undone = self.check_left(layer, past, &given_up, &mut found);
             match undone.and_then(|()| self.undo(layer, past, &mut found)) {
                 // On something that is not as it was left, anything may go wrong.
-                Err(_) if force == UndoForce::Refuse && !found.changed.is_empty() => break,
+                Err(_) if force == UndoForce::Refuse && !found.changed.is_empty() => {
+                    is_whole = false;
+                    break;
+                }
                 undone => undone?,
             }
+            next.extend(past.paths().map(|path| (path, *by)));
         }
-        let mut paths: BTreeSet<&Path> = BTreeSet::new();
-        for past in &pasts {
-            paths.extend(past.before.iter().map(|(path, _)| path.as_path()));
-            paths.extend(past.after.iter().map(|(path, _)| path.as_path()));
-        }
+        let paths: BTreeSet<&Path> = pasts.iter().flat_map(|(past, _)| past.paths()).collect();
         let mut files: BTreeSet<FsPath> = BTreeSet::new();
         for path in paths {
             let shown = to_shown(path);
             // What one journal did another may have taken back.
-            if found.changed.contains(&shown) || self.differs(&start, layer, path)? {
+            let differs = self.differs(&start, layer, path)?;
+            if !differs && is_whole {
+                // Whoever changed it on the way: it stays what it is, and nothing of anybody's is lost.
+                found.changed.remove(&shown);
+            }
+            if differs || found.changed.contains(&shown) {
                 files.insert(shown);
             }
         }
@@ -200,14 +209,20 @@ impl Base {
         Ok(())
     }
 
-    /// What a journal left must still be there, or have been changed by a later one, which is undone by now.
-    fn check_left(&self, layer: &mut Layer, past: &Past, found: &mut Found) -> FsResult<()> {
+    /// What a journal left must still be there, or have been changed by a later one, which is undone by now; or have been given up.
+    fn check_left(
+        &self,
+        layer: &mut Layer,
+        past: &Past,
+        given_up: &dyn Fn(&Path) -> bool,
+        found: &mut Found,
+    ) -> FsResult<()> {
         let is_set = |after: &&(PathBuf, After)| matches!(after.1, After::Meta(_));
         let set: HashSet<&Path> = past.after.iter().filter(is_set).map(|(path, _)| path.as_path()).collect();
         for (path, after) in &past.after {
             let spot = self.seen(layer, path)?;
             let is_left = self.is_left(layer, after, spot.as_ref(), set.contains(path.as_path()));
-            if !is_left.map_err(|error| cannot(path, &error))? {
+            if !is_left.map_err(|error| cannot(path, &error))? && !given_up(path) {
                 found.changed.insert(to_shown(path));
             }
             // What was decided by looking at this must not happen to anything else.

@@ -117,7 +117,10 @@ impl<'r> Compiler<'r> {
         let mut has_number = false;
         for (keyword, value) in fields {
             let here = place.key(keyword);
+            let unknown =
+                || SchemaError::UnknownKeyword { keyword: keyword.clone(), path: place.to_string() };
             match keyword.as_str() {
+                word if !is_known(word) => return Err(unknown()),
                 "type" => node.types = types(value, &here)?,
                 "enum" | "const" => {
                     node.allowed = Some(Box::new(allowed(keyword, value, &here, node.allowed.take())?))
@@ -144,10 +147,7 @@ impl<'r> Compiler<'r> {
                 _ if is_object_keyword(keyword) || is_array_keyword(keyword) || is_annotation(keyword) => {}
                 "$schema" | "$id" if nesting == 0 => {}
                 "$defs" | "definitions" => {}
-                _ => {
-                    let (keyword, path) = (keyword.clone(), place.to_string());
-                    return Err(SchemaError::UnknownKeyword { keyword, path });
-                }
+                _ => return Err(unknown()),
             }
         }
         if fields.keys().any(|keyword| is_object_keyword(keyword)) {
@@ -270,21 +270,79 @@ impl<'r> Compiler<'r> {
     }
 }
 
+/// Keywords of schemas, whatever they describe.
+const ANY: [&str; 20] = [
+    "type",
+    "enum",
+    "const",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "$ref",
+    "$defs",
+    "definitions",
+    "$schema",
+    "$id",
+];
+
+/// Keywords about objects.
+const OBJECT: [&str; 7] = [
+    "properties",
+    "required",
+    "additionalProperties",
+    "patternProperties",
+    "propertyNames",
+    "minProperties",
+    "maxProperties",
+];
+
+/// Keywords about lists.
+const ARRAY: [&str; 5] = ["items", "prefixItems", "minItems", "maxItems", "uniqueItems"];
+
+/// Keywords that say something to readers and nothing to the parser.
+const ANNOTATIONS: [&str; 12] = [
+    "title",
+    "description",
+    "default",
+    "example",
+    "examples",
+    "format",
+    "contentEncoding",
+    "contentMediaType",
+    "deprecated",
+    "readOnly",
+    "writeOnly",
+    "$comment",
+];
+
+/// What keywords begin with that are somebody's own. They are annotations, whatever they say.
+const EXTENSION: &str = "x-";
+
+/// The keywords that a schema may have, beside those of somebody's own, which begin with `x-`: what is in no list here is
+/// refused, so that nothing that a schema says is passed over in silence.
+pub fn keywords() -> impl Iterator<Item = &'static str> + Clone {
+    ANY.into_iter().chain(OBJECT).chain(ARRAY).chain(ANNOTATIONS)
+}
+
+fn is_known(keyword: &str) -> bool {
+    keyword.starts_with(EXTENSION) || keywords().any(|known| known == keyword)
+}
+
 fn is_object_keyword(keyword: &str) -> bool {
-    matches!(
-        keyword,
-        "properties"
-            | "required"
-            | "additionalProperties"
-            | "patternProperties"
-            | "propertyNames"
-            | "minProperties"
-            | "maxProperties"
-    )
+    OBJECT.contains(&keyword)
 }
 
 fn is_array_keyword(keyword: &str) -> bool {
-    matches!(keyword, "items" | "prefixItems" | "minItems" | "maxItems" | "uniqueItems")
+    ARRAY.contains(&keyword)
 }
 
 /// What leaving out the property with this schema means.
@@ -296,21 +354,9 @@ fn omitted(schema: &Value) -> Omitted {
     }
 }
 
-/// Keywords that say something to readers and nothing to the parser.
+/// Whether a keyword says something to readers and nothing to the parser.
 pub(super) fn is_annotation(keyword: &str) -> bool {
-    matches!(
-        keyword,
-        "title"
-            | "description"
-            | "default"
-            | "example"
-            | "examples"
-            | "format"
-            | "deprecated"
-            | "readOnly"
-            | "writeOnly"
-            | "$comment"
-    )
+    ANNOTATIONS.contains(&keyword) || (keyword.starts_with(EXTENSION) && keyword != SENSITIVE_KEYWORD)
 }
 
 fn types(value: &Value, here: &Pointer<'_>) -> Result<Types, SchemaError> {

@@ -33,6 +33,7 @@ use serde_json::Value;
 
 pub use advertise::advertised_schema;
 pub(crate) use advertise::{open_schema, output_schema};
+pub use compile::keywords;
 pub use error::SchemaError;
 pub use mask::mark_sensitive;
 pub use problem::{Problem, ProblemKind, Rejection, may_mean, nearest};

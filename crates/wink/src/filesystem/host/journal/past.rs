@@ -32,6 +32,14 @@ pub struct Past {
     pub lost: Vec<PathBuf>,
 }
 
+impl Past {
+    /// Every path that it changed, as it was called before or after; some twice.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        let before = self.before.iter().map(|(path, _)| path.as_path());
+        before.chain(self.after.iter().map(|(path, _)| path.as_path()))
+    }
+}
+
 /// What was at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Before {
