@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use wink_agent::Agent;
-use wink_mcp::tools_of;
+use wink_mcp::Listing;
 
 /// One input of the fuzzer, or of its corpus.
 pub fn run(text: &str) {
@@ -38,7 +38,7 @@ fn seen(agent: &Agent) -> Value {
     let rendered = agent.prompt().render(&session).map(|rendered| rendered.text().to_owned());
     json!({
         "name": agent.name(),
-        "tools": tools_of(agent.prompt()),
+        "tools": Listing::of(agent.prompt()).tools().collect::<Vec<_>>(),
         "prompt": rendered.map_err(|error| error.to_string()),
     })
 }
