@@ -20,6 +20,11 @@ use crate::conversation::{RunStats, StopReason};
 /// let evaluation = Evaluation::new().task("What is 2 + 40?");
 /// let response = blocking::evaluate(&adapter, &prompt, &Session::new(), evaluation)?;
 /// assert_eq!(&*response.text, "It is 42.");
+///
+/// // Nobody holds up a runtime with it.
+/// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// let inside = async { blocking::evaluate(&adapter, &prompt, &Session::new(), Evaluation::new()) };
+/// assert_eq!(runtime.block_on(inside).unwrap_err().reason.name(), "runtime");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
