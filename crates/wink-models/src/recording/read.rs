@@ -249,7 +249,7 @@ impl Recording {
     /// When the session does not know what was in it.
     pub fn restore(&self, session: &Session, state: &Value) -> Result<(), SnapshotError> {
         session.restore(&session.decode_snapshot_value(state)?)?;
-        self.clock.next_stretch();
+        self.clock.next_line();
         Ok(())
     }
 
