@@ -20,7 +20,7 @@ use wink::testing::FakeClock;
 use wink::tool::Progress;
 use wink_sandbox::tool::{HostLayers, LayerError, WorkspaceLayer, WorkspaceLayers, shell_execute};
 use wink_sandbox::{
-    Command, Ended, Finished, Job, Limits, Output, Report, Sandbox, SandboxError, WorkspaceView,
+    Command, Ended, Finished, Job, LaunchError, Limits, Output, Report, Sandbox, SandboxError, WorkspaceView,
 };
 
 /// Keeps what it was asked to run, and says that it ended as it was told to.
@@ -29,6 +29,8 @@ struct Fake {
     ended: Ended,
     takes: Duration,
     jobs: Mutex<Vec<Job>>,
+    /// What the next one fails with, instead.
+    fails: Mutex<Option<LaunchError>>,
 }
 
 impl Sandbox for Fake {
@@ -53,6 +55,9 @@ impl Sandbox for Fake {
         Box::pin(async move {
             if !self.takes.is_zero() {
                 clock.sleep_until(clock.monotonic() + self.takes).await;
+            }
+            if let Some(error) = self.fails.lock().unwrap().take() {
+                return Err(error.into());
             }
             Ok(Finished {
                 ended: self.ended,
@@ -117,7 +122,13 @@ impl World {
         layers: Arc<dyn WorkspaceLayers>,
         session: &Session,
     ) -> Self {
-        let fake = Arc::new(Fake { limits: Limits::default(), ended, takes, jobs: Mutex::default() });
+        let fake = Arc::new(Fake {
+            limits: Limits::default(),
+            ended,
+            takes,
+            jobs: Mutex::default(),
+            fails: Mutex::default(),
+        });
         let files = Arc::new(MemoryFilesystem::new());
         let section = Section::markdown("shell", "Shell")
             .body("Run programs.")
@@ -270,7 +281,7 @@ impl WorkspaceLayer for Spoilt {
 async fn what_cannot_be_undone_is_a_failed_restore() {
     for (code, expected) in [
         (0, "what was saved of src is gone"),
-        (3, "The command exited with 3. The workspace could not be restored: what was saved of src is gone"),
+        (3, "The command exited with 3. Not everything could be restored: what was saved of src is gone"),
     ] {
         let world = World::new(Ended::Exited(code), Arc::new(Spoilt)).await;
         let outcome = world.call(json!({ "command": ["ls"], "undo_on_failure": true })).await;
@@ -282,6 +293,21 @@ async fn what_cannot_be_undone_is_a_failed_restore() {
         );
         assert_eq!(outcome.event.ending, Ending::NotRestored);
     }
+}
+
+/// It ran, so it is not said that it could not be run.
+#[tokio::test]
+async fn a_command_that_was_lost_is_said_to_be() {
+    let world = World::new(Ended::Exited(0), Arc::new(OneFile)).await;
+    *world.fake.fails.lock().unwrap() = Some(LaunchError::Lost("somebody killed it".to_owned()));
+    let outcome = world.call(json!({ "command": ["ls"] })).await;
+    for expected in ["The command was lost", "What it changed in the workspace is undone.", "scan-1"] {
+        assert!(outcome.text().contains(expected), "{}", outcome.text());
+    }
+    let source = std::io::Error::from(rustix::io::Errno::MFILE);
+    *world.fake.fails.lock().unwrap() = Some(LaunchError::Surroundings { what: "making its pipes", source });
+    let outcome = world.call(json!({ "command": ["ls"] })).await;
+    assert!(outcome.text().contains("raised (ulimit -n)"), "{}", outcome.text());
 }
 
 /// What a call said of how far it was.

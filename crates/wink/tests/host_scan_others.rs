@@ -13,6 +13,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use wink::filesystem::host::{Capture, CommandLayer, HostFilesystem, HostOptions};
 use wink::filesystem::{DeleteMode, Filesystem, FilesystemExt, FsPath, FsResult};
+use wink::limits::CancelToken;
 use wink::testing::{leave_out, steps};
 
 const SEED: &str = "mkdir -p d/e; echo a > a; echo b > d/b; echo c > d/e/c; ln -s a link";

@@ -196,7 +196,11 @@ fn failure(stage: Stage, errno: i32, (program, cwd): (String, String)) -> Launch
 
 /// Moves a descriptor out of the way of the fixed ones in the child.
 pub(crate) fn aside(fd: OwnedFd) -> Result<OwnedFd, Errno> {
-    rustix::io::fcntl_dupfd_cloexec(&fd, HANDED_OVER)
+    rustix::io::fcntl_dupfd_cloexec(&fd, HANDED_OVER).map_err(|error| match error {
+        // Numbers from there on are more than this process may have.
+        Errno::INVAL => Errno::MFILE,
+        error => error,
+    })
 }
 
 struct Feed {

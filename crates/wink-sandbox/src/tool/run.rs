@@ -88,7 +88,7 @@ fn not_taken_over(error: LayerError) -> ToolError {
 
 /// A command that failed, and did something that could not be undone.
 fn not_undone(failure: &str, error: &LayerError) -> ToolError {
-    let text = format!("{failure} The workspace could not be restored: {error}");
+    let text = format!("{failure} Not everything could be restored: {error}");
     ToolError::from(RestoreFailedError { reason: error.to_string() }).tell(text)
 }
 

@@ -10,6 +10,7 @@ use super::Executor;
 use super::call::{Call, HandlerState};
 use super::outcome::{CatchUpError, Escalation, Failure};
 use super::stop::{StopWhen, Stopped, held_to};
+use crate::filesystem::FsError;
 use crate::ledger::ToolEffect;
 use crate::limits::{BudgetExceededError, DeadlineExceededError};
 use crate::policy::{PolicyCall, PolicyContext, PolicyFiles, PolicyMemory, ResultView, try_tell};
@@ -434,10 +435,14 @@ impl Call {
                 .because(chain)
                 .escalating(Escalation::Evaluation(raised.clone()));
         }
-        if let Some(failed) = error.find::<RestoreFailedError>() {
+        let not_undone = match error.find::<FsError>() {
+            Some(FsError::NotUndone { reason, .. }) => Some(RestoreFailedError { reason: reason.clone() }),
+            _ => error.find::<RestoreFailedError>().cloned(),
+        };
+        if let Some(failed) = not_undone {
             return Failure::new(Ending::NotRestored, error.text())
                 .because(chain)
-                .escalating(Escalation::Restore(failed.clone()));
+                .escalating(Escalation::Restore(failed));
         }
         let exhausted = match (error.find::<DeadlineExceededError>(), error.find::<BudgetExceededError>()) {
             (Some(passed), _) => Some((passed.to_string(), Some(passed.deadline))),

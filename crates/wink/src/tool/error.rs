@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 
 /// A handler's error: one text for the model, the whole chain of causes for the operator.
 ///
-/// Any error converts with `?`; the model then sees its top line. [`OrTell`] gives the model a text of its own.
+/// Any error converts with `?`; the model then sees its top line. [`OrTell`] gives the model a text of its own. What could not be
+/// undone ([`RestoreFailedError`](crate::transaction::RestoreFailedError), or
+/// [`FsError::NotUndone`](crate::filesystem::FsError::NotUndone)) escalates as that.
 pub struct ToolError {
     told: Option<String>,
     source: Option<Box<dyn Error + Send + Sync>>,
