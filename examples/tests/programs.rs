@@ -75,7 +75,8 @@ fn what_fails_in_a_real_directory_was_never_there() {
     if !printed.contains("(There are no commands here: ") {
         assert!(printed.contains("ok      exit code 1\n"), "{printed}");
         assert!(
-            printed.contains("no      The command exited with 1. What it changed is undone.\n"),
+            printed
+                .contains("no      The command exited with 1. What it changed in the workspace is undone.\n"),
             "{printed}"
         );
     }

@@ -63,7 +63,7 @@ fn what_is_wrong_with_a_model_is_told_at_once() {
 #[test]
 fn what_the_program_claude_cannot_be_told_is_said() {
     let text = format!(
-        "{AGENT}[model]\nprovider = \"claude\"\nmodel = \"m\"\nmax_turns = 3\ntimeout = \"1m\"\nmax_output_tokens = 5\ntemperature = 0.5\nextra = {{ top_p = 1 }}\n"
+        "{AGENT}[model]\nprovider = \"claude\"\nmodel = \"m\"\nmax_turns = 3\ntimeout = \"1m\"\nmax_output_tokens = 5\ntemperature = 0.5\nextra = {{ top_p = 1 }}\nstreaming = false\nretry = {{ attempts = 2, delay = \"1s\", max_delay = \"2s\", window = \"3s\" }}\n"
     );
     let hint = "  hint: leave it out, or say `provider = \"anthropic\"`";
     assert_eq!(
@@ -72,7 +72,11 @@ fn what_the_program_claude_cannot_be_told_is_said() {
             "wink.toml:8:11: the program claude cannot be told timeout\n{hint}\n\
              wink.toml:9:21: the program claude cannot be told max_output_tokens\n{hint}\n\
              wink.toml:10:15: the program claude cannot be told temperature\n{hint}\n\
-             wink.toml:11:9: the program claude cannot be told extra\n{hint}"
+             wink.toml:11:9: the program claude cannot be told extra\n{hint}\n\
+             wink.toml:12:13: the program claude cannot be told streaming\n{hint}\n\
+             wink.toml:13:33: the program claude cannot be told retry.delay\n{hint}\n\
+             wink.toml:13:51: the program claude cannot be told retry.max_delay\n{hint}\n\
+             wink.toml:13:66: the program claude cannot be told retry.window\n{hint}"
         )
     );
     let text = text.replace("\"claude\"", "\"anthropic\"");

@@ -119,8 +119,10 @@ pub(crate) enum Command {
     ///
     /// Speaks with the client that started it, over standard input and output;
     /// with --http over streamable HTTP, where each session has its own path
-    /// (/mcp/NAME) and its own token. Serves until the client ends, or until it
-    /// is told to (Ctrl-C): calls that are on their way are cancelled and undone.
+    /// (/mcp/NAME) and its own token. Serves until the client closes its end:
+    /// calls that are on their way then have five seconds to be answered. Or
+    /// until it is told to end (Ctrl-C). What is on its way in the end is
+    /// cancelled and undone.
     ///
     /// What goes wrong is told on standard error, more of it with -v or with
     /// WINK_LOG=off, error, warn (as it is), info, debug or trace.

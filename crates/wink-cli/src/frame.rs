@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 use serde_json::{Value, json};
+use wink::filesystem::turns_text;
 
 /// How the program ends. The numbers are part of its interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -192,9 +193,11 @@ fn tell_json(value: &Value) {
     let _ = writeln!(io::stderr(), "{value}");
 }
 
-/// A text with its control characters made visible: what a model or a file says must not command a terminal.
+/// A text with its control characters, and those that turn text around, made visible: what a model or a file says must not
+/// command a terminal, nor be read as something else.
 pub(crate) fn visible(text: &str) -> std::borrow::Cow<'_, str> {
-    let commands = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\t');
+    let commands =
+        |letter: char| (letter.is_control() && !matches!(letter, '\n' | '\t')) || turns_text(letter);
     if !text.contains(commands) {
         return text.into();
     }

@@ -7,18 +7,19 @@ use rmcp::RoleServer;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam, ClientResult,
     ContentBlock, CreateTaskResult, DetailedTask, ElicitRequest, ErrorCode, ErrorData, GetTaskResult,
-    InputRequest, InputRequiredResult, JsonObject, MetaObject, NumberOrString, ProgressNotificationParam,
-    ProgressToken, ProtocolVersion, ServerRequest, TaskPayload,
+    InputRequest, InputRequiredResult, JsonObject, MetaObject, NumberOrString, ProtocolVersion,
+    ServerRequest, TaskPayload,
 };
-use rmcp::service::{Peer, PeerRequestOptions, RequestContext};
+use rmcp::service::{PeerRequestOptions, RequestContext};
 use rmcp::task_manager::{TaskContext, TaskExit};
 use serde_json::Value;
 use wink::executor::{Approval, ApprovalRequest, Escalation, Outcome, ToolCall};
 use wink::session::{Ending, InvocationId, LoggedValue, ToolInvoked};
 
 use crate::approval::{APPROVAL, Answered, Bound, approval_of, elicitation, input_requests};
+use crate::reports::Reports;
 use crate::room::Room;
-use crate::running::{Asks, Moment, Question, Report, Running};
+use crate::running::{Asks, Moment, Question, Running};
 use crate::server::Server;
 use crate::tasks::{Past, TaskBegun};
 use crate::wire::RawArguments;
@@ -29,6 +30,9 @@ const REQUEST_KEYS: [&str; 3] = [crate::REQUEST_KEY, "claudecode/toolUseId", "ca
 const INVOCATION: &str = "wink/invocation";
 /// How many bytes of what a client calls a call are kept as its id.
 const LONGEST_ID: usize = 200;
+
+/// What is told of a task that has its result.
+const ENDED: &str = "it has ended";
 
 /// What the client can do, and how it is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +69,10 @@ impl Caller {
         // A client that says nothing of modes knows forms.
         let forms =
             capabilities.elicitation.as_ref().is_some_and(|can| can.form.is_some() || can.url.is_none());
-        let client = context.client_info().map(|client| client.name).unwrap_or_default();
+        // Of a request by itself only what it says: over HTTP, the protocol's crate has a name of its own for one that
+        // says nothing.
+        let client = if stateless { context.meta.client_info() } else { context.client_info() };
+        let client = client.map(|client| client.name).unwrap_or_default();
         let client: String = client.chars().filter(|character| !character.is_control()).take(80).collect();
         Self {
             era: if stateless { Era::Stateless } else { Era::Handshake },
@@ -282,7 +289,13 @@ impl Server {
     /// A task as it is now.
     pub(crate) async fn look_at_task(&self, id: &str) -> Result<GetTaskResult, ErrorData> {
         let unknown = match self.session.tasks.get_task(id) {
-            Ok(state) => return Ok(GetTaskResult::new(state)),
+            Ok(mut state) => {
+                // One whose time is up said last how far it was.
+                if let TaskPayload::Failed { error } = &state.payload {
+                    state.task.status_message = message_of(error);
+                }
+                return Ok(GetTaskResult::new(state));
+            }
             Err(unknown) => unknown,
         };
         let Some(past) = self.session.past_task(id).await? else { return Err(unknown) };
@@ -293,8 +306,15 @@ impl Server {
                 TaskPayload::Cancelled
             }
             Past::Ended(_, event) => match self.result_of(event, &event.rendered) {
-                Ok(result) => TaskPayload::Completed { result: object(&result) },
-                Err(error) => TaskPayload::Failed { error: object(&error) },
+                Ok(result) => {
+                    task.status_message = Some(ENDED.to_owned());
+                    TaskPayload::Completed { result: object(&result) }
+                }
+                Err(error) => {
+                    let error = object(&error);
+                    task.status_message = message_of(&error);
+                    TaskPayload::Failed { error }
+                }
             },
             Past::Elsewhere(_) => {
                 task.status_message = Some("another server of this session has it".to_owned());
@@ -347,9 +367,11 @@ impl Server {
                         context.set_status_message(outcome.text());
                         return Err(TaskExit::Cancelled);
                     }
-                    if cancelled {
-                        context.set_status_message("it had ended before it could be cancelled");
-                    }
+                    // Not how far it was, which it has said until now.
+                    context.set_status_message(match cancelled {
+                        true => "it had ended before it could be cancelled",
+                        false => ENDED,
+                    });
                     return self.result(&outcome).map_err(TaskExit::from);
                 }
                 Some(Moment::Question(Question { about, reply })) => {
@@ -428,6 +450,10 @@ fn object(value: &impl serde::Serialize) -> JsonObject {
     }
 }
 
+fn message_of(error: &JsonObject) -> Option<String> {
+    error.get("message").and_then(Value::as_str).map(str::to_owned)
+}
+
 /// What the transport sent along with a request.
 fn carried<T: Send + Sync + 'static>(context: &RequestContext<RoleServer>) -> Option<&T> {
     let by_http = || context.extensions.get::<http::request::Parts>()?.extensions.get::<T>();
@@ -443,44 +469,4 @@ fn raw_arguments(request: &CallToolRequestParams, context: &RequestContext<RoleS
         .arguments
         .as_ref()
         .map_or_else(|| "".into(), |arguments| serde_json::to_string(arguments).unwrap_or_default().into())
-}
-
-/// Tells a client how far its call is, if it asked to be told.
-struct Reports<'a> {
-    peer: &'a Peer<RoleServer>,
-    token: Option<ProgressToken>,
-    last: Option<f64>,
-}
-
-impl<'a> Reports<'a> {
-    fn to(peer: &'a Peer<RoleServer>, token: Option<ProgressToken>) -> Self {
-        Self { peer, token, last: None }
-    }
-
-    async fn tell(&mut self, report: Report) {
-        let Some(token) = &self.token else { return };
-        // What is told only ever grows, whatever a handler says.
-        if !report.done.is_finite() || self.last.is_some_and(|last| report.done <= last) {
-            return;
-        }
-        self.last = Some(report.done);
-        let mut told = ProgressNotificationParam::new(token.clone(), report.done);
-        if let Some(total) = report.total.filter(|total| total.is_finite()) {
-            told = told.with_total(total);
-        }
-        if !report.message.is_empty() {
-            told = told.with_message(report.message);
-        }
-        // A client that is gone is told nothing; its call ends as it ends.
-        let _ = self.peer.notify_progress(told).await;
-    }
-}
-
-impl Report {
-    fn text(&self) -> String {
-        match self.total {
-            Some(total) => format!("{} ({} of {total})", self.message, self.done),
-            None => self.message.clone(),
-        }
-    }
 }

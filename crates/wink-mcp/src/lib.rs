@@ -30,7 +30,7 @@
 //!   is still the one that was asked about. A client that cannot be asked is denied, and told why.
 //! - A client that may send a request again says which one it is in `_meta`, under [`REQUEST_KEY`] (or as Claude Code and
 //!   Codex do: `claudecode/toolUseId`, `callId`): a tool without an idempotency config of its own then has its
-//!   effect once for that key and these arguments.
+//!   effect once for that key and these arguments, within an hour.
 //! - A call that takes long becomes a task for a client that declares that extension.
 //! - `_meta["wink/invocation"]` of a result is the call's id in the log, for `wink show` and `wink undo`.
 
@@ -43,6 +43,7 @@ mod ids;
 mod listing;
 mod offers;
 mod options;
+mod reports;
 mod room;
 mod running;
 mod server;
@@ -54,7 +55,7 @@ mod tasks;
 mod wire;
 
 pub use http::{Access, FILES_FOR_CALLS, HttpOptions, NoPath, TokenKey, path_of, serve_http};
-pub use listing::tools_of;
+pub use listing::Listing;
 pub use options::ServerOptions;
 pub use rmcp;
 pub use server::Server;

@@ -1,5 +1,6 @@
 //! A tool as MCP describes it, and its value as structured content.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
@@ -10,9 +11,32 @@ use wink::tool::AnyTool;
 /// The field that a value is put in when it is no object: structured content was one in every revision before 2026-07-28.
 const RESULT: &str = "result";
 
-/// The tools of a prompt as clients are told of them: all that can be enabled, the built-in ones among them.
-pub fn tools_of(prompt: &Prompt) -> Vec<Tool> {
-    prompt.possible_tools().map(|placed| Listed::new(&placed.tool).tool).collect()
+/// The tools of a prompt as clients are told of them: all that can be enabled, the built-in ones among them. Cheap to clone, so
+/// that all sessions of an agent have one.
+#[derive(Debug, Clone)]
+pub struct Listing {
+    tools: Arc<[Listed]>,
+    by_name: Arc<HashMap<Arc<str>, usize>>,
+}
+
+impl Listing {
+    /// The tools of this prompt.
+    pub fn of(prompt: &Prompt) -> Self {
+        let names = prompt.possible_tools().enumerate();
+        Self {
+            by_name: Arc::new(names.map(|(at, placed)| (Arc::clone(placed.name()), at)).collect()),
+            tools: prompt.possible_tools().map(|placed| Listed::new(&placed.tool)).collect(),
+        }
+    }
+
+    /// Each of them, in order.
+    pub fn tools(&self) -> impl Iterator<Item = &Tool> {
+        self.tools.iter().map(|listed| &listed.tool)
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Listed> {
+        self.tools.get(*self.by_name.get(name)?)
+    }
 }
 
 /// A tool, and what becomes of its values.

@@ -33,7 +33,7 @@ impl Server {
         }
     }
 
-    pub(crate) fn prompt_text(&self, name: &str) -> Result<GetPromptResult, ErrorData> {
+    pub(crate) async fn prompt_text(&self, name: &str) -> Result<GetPromptResult, ErrorData> {
         let key = self.session.prompt.key();
         if name != key {
             return Err(ErrorData::invalid_params(
@@ -41,9 +41,10 @@ impl Server {
                 None,
             ));
         }
-        let rendered = self.session.executor.rendered();
-        let text = rendered.map(|rendered| rendered.text().to_owned()).unwrap_or_default();
-        Ok(GetPromptResult::new(vec![PromptMessage::new_text(Role::User, text)]))
+        // As the session is now, whoever else has opened sections of it.
+        let rendered = self.session.executor.catch_up().await;
+        let rendered = rendered.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+        Ok(GetPromptResult::new(vec![PromptMessage::new_text(Role::User, rendered.text())]))
     }
 
     pub(crate) fn own_resources(&self) -> Vec<Resource> {

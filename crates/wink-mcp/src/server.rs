@@ -83,9 +83,10 @@ impl ServerHandler for Server {
 
     async fn list_tools(
         &self,
-        _: Option<PaginatedRequestParams>,
+        request: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
+        only_page(request)?;
         let tools = self.session.tools().cloned().collect();
         Ok(ListToolsResult::with_all_items(tools).with_ttl_ms(LASTING_MS))
     }
@@ -134,9 +135,10 @@ impl ServerHandler for Server {
 
     async fn list_prompts(
         &self,
-        _: Option<PaginatedRequestParams>,
+        request: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
+        only_page(request)?;
         Ok(ListPromptsResult::with_all_items(vec![self.own_prompt()]).with_ttl_ms(LASTING_MS))
     }
 
@@ -145,22 +147,24 @@ impl ServerHandler for Server {
         request: GetPromptRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        self.prompt_text(&request.name).map(GetPromptResponse::Complete)
+        self.prompt_text(&request.name).await.map(GetPromptResponse::Complete)
     }
 
     async fn list_resources(
         &self,
-        _: Option<PaginatedRequestParams>,
+        request: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
+        only_page(request)?;
         Ok(ListResourcesResult::with_all_items(self.own_resources()).with_ttl_ms(LASTING_MS))
     }
 
     async fn list_resource_templates(
         &self,
-        _: Option<PaginatedRequestParams>,
+        request: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        only_page(request)?;
         Ok(ListResourceTemplatesResult::default())
     }
 
@@ -186,6 +190,14 @@ impl ServerHandler for Server {
             ),
             false => ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None),
         })
+    }
+}
+
+/// Everything is told at once, so that there is no cursor to go on from.
+fn only_page(request: Option<PaginatedRequestParams>) -> Result<(), ErrorData> {
+    match request.and_then(|request| request.cursor) {
+        None => Ok(()),
+        Some(_) => Err(ErrorData::invalid_params("this cursor is none of ours: there is one page", None)),
     }
 }
 

@@ -1,6 +1,5 @@
 //! Where sessions come from, and what a server needs of one.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use rmcp::model::{ErrorData, Tool};
@@ -13,7 +12,7 @@ use wink::store::{Durability, StoreError};
 
 use crate::approval::Questions;
 use crate::http::Stay;
-use crate::listing::Listed;
+use crate::listing::{Listed, Listing};
 use crate::options::ServerOptions;
 use crate::tasks::{Past, Tasks};
 
@@ -73,8 +72,7 @@ pub type LogForm = dyn Fn(&LogEntry) -> Value + Send + Sync;
 pub struct ServedSession {
     pub(crate) prompt: Prompt,
     pub(crate) executor: Executor,
-    pub(crate) tools: Vec<Listed>,
-    by_name: HashMap<Arc<str>, usize>,
+    listing: Listing,
     pub(crate) questions: Questions,
     pub(crate) tasks: Tasks,
     pub(crate) calls: Arc<tokio::sync::Semaphore>,
@@ -85,9 +83,12 @@ pub struct ServedSession {
 impl ServedSession {
     /// A session with the executor that runs its calls, here and wherever else the same session is used in this process.
     pub fn new(prompt: Prompt, executor: Executor, options: ServerOptions) -> Self {
-        let tools: Vec<Listed> = prompt.possible_tools().map(|placed| Listed::new(&placed.tool)).collect();
-        let names = prompt.possible_tools().enumerate();
-        let by_name = names.map(|(at, placed)| (Arc::clone(placed.name()), at)).collect();
+        let listing = Listing::of(&prompt);
+        Self::listed_as(listing, prompt, executor, options)
+    }
+
+    /// The same with a listing that is shared: that of the prompt, or of one with the same tools.
+    pub fn listed_as(listing: Listing, prompt: Prompt, executor: Executor, options: ServerOptions) -> Self {
         let name = executor.session().id().clone();
         Self {
             questions: Questions::new(name, &options),
@@ -96,8 +97,7 @@ impl ServedSession {
             log_form: Box::new(plain_form),
             prompt,
             executor,
-            tools,
-            by_name,
+            listing,
             options,
         }
     }
@@ -126,7 +126,7 @@ impl ServedSession {
 
     /// The tools, as clients are told.
     pub fn tools(&self) -> impl Iterator<Item = &Tool> {
-        self.tools.iter().map(|listed| &listed.tool)
+        self.listing.tools()
     }
 
     /// Cancels every call, now and later, and waits until none is on its way. For when nobody is served any more, so that every
@@ -157,7 +157,7 @@ impl ServedSession {
     }
 
     pub(crate) fn listed(&self, name: &str) -> Option<&Listed> {
-        self.tools.get(*self.by_name.get(name)?)
+        self.listing.get(name)
     }
 }
 

@@ -105,8 +105,19 @@ impl Shared {
         self.ids.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn close(&self, id: &RequestId) {
-        self.ids().close(id);
+    /// This request was cancelled.
+    fn retire(&self, id: &RequestId) {
+        self.ids().retire(id);
+        self.answered.notify_one();
+    }
+
+    /// This request is answered by its refusal, for which nobody is kept waiting.
+    fn refuse(&self, id: &RequestId) {
+        let mut ids = self.ids();
+        if ids.leaves(id) {
+            ids.left();
+        }
+        drop(ids);
         self.answered.notify_one();
     }
 }
@@ -174,6 +185,9 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
             }
             Err(Unreadable::Shape(id, why)) => return self.refuse(id, invalid(why)),
         };
+        if frame.method.as_deref() == Some("initialize") {
+            self.shared.ids().shake_hands();
+        }
         if let Some(id) = &frame.request
             && !self.shared.ids().take(id)
         {
@@ -183,12 +197,12 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         let mut room = self.rooms.none();
         if let Err(full) = room.for_bytes(line.len()).and_then(|()| room.for_values(frame.values)) {
             if let Some(id) = &frame.request {
-                self.shared.close(id);
+                self.shared.refuse(id);
             }
             return self.refuse(frame.request, invalid(full.to_string()));
         }
         if let Some(id) = &frame.cancels {
-            self.shared.close(id);
+            self.shared.retire(id);
         }
         let text = frame.rewritten.as_deref().unwrap_or(line);
         match serde_json::from_slice::<ClientJsonRpcMessage>(text) {
@@ -201,7 +215,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
             }
             Err(error) => {
                 if let Some(id) = &frame.request {
-                    self.shared.close(id);
+                    self.shared.refuse(id);
                 }
                 // A notification that nobody knows is nobody's business.
                 if frame.request.is_none() && frame.method.is_some() {
@@ -263,17 +277,20 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
         let (output, shared) = (Arc::clone(&self.output), Arc::clone(&self.shared));
         let signature = Arc::clone(&self.signature);
         async move {
-            let written = match serde_json::to_vec(&message) {
-                Ok(line) => write(&output, signature.sign(line)).await,
-                Err(error) => Err(error.into()),
-            };
             let answered = match &message {
                 ServerJsonRpcMessage::Response(response) => Some(&response.id),
                 ServerJsonRpcMessage::Error(error) => error.id.as_ref(),
                 _ => None,
             };
-            if let Some(id) = answered {
-                shared.close(id);
+            // Before it is written: then the client may use the id again. Whether it reads is seen after that.
+            let waited = answered.is_some_and(|id| shared.ids().leaves(id));
+            let written = match serde_json::to_vec(&message) {
+                Ok(line) => write(&output, signature.sign(line)).await,
+                Err(error) => Err(error.into()),
+            };
+            if waited {
+                shared.ids().left();
+                shared.answered.notify_one();
             }
             written
         }
@@ -294,9 +311,9 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
                 Read::TooLong(skimmed) => {
                     let request = skimmed.request();
                     if let Some(id) = &request {
-                        let mut ids = self.shared.ids();
-                        if ids.take(id) {
-                            ids.close(id);
+                        let taken = self.shared.ids().take(id);
+                        if taken {
+                            self.shared.refuse(id);
                         }
                     }
                     self.refuse(request, invalid(too_long(self.longest)));

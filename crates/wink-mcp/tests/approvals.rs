@@ -58,6 +58,32 @@ async fn a_result_asks_and_the_call_sent_again_answers() {
 }
 
 #[tokio::test]
+async fn a_client_that_does_not_say_its_name_has_none() {
+    let agent = Agent::new().await;
+    let http = Http::new(&[&agent]).await;
+    let mut client = Client::new(&agent);
+    let nameless = |extra: Value| {
+        let mut params = deploy(extra);
+        params["_meta"].as_object_mut().unwrap().remove("io.modelcontextprotocol/clientInfo").unwrap();
+        params
+    };
+    for over_http in [true, false] {
+        let mut extra = json!({});
+        for _ in 0..2 {
+            let params = nameless(extra.clone());
+            let answer = match over_http {
+                true => http.request("main", "tools/call", params).await.answer(),
+                false => client.request("tools/call", params).await,
+            };
+            extra = json!({ "requestState": answer["result"]["requestState"], "inputResponses": yes() });
+        }
+        assert_eq!(agent.events().pop().unwrap().approvers, ["the client's user".into()]);
+    }
+    client.close().await;
+    http.close().await;
+}
+
+#[tokio::test]
 async fn a_no_is_a_denial_that_says_so() {
     let agent = Agent::new().await;
     let mut client = Client::new(&agent);

@@ -277,6 +277,40 @@ async fn an_id_that_is_used_twice_is_refused() {
 }
 
 #[tokio::test]
+async fn by_the_stateless_revision_an_id_that_was_answered_may_come_again() {
+    let agent = Agent::new().await;
+    let mut client = Client::new(&agent);
+    let call = |tool: &str, arguments: Value| {
+        let params = call_params(tool, arguments, json!({}));
+        json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params })
+    };
+    let save = |file: &str| call("save", json!({ "file": file, "text": "x" }));
+    for file in ["a.txt", "b.txt"] {
+        client.send(&save(file)).await;
+        let answer = client.answer(7).await;
+        assert_eq!(answer["result"]["structuredContent"], json!({ "file": file, "bytes": 1 }), "{answer}");
+        assert_eq!(agent.file(file).await.as_deref(), Some("x"));
+    }
+    // Not while the first is on its way, which still gets its answer.
+    client.send(&call("wait", json!({}))).await;
+    agent.shared.waiting.notified().await;
+    client.send(&save("c.txt")).await;
+    assert_eq!(client.answer(7).await["error"]["code"], -32600);
+    agent.shared.go.notify_one();
+    assert_eq!(text_of(&client.answer(7).await["result"]), "waited");
+    // And not after it was cancelled: what is answered then is answered to nobody.
+    client.send(&call("wait", json!({}))).await;
+    agent.shared.waiting.notified().await;
+    client
+        .send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } }))
+        .await;
+    client.send(&save("c.txt")).await;
+    assert_eq!(client.answer(7).await["error"]["code"], -32600);
+    assert_eq!(agent.file("c.txt").await, None);
+    client.close().await;
+}
+
+#[tokio::test]
 async fn whoever_does_not_read_is_not_read() {
     let agent = Agent::with(|mut options| {
         options.max_unanswered = 8;

@@ -12,6 +12,7 @@ use support::{Agent, Client, Http, stateless, text_of};
 use wink::executor::{CallOptions, ToolCall};
 use wink::filesystem::{Filesystem, FsPath};
 use wink::session::ToolInvoked;
+use wink_mcp::{Listing, ServedSession};
 
 /// What is called, one after the other.
 const CALLS: &[(&str, &str)] = &[
@@ -147,4 +148,19 @@ async fn every_surface_answers_the_same() {
         assert_eq!(by_stdio(version).await, library, "{version:?}");
     }
     assert_eq!(by_http().await, library);
+}
+
+#[tokio::test]
+async fn sessions_share_a_listing() {
+    let agent = Agent::new().await;
+    let prompt = support::template().prompt();
+    let listing = Listing::of(&prompt);
+    let served = || {
+        let executor = agent.session.executor().clone();
+        ServedSession::listed_as(listing.clone(), prompt.clone(), executor, agent.options())
+    };
+    let (one, other) = (served(), served());
+    // The same as without, and one for both.
+    assert!(one.tools().eq(agent.session.tools()));
+    assert!(one.tools().zip(other.tools()).all(|(one, other)| std::ptr::eq(one, other)));
 }

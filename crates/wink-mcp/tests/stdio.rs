@@ -69,6 +69,21 @@ async fn every_tool_that_can_be_enabled_is_listed_always_the_same() {
 }
 
 #[tokio::test]
+async fn a_cursor_that_nobody_gave_is_an_error() {
+    let agent = Agent::new().await;
+    let mut client = Client::shaken(&agent, "2025-11-25", json!({})).await;
+    for method in ["tools/list", "prompts/list", "resources/list", "resources/templates/list"] {
+        let first = client.request(method, json!({})).await;
+        assert!(first["result"].is_object() && first["result"].get("nextCursor").is_none(), "{first}");
+        for cursor in ["", "2"] {
+            let answer = client.request(method, json!({ "cursor": cursor })).await;
+            assert_eq!(answer["error"]["code"], -32602, "{method}: {answer}");
+        }
+    }
+    client.close().await;
+}
+
+#[tokio::test]
 async fn a_success_has_text_and_structure_and_is_in_the_log() {
     let agent = Agent::new().await;
     let mut client = Client::shaken(&agent, "2025-11-25", json!({})).await;

@@ -59,6 +59,12 @@ async fn a_long_call_becomes_a_task_that_ends_with_its_result() {
     let state = ended(&mut client, &task).await;
     assert_eq!(state["status"], "completed", "{state}");
     assert_eq!(text_of(&state["result"]), "waited");
+    // How far it was is of no interest any more, and another server says the same.
+    assert_eq!(state["statusMessage"], "it has ended", "{state}");
+    let beside = agent.beside();
+    let mut other = Client::new(&beside);
+    assert_eq!(look(&mut other, &task).await["statusMessage"], state["statusMessage"]);
+    other.close().await;
     assert_eq!(agent.file("waited.txt").await.as_deref(), Some("it did"));
     assert_eq!(agent.events().len(), 1);
     client.close().await;

@@ -17,6 +17,7 @@ use crate::conversation::{RunStats, StopReason, Terms};
 use crate::driver::{Driver, Watch};
 use crate::model::{BoxModel, Settings};
 use crate::random::Random;
+use crate::recording::Taped;
 use crate::sub_agent::Spent;
 
 /// Evaluates prompts, whatever it is that answers in the end.
@@ -55,6 +56,8 @@ pub struct Evaluation {
     pub(crate) opened: Option<ResourceContext>,
     pub(crate) watch: Option<Arc<dyn Watch>>,
     pub(crate) one_at_a_time: bool,
+    /// Where it is written down how it goes on, or was.
+    pub(crate) tape: Option<Taped>,
     pub(crate) max_turns: Option<u32>,
 }
 
@@ -132,6 +135,14 @@ impl Evaluation {
         self
     }
 
+    /// Work of the evaluation, which is cancelled by way of its tape if it has one.
+    pub(crate) async fn held_to_tape<T>(&self, work: impl Future<Output = T>) -> T {
+        match &self.tape {
+            Some(tape) => tape.held(&self.cancel, work).await,
+            None => work.await,
+        }
+    }
+
     /// Gives the run a name, if it has none, and says which.
     pub(crate) fn named(&mut self, random: &Random) -> Arc<str> {
         let is_new = &mut self.is_new_run;
@@ -191,7 +202,8 @@ pub struct ModelAdapter {
 impl ModelAdapter {
     /// An adapter with nothing but defaults.
     pub fn new(model: BoxModel) -> Self {
-        Self { model, settings: Arc::default(), base: Base::default() }
+        let base = Base { scrubber: model.scrubber(), ..Base::default() };
+        Self { model, settings: Arc::default(), base }
     }
 
     /// How the model is asked.
@@ -263,7 +275,7 @@ impl ModelAdapter {
             settings: Arc::clone(&self.settings),
             random: &self.base.random,
         };
-        let (ended, stats) = driver.run(conversation, is_new).await;
+        let (ended, stats) = evaluation.held_to_tape(driver.run(conversation, is_new)).await;
         drop(held);
         PromptResponse::of(run_id, prompt, ended, stats)
     }

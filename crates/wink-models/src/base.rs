@@ -13,6 +13,7 @@ use crate::adapter::{Evaluation, PromptResponse, Stopped};
 use crate::conversation::{Completed, Conversation, RunStats, Said, StopReason, Terms};
 use crate::driver::Ground;
 use crate::random::Random;
+use crate::recording::Scrubber;
 use crate::sub_agent::Parent;
 use crate::watched::Watched;
 
@@ -23,6 +24,8 @@ pub(crate) struct Base {
     pub(crate) approver: Option<Arc<dyn Approver>>,
     pub(crate) resources: Option<ResourceRegistry>,
     pub(crate) limits: ExecutorLimits,
+    /// Knows what nobody is to know but whoever answers.
+    pub(crate) scrubber: Scrubber,
 }
 
 impl Base {
@@ -37,6 +40,10 @@ impl Base {
         let name = evaluation.named(&self.random);
         // Its own, also if the evaluation was cloned from one that ran.
         evaluation.spent = Arc::default();
+        let hook = evaluation.tape.as_mut().map(|tape| {
+            tape.take_over(&mut evaluation.cancel);
+            tape.hook()
+        });
         let parent = Parent { session: session.clone(), run: name, evaluation: evaluation.clone() };
         let adapter = adapter.utility(Arc::new(parent));
         let mut builder =
@@ -47,8 +54,14 @@ impl Base {
         if let Some(budget) = evaluation.budgets.last() {
             builder = builder.budget(Arc::clone(budget));
         }
+        if let Some(hook) = hook {
+            builder = builder.hook(hook);
+        }
         if let Some(approver) = &self.approver {
             builder = builder.approver(Arc::clone(approver));
+        }
+        if !self.scrubber.is_empty() {
+            builder = builder.withhold(Arc::new(self.scrubber.clone()));
         }
         builder
     }
@@ -102,7 +115,8 @@ impl Base {
             (conversation, None)
         };
         let (conversation, began) = known.map(taken_up).unwrap_or_else(|| {
-            let (task, terms) = (evaluation.task.clone(), self.terms.clone());
+            let task = evaluation.task.as_ref().map(|task| Arc::from(self.scrubber.text(task)));
+            let terms = self.terms.clone();
             let began = Said::Began { task: task.clone(), terms: terms.clone() };
             (Conversation::begin(run_id, task, terms), Some(began))
         });

@@ -37,6 +37,7 @@
 mod adapter;
 mod again;
 mod base;
+pub mod blocking;
 #[cfg(all(feature = "claude", unix))]
 pub mod claude;
 pub mod conversation;

@@ -11,11 +11,17 @@ use wink::BoxFuture;
 use wink::limits::{CancelToken, TokenUsage};
 
 use crate::message::{Called, Message};
+use crate::recording::Scrubber;
 
 /// Something that answers requests: a provider's API, a local server, or a script.
 pub trait Model: Send + Sync + 'static {
     /// What the model is called, for logs and recordings. Never a secret.
     fn name(&self) -> &str;
+
+    /// What it knows and nobody else may: its key. It is kept out of the task, of what calls say, and with that out of the log.
+    fn scrubber(&self) -> Scrubber {
+        Scrubber::new()
+    }
 
     /// Answers a request. What arrives early is told to `stream`; the response has all of it again.
     ///

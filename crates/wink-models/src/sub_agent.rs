@@ -11,6 +11,7 @@ use wink::tool::{Handler, IntoToolResult, Tool, ToolContext, ToolError, ToolResu
 use crate::adapter::{Adapter, Evaluation};
 use crate::conversation::StopReason;
 use crate::lock;
+use crate::recording::Taped;
 
 /// What an evaluation lends the runs that its calls start.
 pub(crate) struct Parent {
@@ -130,8 +131,9 @@ impl SubAgent {
         if let Some(parent) = &parent {
             evaluation.spends_for.clone_from(&parent.evaluation.spends_for);
             evaluation.spends_for.push(Arc::clone(&parent.evaluation.spent));
+            evaluation.one_at_a_time = parent.evaluation.one_at_a_time;
+            evaluation.tape = parent.evaluation.tape.as_ref().map(Taped::of_sub_run);
         }
-        evaluation.one_at_a_time = parent.is_some_and(|parent| parent.evaluation.one_at_a_time);
         let cancellation = cx.cancellation();
         let evaluating = self.adapter.evaluate(&self.prompt, &session, evaluation);
         let stopping = async {

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use wink_fake::{anthropic_strict, openai_strict};
-use wink_models::ToolSpec;
 use wink_models::dialect::{Dialect, Incompatible, lower, lower_tools, without_nulls};
+use wink_models::{OutputSpec, ToolSpec};
 
 /// A type, from which a schema and values come.
 #[derive(Debug, Clone)]
@@ -398,9 +398,22 @@ fn strict_tools_stay_within_what_a_request_may_have() {
     let strict = |tools: &[ToolSpec], dialect| -> Vec<bool> {
         lower_tools(tools, None, dialect).tools.iter().map(|tool| tool.strict).collect()
     };
+    let with_output = |optional: usize, dialect| {
+        let schema = Arc::clone(&tool(0, optional).parameters);
+        let output = OutputSpec { name: "Answer".into(), schema };
+        let lowered = lower_tools(&[tool(0, 4), tool(1, 1)], Some(&output), dialect);
+        let tools: Vec<_> = lowered.tools.iter().map(|tool| tool.strict).collect();
+        (lowered.output.unwrap().strict, tools)
+    };
     let many: Vec<_> = (0..22).map(|number| tool(number, 0)).collect();
     assert_eq!(strict(&many, Dialect::Anthropic), [[true; 20].as_slice(), &[false; 2]].concat());
     assert_eq!(strict(&many, Dialect::OpenAi), [true; 22]);
     // One that is too much is left out, and a smaller one after it is not.
     assert_eq!(strict(&[tool(0, 20), tool(1, 5), tool(2, 4)], Dialect::Anthropic), [true, false, true]);
+    // The output counts, and comes first. One that is too much by itself leaves all to the tools.
+    assert_eq!(with_output(19, Dialect::Anthropic), (true, vec![true, true]));
+    assert_eq!(with_output(21, Dialect::Anthropic), (true, vec![false, true]));
+    assert_eq!(with_output(24, Dialect::Anthropic), (true, vec![false, false]));
+    assert_eq!(with_output(30, Dialect::Anthropic), (false, vec![true, true]));
+    assert_eq!(with_output(30, Dialect::OpenAi), (true, vec![true, true]));
 }

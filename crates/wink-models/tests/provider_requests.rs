@@ -15,7 +15,7 @@ use std::sync::Arc;
 use provider_support::{Way, answer, ask, called, output, request, user};
 use serde_json::{Value, json};
 use wink_models::providers::{Streaming, openai};
-use wink_models::{Message, ModelRequest, Settings};
+use wink_models::{Message, ModelRequest, OutputSpec, Settings};
 
 /// A conversation with everything in it: parallel calls, one with arguments that are none, and a message after the answers.
 fn conversation() -> ModelRequest {
@@ -225,6 +225,24 @@ async fn to_chat_completions_of_a_model_without_tools() {
     let (fake, provider) = Way::Constrained.saying(Streaming::Off, r#"{"text": "{\"answer\": 1}"}"#).await;
     ask(&provider, &asked).await.unwrap();
     assert_eq!(fake.seen()[0].body, expected);
+}
+
+#[tokio::test]
+async fn to_anthropic_with_an_output_that_leaves_no_room_for_strict_tools() {
+    let schema = |optional: usize| {
+        let properties: serde_json::Map<_, _> =
+            (0..optional).map(|number| (format!("f{number}"), json!({ "type": "string" }))).collect();
+        json!({ "type": "object", "properties": properties, "additionalProperties": false })
+    };
+    for (optional, is_held, is_strict) in [(23, true, true), (24, true, false), (30, false, true)] {
+        let mut asked = request([user("Hi")]);
+        asked.output =
+            Some(Arc::new(OutputSpec { name: "Answer".into(), schema: Arc::new(schema(optional)) }));
+        // The fake refuses what is too much.
+        let body = sent(Way::Anthropic, &asked).await;
+        assert_eq!(body.pointer("/output_config/format/schema").is_some(), is_held, "{body}");
+        assert_eq!(body["tools"][0]["strict"] == true, is_strict, "{body}");
+    }
 }
 
 #[tokio::test]

@@ -95,9 +95,9 @@ fn stored(store: &ByteStore) -> String {
 
 #[tokio::test]
 async fn logs_recordings_and_stores_have_no_keys() {
-    /// All that a tool can find out.
+    /// All that a tool can find out, and what it found somewhere else.
     async fn tell(_: (), cx: &mut ToolContext) -> ToolResult<String> {
-        ToolResult::value(format!("{} {:?}", cx.to_json(), cx.adapter()))
+        ToolResult::ok(format!("{} {:?} found: {KEY}", cx.to_json(), cx.adapter()), HEADER)
     }
     let section = Section::tools("tools", "Tools").tool(Tool::new("tell", "Tells all.", tell));
     let prompt = PromptTemplate::builder("tests", "secrets").section(section).build().unwrap().prompt();
@@ -112,7 +112,7 @@ async fn logs_recordings_and_stores_have_no_keys() {
         let recorder = Recorder::start(recorded.clone(), model, Arc::new(SystemClock), Scrubber::new());
         let session = recorder.session(Session::builder().store(store.clone())).open().await.unwrap();
         let adapter = ModelAdapter::new(recorder.model()).random(recorder.random());
-        let evaluation = recorder.evaluation(Evaluation::new().task("Go."));
+        let evaluation = recorder.evaluation(Evaluation::new().task(format!("Go with {KEY}.")));
         let stopped = adapter.evaluate(&prompt, &session, evaluation).await.unwrap_err();
         recorder.finish().unwrap();
         session.flush().await.unwrap();
@@ -123,7 +123,7 @@ async fn logs_recordings_and_stores_have_no_keys() {
         assert!(heard.contains("a request failed") && recorded.contains("unauthorized"));
         assert_eq!(session.calls("tell").map(|calls| calls.count), Some(1));
         let stored = stored(&store);
-        assert!(stored.contains("tell"), "the log is there: {stored}");
+        assert!(stored.contains("Go with ***.") && stored.contains("found: ***"), "it is there: {stored}");
         for said in [heard, recorded, stored, snapshot.to_string(), format!("{stopped} {stopped:?}")] {
             assert!(!said.contains(KEY) && !said.contains(HEADER), "{way:?} {streaming:?}: {said}");
         }

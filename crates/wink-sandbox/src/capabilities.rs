@@ -124,7 +124,9 @@ fn find_out() -> Capabilities {
     };
     report.add("the state directory of a workspace", hidden, "it takes one of these namespaces");
 
-    let overlay = probe_overlay_in(&std::env::temp_dir());
+    let overlay = scratch_place()
+        .map_err(|source| LaunchError::Surroundings { what: "making a temporary directory", source })
+        .and_then(|place| probe_overlay_in(&place));
     let (overlay, why_no_overlay) = match overlay {
         Ok(kind) => (Some(kind), String::new()),
         Err(error) => (None, error.to_string()),
@@ -246,11 +248,30 @@ pub(crate) fn probe_prepared(prepared: Prepared) -> Result<(), LaunchError> {
     }
 }
 
+/// Where directories of our own are made: the one for temporary files. If that is in a workspace, in the state directory: what is
+/// made and removed elsewhere in it changes the workspace.
+pub(crate) fn scratch_place() -> std::io::Result<PathBuf> {
+    let place = std::env::temp_dir();
+    let whole = place.canonicalize().unwrap_or_else(|_| place.clone());
+    let mut states = whole.ancestors().map(|dir| dir.join(STATE)).filter(|state| state.is_dir());
+    let Some(state) = states.next() else { return Ok(place) };
+    let own = state.join("tmp");
+    match std::fs::create_dir(&own) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(own),
+    }
+}
+
 /// A directory of our own that goes when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
+    /// Where they are made.
+    pub(crate) fn fresh() -> std::io::Result<Self> {
+        Self::new(&scratch_place()?)
+    }
+
     pub(crate) fn new(parent: &Path) -> std::io::Result<Self> {
         use std::os::unix::fs::DirBuilderExt;
         static NEXT: AtomicU64 = AtomicU64::new(0);

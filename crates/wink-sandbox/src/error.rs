@@ -38,6 +38,9 @@ pub enum LaunchError {
         /// What the system said.
         source: io::Error,
     },
+    /// Its processes could not be told from others.
+    #[error("the command was not run: its processes could not be known and ended: {0}")]
+    ForeignProc(io::Error),
     /// A text has a zero byte in it, which no program can be given.
     #[error("{what} has a zero byte in it; programs cannot be given one")]
     Zero {

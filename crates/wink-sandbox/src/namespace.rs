@@ -101,7 +101,7 @@ impl NamespaceSandbox {
 
     /// Everything but a program, once, so that what is missing is known before a command is.
     fn try_once(&self) -> Result<(), SandboxError> {
-        let scratch = Scratch::new(&std::env::temp_dir()).map_err(no_scratch)?;
+        let scratch = Scratch::fresh().map_err(no_scratch)?;
         let root = scratch.path().to_owned();
         let job = Job::new(
             crate::launch::Command::Shell(String::new()),

@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
+use wink::filesystem::host::CommandProcesses;
+
 /// A name of something of this process.
 pub(crate) fn name(number: u64) -> String {
     format!("{}{}-{number}", prefix(), std::process::id())
@@ -13,7 +15,8 @@ pub(crate) fn name(number: u64) -> String {
 /// else's, or nobody's, so that what is of other containers is their own business.
 pub(crate) fn is_orphaned(name: &str) -> bool {
     let owner = name.strip_prefix(prefix()).and_then(|rest| rest.split_once('-')?.0.parse::<u32>().ok());
-    owner.is_some_and(|owner| !Path::new(&format!("/proc/{owner}")).exists())
+    let is_gone = |owner| !Path::new(&format!("/proc/{owner}")).exists();
+    owner.is_some_and(|owner| is_gone(owner) && CommandProcesses::check_proc().is_ok())
 }
 
 fn prefix() -> &'static str {

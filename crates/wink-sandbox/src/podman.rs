@@ -78,7 +78,7 @@ impl PodmanSandbox {
     async fn make(source: Source, limits: Limits, clock: &Arc<dyn Clock>) -> Result<Self, SandboxError> {
         limits.check()?;
         check_cgroups(&limits)?;
-        let settings = Arc::new(Scratch::new(&std::env::temp_dir()).map_err(no_scratch)?);
+        let settings = Arc::new(Scratch::fresh().map_err(no_scratch)?);
         let runc = version("runc", settings.path(), clock).await;
         let text = configuration(&limits, runc.is_ok());
         fs::write(settings.path().join("containers.conf"), text).map_err(no_scratch)?;
@@ -132,7 +132,7 @@ impl PodmanSandbox {
 
     /// A container, once: that it runs, and that its limits are what was asked for.
     async fn try_once(&self, clock: &Arc<dyn Clock>) -> Result<(), SandboxError> {
-        let scratch = Scratch::new(&std::env::temp_dir()).map_err(no_scratch)?;
+        let scratch = Scratch::fresh().map_err(no_scratch)?;
         let root = scratch.path().to_owned();
         let job = Job::new(
             Command::Shell(inside::LOOK.to_owned()),

@@ -3,7 +3,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -506,4 +506,49 @@ fn a_process_can_be_sealed() {
     assert!(output.status.success(), "{said}{told}");
     let expected = format!("sealed, Landlock: {}", Capabilities::detect().landlock.is_some());
     assert!(said.contains(&expected), "{said}{told}");
+}
+
+/// What a process does in a process namespace whose `/proc` is that of another. A test only by its looks: the next one runs it there.
+#[tokio::test]
+async fn a_program_with_a_foreign_proc() {
+    let Some(place) = std::env::var_os("WINK_TEST_FOREIGN_PROC") else { return };
+    let launch = Launch::shell("touch ran", PathBuf::from(&place)).tree(Tree::Reaper);
+    let refused = launch.run(&clock()).await.unwrap_err();
+    assert!(matches!(refused, LaunchError::ForeignProc(_)), "{refused}");
+    assert!(refused.to_string().contains("/proc is that of another process namespace"), "{refused}");
+    assert!(!Path::new(&place).join("ran").exists());
+}
+
+#[test]
+fn where_proc_is_that_of_another_process_namespace_nothing_is_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let unshare = || {
+        let mut unshare = std::process::Command::new("unshare");
+        unshare.args(["--user", "--map-root-user", "--pid", "--fork", "--kill-child"]);
+        unshare
+    };
+    if !unshare().arg("true").status().is_ok_and(|status| status.success()) {
+        return leave_out("a foreign /proc", "no process namespace can be made here");
+    }
+    let inside = unshare()
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "a_program_with_a_foreign_proc", "--nocapture"])
+        .env("WINK_TEST_FOREIGN_PROC", dir.path())
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&inside.stdout);
+    assert!(
+        inside.status.success() && told.contains("1 passed"),
+        "{told}{}",
+        String::from_utf8_lossy(&inside.stderr)
+    );
+}
+
+/// Whoever kills the process that keeps a command together: it ran, and is lost.
+#[tokio::test]
+async fn a_command_whose_keeper_was_killed_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let launch = Launch::shell("kill -9 $PPID; while :; do sleep 1; done", dir.path()).tree(Tree::Reaper);
+    let lost = launch.run(&clock()).await.unwrap_err();
+    assert!(matches!(lost, LaunchError::Lost(_)), "{lost}");
 }

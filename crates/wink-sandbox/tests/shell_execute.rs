@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use wink::BoxFuture;
-use wink::executor::CallOptions;
+use wink::executor::{CallOptions, Escalation};
 use wink::filesystem::host::Undone;
-use wink::filesystem::{Filesystem, FilesystemExt, MemoryFilesystem};
+use wink::filesystem::{Filesystem, FilesystemExt, FsError, MemoryFilesystem};
 use wink::limits::Clock;
 use wink::prelude::*;
 use wink::resource::Binding;
 use wink::serde_json::{Value, json};
-use wink::session::InvocationId;
+use wink::session::{Ending, InvocationId};
 use wink::testing::FakeClock;
 use wink::tool::Progress;
 use wink_sandbox::tool::{HostLayers, LayerError, WorkspaceLayer, WorkspaceLayers, shell_execute};
@@ -232,6 +232,56 @@ async fn what_became_of_an_undone_command_is_told() {
     }
     let kept = world.call(json!({ "command": ["ls"] })).await;
     assert!(!kept.text().contains("trash"), "{}", kept.text());
+}
+
+/// A layer that can neither be taken over nor undone.
+struct Spoilt;
+
+impl WorkspaceLayers for Spoilt {
+    fn layer<'a>(
+        &'a self,
+        _: &'a Arc<dyn Filesystem>,
+    ) -> BoxFuture<'a, Result<Box<dyn WorkspaceLayer>, LayerError>> {
+        let layer: Box<dyn WorkspaceLayer> = Box::new(Self);
+        Box::pin(std::future::ready(Ok(layer)))
+    }
+}
+
+fn gone() -> LayerError {
+    FsError::NotUndone { left: Vec::new(), reason: "what was saved of src is gone".to_owned() }.into()
+}
+
+impl WorkspaceLayer for Spoilt {
+    fn workspace(&self) -> WorkspaceView {
+        WorkspaceView::Direct { root: "/nowhere".into(), state_name: None, record: None }
+    }
+
+    fn finish(self: Box<Self>) -> BoxFuture<'static, Result<(), LayerError>> {
+        Box::pin(std::future::ready(Err(gone())))
+    }
+
+    fn undo(self: Box<Self>) -> BoxFuture<'static, Result<Undone, LayerError>> {
+        Box::pin(std::future::ready(Err(gone())))
+    }
+}
+
+/// It is an error of its own kind, whether the command succeeded or not, and nothing is called undone.
+#[tokio::test]
+async fn what_cannot_be_undone_is_a_failed_restore() {
+    for (code, expected) in [
+        (0, "what was saved of src is gone"),
+        (3, "The command exited with 3. The workspace could not be restored: what was saved of src is gone"),
+    ] {
+        let world = World::new(Ended::Exited(code), Arc::new(Spoilt)).await;
+        let outcome = world.call(json!({ "command": ["ls"], "undo_on_failure": true })).await;
+        assert_eq!(outcome.text(), expected);
+        assert!(
+            matches!(&outcome.escalation, Some(Escalation::Restore(error)) if error.reason == "what was saved of src is gone"),
+            "{:?}",
+            outcome.escalation
+        );
+        assert_eq!(outcome.event.ending, Ending::NotRestored);
+    }
 }
 
 /// What a call said of how far it was.

@@ -120,6 +120,15 @@ pub(crate) fn open_to_read(path: &Path, options: &StoreOptions) -> Result<Connec
     Ok(conn)
 }
 
+/// The same of a store that could not be opened, for which it may have been too early to say whether it is the right one.
+pub(crate) fn look(path: &Path, options: &StoreOptions) -> Result<Connection, StoreError> {
+    let noted = Noted::beside(path)?;
+    let conn = open_to_read(path, options)?;
+    recognised(&conn, path)?;
+    noted.check(&conn, path)?;
+    Ok(conn)
+}
+
 fn connect(path: &Path, flags: OpenFlags, options: &StoreOptions) -> Result<Connection, StoreError> {
     let conn = Connection::open_with_flags(path, flags).map_err(failed("open"))?;
     conn.busy_timeout(options.busy).map_err(failed("open"))?;
@@ -192,7 +201,8 @@ fn newer(found: usize) -> StoreError {
 /// What SQLite said.
 pub(crate) fn failed(doing: &'static str) -> impl Fn(rusqlite::Error) -> StoreError {
     move |error| {
-        let advice = match error.sqlite_error_code() {
+        let code = error.sqlite_error_code();
+        let advice = match code {
             Some(rusqlite::ErrorCode::DiskFull) => {
                 ". There is no space left: nothing was written; make room and try again"
             }
@@ -204,6 +214,10 @@ pub(crate) fn failed(doing: &'static str) -> impl Fn(rusqlite::Error) -> StoreEr
             }
             _ => "",
         };
-        StoreError::failed(doing, format!("{error}{advice}"))
+        let kind = match code {
+            Some(rusqlite::ErrorCode::DiskFull) => StoreErrorKind::NoSpace,
+            _ => StoreErrorKind::Failed,
+        };
+        StoreError { doing, reason: format!("{error}{advice}"), kind }
     }
 }

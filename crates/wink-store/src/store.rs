@@ -10,10 +10,11 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 use wink::BoxFuture;
 use wink::filesystem::host::{HostDisk, Owner, Owners, WorkspaceLock};
 use wink::limits::Clock;
-use wink::session::{InvocationId, SessionId};
+use wink::session::{InvocationId, Logbook, Session, SessionId};
 use wink::store::{
     Batch, CallMark, Claimed, Durability, History, HistoryQuery, JournalId, LedgerChange, LedgerRow,
-    NumberedRecord, Opening, PageQuery, Record, Rows, Store, StoreError, StoreTurn, StoredSession, Summary,
+    NumberedRecord, Opening, PageQuery, Record, Rows, Store, StoreError, StoreErrorKind, StoreTurn,
+    StoredSession, Summary,
 };
 use wink::testing::steps::reach;
 
@@ -29,6 +30,8 @@ use crate::schema::{self, failed};
 use crate::turns::Turns;
 use crate::writer::{Kind, Writer};
 
+/// What the database in a folder is called.
+const DATABASE: &str = "wink.db";
 /// Where it is known who has the store open.
 const STORES: &str = "stores";
 /// Where the locks are by which processes take turns on a session.
@@ -65,9 +68,15 @@ impl SqliteStore {
     /// When the place cannot be written, or when what is there was written by a newer version or by something else; then
     /// it is left as it is.
     pub fn open(path: impl AsRef<Path>, options: StoreOptions) -> Result<Self, StoreError> {
-        let failed_to_open = |error: std::io::Error| StoreError::failed("open", error.to_string());
+        let failed_to_open = |error: std::io::Error| {
+            let kind = match error.kind() {
+                ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreErrorKind::NoSpace,
+                _ => StoreErrorKind::Failed,
+            };
+            StoreError { doing: "open", reason: error.to_string(), kind }
+        };
         let path = path.as_ref();
-        let path = if path.is_dir() { path.join("wink.db") } else { path.to_owned() };
+        let path = if path.is_dir() { path.join(DATABASE) } else { path.to_owned() };
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let dir = match path.parent() {
             Some(dir) if !dir.as_os_str().is_empty() => dir,
@@ -147,16 +156,12 @@ impl SqliteStore {
     /// # Errors
     /// When the database cannot be read.
     pub fn verdict(&self) -> Result<Verdict, StoreError> {
-        let conn = Mutex::new(schema::open_to_read(&self.path, &self.options)?);
-        Ok(Arc::new(move |journal| {
-            let conn = conn.lock().unwrap_or_else(PoisonError::into_inner);
-            let find = || -> rusqlite::Result<Option<i64>> {
-                conn.prepare_cached("SELECT 1 FROM journals WHERE id = ?1")?
-                    .query_row([journal.to_string()], |row| row.get(0))
-                    .optional()
-            };
-            Ok(find().map_err(failed("look up a journal"))?.is_some())
-        }))
+        Ok(verdict_by(schema::open_to_read(&self.path, &self.options)?))
+    }
+
+    /// The same of the store in a directory that cannot be opened, since there is no space for what that writes.
+    pub(crate) fn verdict_in(dir: &Path, options: &StoreOptions) -> Result<Verdict, StoreError> {
+        Ok(verdict_by(schema::look(&dir.join(DATABASE), options)?))
     }
 
     /// Looks through everything, and says what is wrong with it.
@@ -199,6 +204,20 @@ impl SqliteStore {
             Ok(names().map_err(failed("list sessions"))?.into_iter().map(SessionId::from).collect())
         };
         self.reader.ask("list sessions", list).await
+    }
+
+    /// The log of the session of this name. Calls whose process died are given their event first.
+    ///
+    /// # Errors
+    /// When it cannot be read, or an event not be written.
+    pub async fn logbook(self: &Arc<Self>, session: impl Into<SessionId>) -> Result<Logbook, StoreError> {
+        let session = session.into();
+        // Without its records, which nobody needs for this.
+        let left = self.load_since(&session, u64::MAX).await?;
+        if !left.unfinished.is_empty() {
+            drop(Session::builder().store(Arc::clone(self) as _).id(session.clone()).open().await?);
+        }
+        Ok(Logbook::of(Arc::clone(self) as _, session))
     }
 
     /// First who is dead, then what they left: what they wrote last is there by then.
@@ -250,6 +269,19 @@ impl SqliteStore {
     fn now(&self) -> i64 {
         moment(self.options.clock.now())
     }
+}
+
+fn verdict_by(conn: Connection) -> Verdict {
+    let conn = Mutex::new(conn);
+    Arc::new(move |journal| {
+        let conn = conn.lock().unwrap_or_else(PoisonError::into_inner);
+        let find = || -> rusqlite::Result<Option<i64>> {
+            conn.prepare_cached("SELECT 1 FROM journals WHERE id = ?1")?
+                .query_row([journal.to_string()], |row| row.get(0))
+                .optional()
+        };
+        Ok(find().map_err(failed("look up a journal"))?.is_some())
+    })
 }
 
 impl Store for SqliteStore {

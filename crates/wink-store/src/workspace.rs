@@ -11,7 +11,7 @@ use wink::filesystem::{EntryKind, FsError, STATE};
 use wink::ledger::{EffectLedger, InDoubt};
 use wink::resource::{Binding, ResourceRegistry};
 use wink::session::{Logbook, Session, SessionBuilder, SessionId};
-use wink::store::{Store, StoreError};
+use wink::store::{StoreError, StoreErrorKind};
 use wink::transaction::{AccessError, UndoError, UndoRequest, Undone, undo};
 
 use crate::maintain::JournalMarks;
@@ -92,7 +92,15 @@ impl Workspace {
     pub fn open_with(root: impl AsRef<Path>, options: WorkspaceOptions) -> Result<Self, WorkspaceError> {
         let root = root.as_ref();
         let state = make_state(root)?;
-        let store = Arc::new(SqliteStore::open(state, options.store)?);
+        let store = match SqliteStore::open(&state, options.store.clone()) {
+            Err(full) if full.kind == StoreErrorKind::NoSpace => {
+                settle_files(root, &state, &options, &full);
+                // That may have made room.
+                SqliteStore::open(state, options.store)?
+            }
+            opened => opened?,
+        };
+        let store = Arc::new(store);
         let files = HostOptions { verdict: Some(store.verdict()?), ..options.files };
         let files = Arc::new(HostFilesystem::open(root, files)?);
         Ok(Self { files, store })
@@ -128,13 +136,7 @@ impl Workspace {
     /// # Errors
     /// When the store cannot be read, or an event not be written.
     pub async fn logbook(&self, session: impl Into<SessionId>) -> Result<Logbook, StoreError> {
-        let session = session.into();
-        // Without its records, which nobody needs for this.
-        let left = self.store.load_since(&session, u64::MAX).await?;
-        if !left.unfinished.is_empty() {
-            drop(self.session(session.clone()).open().await?);
-        }
-        Ok(Logbook::of(Arc::clone(&self.store) as _, session))
+        self.store.logbook(session).await
     }
 
     /// Its files, as what tools work on.
@@ -278,6 +280,27 @@ impl Workspace {
 impl std::fmt::Debug for Workspace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Workspace").field("root", &self.files.root()).finish_non_exhaustive()
+    }
+}
+
+/// Files are made whole without any space, but what the store writes when it is opened needs some. So what a dead process left in
+/// them is settled by what can be read of the store, which is all of it.
+fn settle_files(root: &Path, state: &Path, options: &WorkspaceOptions, full: &StoreError) {
+    let WorkspaceOptions { files, store } = options;
+    let settle = || -> Result<Recovered, WorkspaceError> {
+        let verdict = Some(SqliteStore::verdict_in(state, store)?);
+        let (lock_timeout, clock) = (files.lock_timeout, Arc::clone(&files.clock));
+        let options = HostOptions { verdict, lock_timeout, clock, ..HostOptions::default() };
+        Ok(HostFilesystem::open(root, options)?.recovered().cloned().unwrap_or_default())
+    };
+    match settle() {
+        Ok(Recovered { kept, rolled_back, .. }) => {
+            let (kept, rolled_back) = (kept.len(), rolled_back.len());
+            tracing::warn!(%full, kept, rolled_back, "there is no space for the store; the files are whole");
+        }
+        Err(error) => {
+            tracing::error!(%full, %error, "there is no space for the store, and the files are not made whole");
+        }
     }
 }
 

@@ -526,7 +526,8 @@ async fn a_restore_that_fails_is_an_escalation_of_its_own() {
     let outcome = run(&world, "pour").await;
     let Some(Escalation::Restore(error)) = &outcome.escalation else { panic!("{:?}", outcome.escalation) };
     assert!(error.reason.contains("it has set"), "{error}");
-    assert_eq!((outcome.event.ending, outcome.is_success()), (Ending::NotCommitted, false));
+    assert_eq!((outcome.event.ending, outcome.is_success()), (Ending::NotRestored, false));
+    assert!(!outcome.text().contains("nothing was changed"), "{}", outcome.text());
     assert_eq!(world.log().len(), 1);
 }
 

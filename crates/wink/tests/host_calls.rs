@@ -7,17 +7,22 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
 
 use tempfile::TempDir;
-use wink::executor::Outcome;
+use wink::executor::{Escalation, Outcome};
 use wink::filesystem::host::{HostFilesystem, HostOptions};
-use wink::filesystem::{DeleteMode, Edit, Filesystem, FilesystemExt, MemoryFilesystem, MkdirOptions};
+use wink::filesystem::{
+    DeleteMode, Edit, Filesystem, FilesystemExt, FsErrorKind, MemoryFilesystem, MkdirOptions,
+};
 use wink::prelude::*;
 use wink::resource::{Binding, ResourceRegistry};
 use wink::serde_json::json;
+use wink::session::Ending;
+use wink::testing::leave_out;
 use wink::transaction::{PendingToolTracker, ToolEnd};
 
 /// Changes files in every way there is, then does as it is told.
@@ -42,6 +47,15 @@ async fn change(end: String, cx: &mut ToolContext) -> Result<ToolResult<()>, Too
 #[tool]
 async fn show(file: String, cx: &mut ToolContext) -> Result<ToolResult<String>, ToolError> {
     Ok(ToolResult::value(cx.filesystem().await?.read_text(&file).await?))
+}
+
+/// Makes a file and replaces another.
+#[tool]
+async fn add_and_replace(cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+    let files = cx.filesystem().await?;
+    files.write_text("app/added", "new").await?;
+    files.write_text("app/there", "new").await?;
+    Ok(ToolResult::done("done"))
 }
 
 /// Everything about a tree that a call could disturb.
@@ -91,6 +105,7 @@ async fn executor(files: &Arc<HostFilesystem>) -> Executor {
         .body("Work.")
         .tool(change_tool())
         .tool(show_tool())
+        .tool(add_and_replace_tool())
         .resource(Binding::filesystem(files.clone()));
     let prompt = PromptTemplate::builder("tests", "host").section(section).build().unwrap().prompt();
     Executor::open(&prompt, &Session::new()).await.unwrap()
@@ -249,4 +264,53 @@ async fn calls_that_write_to_disk_take_turns() {
             assert_eq!(files.read_text(&format!("{name}/file")).await.unwrap(), name);
         }
     }
+}
+
+/// Whether a directory can be made one in which nothing is ever replaced. Where it cannot, that is a failure, or said aloud.
+fn only_grows(dir: &Path, sign: &str) -> bool {
+    let done = Command::new("chattr").arg(format!("{sign}a")).arg(dir).status();
+    let can = done.is_ok_and(|done| done.success());
+    if !can {
+        leave_out(
+            "a merge that cannot be taken back",
+            "it takes the superuser, and a filesystem with attributes",
+        );
+    }
+    can
+}
+
+#[tokio::test]
+async fn what_cannot_be_taken_back_is_told_and_taken_back_when_it_can_be() {
+    let dir = workspace();
+    let app = dir.path().join("app");
+    fs::create_dir(&app).unwrap();
+    fs::write(app.join("there"), "old").unwrap();
+    let files = Arc::new(HostFilesystem::open(dir.path(), HostOptions::default()).unwrap());
+    let executor = executor(&files).await;
+    let before = state(dir.path());
+    if !only_grows(&app, "+") {
+        return;
+    }
+    let outcome = executor.call(call("add_and_replace", "{}")).await;
+    let (added, text) = (app.join("added").exists(), outcome.text().to_owned());
+    let opened = HostFilesystem::open(dir.path(), HostOptions::default());
+    let again = executor.call(call("add_and_replace", "{}")).await;
+    assert!(only_grows(&app, "-"));
+
+    assert!(added, "the trial is none: nothing was left behind");
+    assert!(matches!(outcome.escalation, Some(Escalation::Restore(_))), "{outcome:?}");
+    assert_eq!(outcome.event.ending, Ending::NotRestored);
+    assert!(text.contains("Not as it was before: 'app/added'"), "{text}");
+    assert!(text.contains("is taken back when the workspace is next opened or changed"), "{text}");
+    for false_word in ["nothing was changed", "everything is as it was"] {
+        assert!(!text.contains(false_word), "{text}");
+    }
+    let error = opened.unwrap_err();
+    assert_eq!(error.kind(), FsErrorKind::NotUndone);
+    assert!(error.to_string().contains("what was left half-done cannot be taken back: cannot"), "{error}");
+    assert!(matches!(again.escalation, Some(Escalation::Restore(_))), "{again:?}");
+
+    let files = HostFilesystem::open(dir.path(), HostOptions::default()).unwrap();
+    assert_eq!(files.recovered().unwrap().rolled_back.len(), 1);
+    assert_eq!(state(dir.path()), before);
 }

@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
 use tempfile::TempDir;
-use wink::filesystem::host::{Capture, HostFilesystem, HostOptions};
-use wink::filesystem::{Filesystem, FilesystemExt, FsErrorKind, FsPath};
+use wink::filesystem::host::{Capture, CommandLayer, HostFilesystem, HostOptions};
+use wink::filesystem::{Filesystem, FilesystemExt, FsError, FsErrorKind, FsPath};
 use wink::testing::filesystem_tree;
 
 use overlay::sh;
@@ -406,4 +406,95 @@ async fn spoiling_the_state_directory_is_found_out() {
     fs::write(dir.path().join(".wink/more"), "").unwrap();
     fs::write(dir.path().join(".wink/lock"), "").unwrap();
     layer.finish().unwrap();
+}
+
+/// A workspace in a directory of its own, and a layer by a scan in which a script ran.
+fn scanned(script: &str) -> (TempDir, Arc<dyn Filesystem>, CommandLayer) {
+    let dir = TempDir::new().unwrap();
+    let root = dir.path().join("w");
+    fs::create_dir_all(root.join("d")).unwrap();
+    fs::write(root.join("d/b"), "2").unwrap();
+    fs::write(root.join("a"), "1").unwrap();
+    let files = HostFilesystem::open(&root, HostOptions::default()).unwrap();
+    fs::write(root.join(".wink/own.db"), "log").unwrap();
+    let fork = files.fork().unwrap();
+    let layer = host(&fork).command_layer_by(Capture::Scan).unwrap();
+    assert!(Command::new("sh").args(["-ec", script]).current_dir(&root).status().unwrap().success());
+    (dir, fork, layer)
+}
+
+/// What was only moved away is found, and everything is undone with it.
+#[tokio::test]
+async fn a_state_directory_that_was_moved_away_is_put_back() {
+    for moves in [
+        "mv .wink ../elsewhere",
+        "mv .wink ../elsewhere; mkdir .wink",
+        "mv .wink ../elsewhere; ln -s ../elsewhere .wink",
+        "mv .wink d2; mkdir .wink; mv d2 .wink/inside",
+        "mv .wink/baseline ..; mv .wink/own.db ../own",
+        "mv .wink/baseline/tree ..; mkdir .wink/baseline/tree",
+    ] {
+        let script = format!("rm -r d; echo 2 > a; echo new > c; {moves}");
+        for is_success in [false, true] {
+            let (dir, fork, layer) = scanned(&script);
+            match is_success {
+                false => {
+                    layer.undo().unwrap_or_else(|error| panic!("{moves}: {error}"));
+                }
+                true => {
+                    let refused = layer.finish().unwrap_err().to_string();
+                    assert!(refused.contains("it is back where it was"), "{moves}: {refused}");
+                }
+            }
+            let root = dir.path().join("w");
+            assert_eq!(fs::read_to_string(root.join("d/b")).unwrap(), "2", "{moves}");
+            assert_eq!(fs::read_to_string(root.join("a")).unwrap(), "1", "{moves}");
+            assert_eq!(fs::read_to_string(root.join(".wink/own.db")).unwrap(), "log", "{moves}");
+            let mut names: Vec<_> =
+                fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            assert_eq!(names, [".wink", "a", "d"], "{moves}");
+            assert!(fork.changes().is_empty());
+            // And it goes on.
+            let again = host(&fork).command_layer_by(Capture::Scan).unwrap();
+            fs::write(root.join("a"), "3").unwrap();
+            again.undo().unwrap();
+            assert_eq!(fs::read_to_string(root.join("a")).unwrap(), "1", "{moves}");
+        }
+    }
+}
+
+/// What was saved is gone: then nothing is called undone, and what is not as it was is named.
+#[tokio::test]
+async fn spoiling_what_was_saved_is_never_called_undone() {
+    for (script, left, a) in [
+        ("rm -rf d .wink; echo 2 > a; mkdir n; echo > n/c", &[".wink", "a", "d", "n"][..], "2\n"),
+        ("rm -rf d .wink/baseline", &[".wink/baseline", "d"], "1"),
+        ("rm -rf d .wink/baseline/tree", &[".wink/baseline/tree", "d"], "1"),
+        ("rm -rf d .wink/baseline/tree/d; echo 2 > a", &["d"], "1"),
+        ("rm -rf d; rm .wink/baseline/tree/d/b", &["d/b"], "1"),
+        ("rm .wink/own.db; echo 2 > a", &[".wink/own.db"], "1"),
+    ] {
+        for is_success in [false, true] {
+            let (dir, fork, layer) = scanned(script);
+            let error = match is_success {
+                false => layer.undo().unwrap_err(),
+                true => layer.finish().unwrap_err(),
+            };
+            let FsError::NotUndone { left: named, reason } = error else { panic!("{script}: {error}") };
+            let named: Vec<String> = named.iter().map(ToString::to_string).collect();
+            for left in left {
+                assert!(named.iter().any(|named| named == left), "{script}: {named:?}");
+                assert!(reason.contains(left), "{script}: {reason}");
+            }
+            let says_undone = reason.contains("is undone");
+            assert_eq!(says_undone, left == [".wink/own.db"], "{script}: {reason}");
+            let root = dir.path().join("w");
+            assert_eq!(fs::read_to_string(root.join("a")).unwrap(), a, "{script}");
+            assert!(fork.changes().is_empty());
+            drop(fork);
+            HostFilesystem::open(&root, HostOptions::default()).unwrap();
+            assert_eq!(fs::read_to_string(root.join("a")).unwrap(), a, "{script}");
+        }
+    }
 }

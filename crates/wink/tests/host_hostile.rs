@@ -723,6 +723,6 @@ fn without_the_right_to_put_a_file_back_nothing_is_called_undone() {
     let between = ["chmod 755 root/d", "chmod 777 root/d"];
     let Some((dir, told)) = told_another_user("delete", &between) else { return };
     let left = "[KeptAside { path: \"d\", aside: None }]";
-    assert_eq!(told, format!("Err(Io)\nErr(Io)\n[]\n{left}\n"));
+    assert_eq!(told, format!("Err(NotUndone)\nErr(NotUndone)\n[]\n{left}\n"));
     assert_eq!(fs::read_to_string(dir.path().join("root/d/b")).unwrap(), "b\n");
 }

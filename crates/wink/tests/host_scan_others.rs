@@ -125,7 +125,7 @@ fn what_is_mounted_meanwhile_is_left_and_told_and_the_next_command_is_undone() {
     assert_eq!(said(&root, "cat a d/x; ls"), "a\nx\na\nd\nlink\n");
     // Not while something is mounted.
     let refused = scan(&fork).err().unwrap().to_string();
-    assert!(refused.contains("another filesystem is mounted here"), "{refused}");
+    assert!(refused.contains("something else is mounted here"), "{refused}");
     drop(mounted);
     assert_eq!(dump(&root), before);
     // What was under it is as it was, and the baseline does not take that for saved.
@@ -133,6 +133,28 @@ fn what_is_mounted_meanwhile_is_left_and_told_and_the_next_command_is_undone() {
     sh(&root, "echo EVIL > d/b; rm d/e/c");
     layer.undo().unwrap();
     assert_eq!(dump(&root), before);
+}
+
+/// An overlay would show what is under it, without a word.
+#[test]
+fn no_command_is_run_where_something_is_mounted() {
+    if !is_superuser("mounts in a workspace") {
+        return;
+    }
+    let (_dir, root) = workspace();
+    let files = HostFilesystem::open(&root, HostOptions::default()).unwrap();
+    let fork = files.fork().unwrap();
+    let host = HostFilesystem::of(&*fork).unwrap();
+    let mounted = Mounted::tmpfs(root.join("d"));
+    let refused = [
+        host.command_layer_by(Capture::Overlay).err().unwrap().to_string(),
+        host.command_layer(&CancelToken::new(), |_| Ok(())).err().unwrap().to_string(),
+    ];
+    for refused in refused {
+        assert!(refused.starts_with("'d': something else is mounted here"), "{refused}");
+    }
+    drop(mounted);
+    drop(host.command_layer_by(Capture::Overlay).unwrap());
 }
 
 #[test]

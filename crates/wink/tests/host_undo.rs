@@ -365,3 +365,35 @@ async fn the_workspace_itself_keeps_its_mode_and_owner() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_directory_that_became_a_link_is_named_and_the_link_goes_when_forced() {
+    let outside = TempDir::new().unwrap();
+    fs::write(outside.path().join("n"), "theirs").unwrap();
+    in_both_ways(async |capture| {
+        let place = Place::new(capture, "mkdir there; echo 1 > there/n");
+        place.command("mkdir -p d/e; echo n > d/n; echo x > d/e/x; echo 2 > there/n");
+        for dir in ["d", "there"] {
+            run(
+                place.dir.path(),
+                &format!("mv {dir} {dir}.real; ln -s '{}' {dir}", outside.path().display()),
+            );
+        }
+        let fork = place.files.fork().unwrap();
+        let refused = fork.revert(&[place.last()], UndoForce::Refuse).await.unwrap();
+        assert_eq!(refused.changed, paths(&["d", "d/e", "d/e/x", "d/n", "there/n"]), "{capture}");
+        assert_eq!(fork.changes(), [], "{capture}");
+
+        let forced = fork.revert(&[place.last()], UndoForce::Anyway).await.unwrap();
+        place.files.keep(place.files.merge(&*fork).unwrap());
+        assert!(!place.path("d").exists() && !place.path("d").is_symlink(), "{capture}: {forced:?}");
+        // What was to come back there has no directory to be in.
+        assert_eq!(forced.left.len(), 1, "{capture}: {forced:?}");
+        assert_eq!(forced.left[0].what, "there/n", "{capture}");
+        assert!(place.path("there").is_symlink(), "{capture}");
+        assert_eq!(fs::read_to_string(place.path("d.real/n")).unwrap(), "n\n", "{capture}");
+        assert_eq!(fs::read_to_string(outside.path().join("n")).unwrap(), "theirs", "{capture}");
+        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1, "{capture}");
+    })
+    .await;
+}

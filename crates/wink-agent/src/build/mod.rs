@@ -134,14 +134,22 @@ struct KnownTool {
     name: String,
     /// None if something is wrong with it.
     tool: Option<AnyTool>,
-    /// The names of its parameters; none if they could not be read.
-    parameters: Option<Vec<String>>,
+    /// The names of the parameters of one that something is wrong with; none if they could not be read.
+    written: Option<Vec<String>>,
     /// The section that has it, by dotted path.
     section: String,
     span: Span,
 }
 
 impl KnownTool {
+    /// The names of its parameters; none if they could not be read.
+    fn parameters(&self) -> Option<Vec<&str>> {
+        match (&self.tool, &self.written) {
+            (Some(tool), _) => Some(names_of(tool.contract().schema()).collect()),
+            (None, written) => Some(written.as_ref()?.iter().map(String::as_str).collect()),
+        }
+    }
+
     /// Whether a policy of this section covers it.
     fn is_below(&self, section: &str) -> bool {
         let rest = self.section.strip_prefix(section);
@@ -196,12 +204,11 @@ impl Build<'_> {
 
     /// Adds a tool to those that the agent has.
     fn know(&mut self, tool: AnyTool, section: &str, span: &Span) {
-        let parameters = Some(names_of(tool.contract().schema()).map(str::to_owned).collect());
         let (name, tool) = (tool.name().to_string(), Some(tool));
         self.tools.push(KnownTool {
             name,
             tool,
-            parameters,
+            written: None,
             section: section.to_owned(),
             span: span.clone(),
         });
@@ -211,9 +218,9 @@ impl Build<'_> {
     fn know_of(&mut self, table: &ToolTable, section: &str, span: &Span) {
         let Some(name) = &table.name else { return };
         let parameters = table.params.as_ref().map(|params| params.json());
-        let parameters = parameters.map(|schema| names_of(&schema).map(str::to_owned).collect());
+        let written = parameters.map(|schema| names_of(&schema).map(str::to_owned).collect());
         let (name, section) = (name.value.clone(), section.to_owned());
-        self.tools.push(KnownTool { name, tool: None, parameters, section, span: span.clone() });
+        self.tools.push(KnownTool { name, tool: None, written, section, span: span.clone() });
     }
 
     /// A tool by its name, which has to be there.
@@ -253,12 +260,12 @@ impl Build<'_> {
         let Some(tool) = self.tools.get(tool) else { return };
         // `list[].field` is the field of each object in a list.
         let name = parameter.split_once("[].").map_or(parameter.as_str(), |(list, _)| list);
-        let Some(parameters) = &tool.parameters else { return };
-        if parameters.iter().any(|known| known == name) {
+        let Some(parameters) = tool.parameters() else { return };
+        if parameters.contains(&name) {
             return;
         }
         let message = format!("`{}` has no parameter `{name}`", tool.name);
-        let hint = meant(name, parameters.iter().map(String::as_str), "parameters");
+        let hint = meant(name, parameters.iter().copied(), "parameters");
         self.problems.hint(&parameter.span, message, hint);
     }
 }

@@ -36,11 +36,17 @@ pub(super) fn model(table: Option<&At<ModelTable>>, problems: &mut Problems) -> 
         problems.hint(&mode.span, message, "leave it out, or say `provider = \"openai-chat\"`");
     }
     if provider == Some(ModelProvider::Claude) {
+        // It streams, and waits between its attempts, as it sees fit.
+        let retry = table.retry.as_ref();
         for (name, span) in [
+            ("streaming", table.streaming.as_ref().map(|at| &at.span)),
             ("timeout", table.timeout.as_ref().map(|at| &at.span)),
             ("max_output_tokens", table.max_output_tokens.as_ref().map(|at| &at.span)),
             ("temperature", table.temperature.as_ref().map(|at| &at.span)),
             ("extra", table.extra.as_ref().map(|at| &at.span)),
+            ("retry.delay", retry.and_then(|retry| retry.delay.as_ref()).map(|at| &at.span)),
+            ("retry.max_delay", retry.and_then(|retry| retry.max_delay.as_ref()).map(|at| &at.span)),
+            ("retry.window", retry.and_then(|retry| retry.window.as_ref()).map(|at| &at.span)),
         ] {
             if let Some(span) = span {
                 let message = format!("the program claude cannot be told {name}");

@@ -221,15 +221,14 @@ impl Build<'_> {
             Some(names) => names.contains(&tool.name),
             None => tool.is_below(section),
         };
-        let covered = || self.tools.iter().filter(covered).map(|tool| tool.parameters.as_ref());
+        let covered = self.tools.iter().filter(covered).map(KnownTool::parameters);
         // Of one that could not be read nobody knows what it has.
-        let is_unknown = covered().any(|parameters| parameters.is_none());
-        let names = || covered().flatten().flatten();
-        if is_unknown || names().any(|name| *name == parameter.value) {
+        let Some(names) = covered.collect::<Option<Vec<_>>>() else { return };
+        let names: BTreeSet<&str> = names.into_iter().flatten().collect();
+        if names.contains(parameter.as_str()) {
             return;
         }
         let message = format!("no tool that this policy covers has a parameter `{}`", parameter.value);
-        let names: BTreeSet<&str> = names().map(String::as_str).collect();
         let hint = meant(parameter, names.iter().copied(), "parameters");
         self.problems.hint(&parameter.span, message, hint);
     }

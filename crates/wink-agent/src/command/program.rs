@@ -147,5 +147,5 @@ pub(crate) fn failure(tool: &str, finished: &Finished) -> Option<String> {
         Ended::TimedOut => "was stopped, since its time was over".to_owned(),
         Ended::Cancelled => "was cancelled".to_owned(),
     };
-    Some(format!("{tool} {how}. What it changed in the workspace is undone."))
+    Some(format!("{tool} {how}."))
 }

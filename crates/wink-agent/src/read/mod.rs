@@ -1,6 +1,7 @@
 //! From text to the types of `file`: everything that does not fit is reported with its place and left out, and what is left
 //! is decoded.
 
+mod rules;
 mod schema;
 mod walk;
 
@@ -46,7 +47,15 @@ fn read_here(text: &str, problems: &mut Problems) -> File {
     }
     // What is missing may just be in the part that could not be read.
     let missing = if broken.is_empty() { walk::Missing::Reported } else { walk::Missing::Ignored };
-    walk::walk(&schema(), &mut table, missing, problems);
+    match rules::rules() {
+        Ok(rules) => walk::walk(rules, &mut table, missing, problems),
+        // Never: it is part of the program. But nothing passes that was not looked at.
+        Err(error) => problems.broken(
+            &(0..0),
+            format!("the schema of agent files: {error}"),
+            "this is a mistake in Wink",
+        ),
+    }
     let file = File::deserialize(toml::de::Deserializer::from(table));
     file.unwrap_or_else(|error| {
         // The walk lets nothing pass that cannot be decoded, but if it did, that would not be nothing.

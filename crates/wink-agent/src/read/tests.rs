@@ -1,40 +1,32 @@
-use serde_json::Value;
-
-use super::walk::KNOWN;
-use super::{read, schema};
+use super::read;
+use super::rules::rules;
+use super::schema::{TEXT, of_types};
 use crate::problem::Problems;
 
-/// Keywords that say something to people only.
-const SAID: [&str; 6] = ["$schema", "title", "description", "format", "examples", "default"];
-
-fn keywords(schema: &Value, found: &mut Vec<String>) {
-    let Value::Object(fields) = schema else { return };
-    for (keyword, value) in fields {
-        found.push(keyword.clone());
-        match (keyword.as_str(), value) {
-            ("properties" | "$defs", Value::Object(schemas)) => {
-                schemas.values().for_each(|schema| keywords(schema, found));
-            }
-            ("oneOf", Value::Array(schemas)) => schemas.iter().for_each(|schema| keywords(schema, found)),
-            (_, schema) => keywords(schema, found),
-        }
+/// `WINK_WRITE_SCHEMA=1 cargo test -p wink-agent` writes it, for you to look at.
+#[test]
+fn the_schema_is_what_the_types_say() {
+    let made = format!("{}\n", serde_json::to_string_pretty(&of_types()).expect("it is JSON"));
+    if std::env::var_os("WINK_WRITE_SCHEMA").is_some() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/read/schema.json");
+        std::fs::write(path, &made).expect("it can be written");
     }
+    assert!(made == TEXT, "src/read/schema.json is not what the types say; WINK_WRITE_SCHEMA=1 writes it");
 }
 
 #[test]
 fn the_walk_knows_every_keyword_that_the_schema_has() {
-    let mut found = Vec::new();
-    keywords(&schema(), &mut found);
-    found.sort();
-    found.dedup();
-    // Texts with a unit are taken apart later, which says more than that a pattern does not match.
-    let unknown: Vec<_> = found
-        .iter()
-        .filter(|name| {
-            !KNOWN.contains(&name.as_str()) && !SAID.contains(&name.as_str()) && *name != "pattern"
-        })
-        .collect();
-    assert_eq!(unknown, Vec::<&String>::new());
+    let rules = rules().expect("it is refused where a keyword is not known");
+    assert!(rules.properties.names().eq([
+        "agent",
+        "model",
+        "limits",
+        "sandbox",
+        "output",
+        "completion",
+        "policy",
+        "section"
+    ]));
 }
 
 #[test]

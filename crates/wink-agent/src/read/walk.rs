@@ -1,32 +1,12 @@
 //! The walk along the schema: which keys there are, what is mandatory, and of which type everything is. It knows only what
 //! the schema of agent files uses of JSON Schema; a test sees to that.
 
-use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 use wink::tool::schema::{may_mean, nearest};
 
+use super::rules::{Rules, Schema};
 use crate::problem::{Problems, Span};
-
-/// The keywords that the walk goes by.
-#[cfg(test)]
-pub(super) const KNOWN: [&str; 15] = [
-    "$ref",
-    "type",
-    "properties",
-    "required",
-    "additionalProperties",
-    "minProperties",
-    "maxProperties",
-    "items",
-    "minItems",
-    "minimum",
-    "maximum",
-    "enum",
-    "const",
-    "oneOf",
-    "$defs",
-];
 
 /// Whether what is missing is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,23 +17,20 @@ pub(super) enum Missing {
 
 /// Reports what does not fit the schema, and takes it out of the table.
 pub(super) fn walk(
-    schema: &Value,
+    rules: &Rules<'_>,
     table: &mut Spanned<DeTable<'_>>,
     missing: Missing,
     problems: &mut Problems,
 ) {
     let span = table.span();
-    let mut walk = Walk { root: schema, missing, depth: 0, problems };
-    if let Value::Object(rules) = schema {
-        walk.table(rules, table.get_mut(), &span);
-    }
+    Walk { root: rules, missing, depth: 0, problems }.table(rules, table.get_mut(), &span);
 }
 
 /// How deep a file may be nested: what is made of it is walked and dropped by functions that call themselves.
 const DEEPEST: usize = 100;
 
 struct Walk<'s, 'p> {
-    root: &'s Value,
+    root: &'s Rules<'s>,
     missing: Missing,
     depth: usize,
     problems: &'p mut Problems,
@@ -61,7 +38,7 @@ struct Walk<'s, 'p> {
 
 impl<'s> Walk<'s, '_> {
     /// Whether the value can be decoded, once what does not fit inside it was taken out.
-    fn fits(&mut self, schema: &'s Value, value: &mut Spanned<DeValue<'_>>) -> bool {
+    fn fits(&mut self, schema: &'s Schema<'s>, value: &mut Spanned<DeValue<'_>>) -> bool {
         self.deeper(value, |walk, value| walk.fits_here(schema, value))
     }
 
@@ -82,13 +59,13 @@ impl<'s> Walk<'s, '_> {
         fits
     }
 
-    fn fits_here(&mut self, schema: &'s Value, value: &mut Spanned<DeValue<'_>>) -> bool {
+    fn fits_here(&mut self, schema: &'s Schema<'s>, value: &mut Spanned<DeValue<'_>>) -> bool {
         let span = value.span();
-        let Some(rules) = self.resolve(schema).as_object() else { return self.any(value) };
-        if let Some(names) = choices(rules) {
+        let Some(rules) = self.root.resolve(schema) else { return self.any(value) };
+        if let Some(names) = rules.choices() {
             return self.choice(&names, value.get_ref(), &span);
         }
-        let Some(wanted) = rules.get("type").and_then(Value::as_str) else { return self.any(value) };
+        let Some(wanted) = rules.kind else { return self.any(value) };
         match (wanted, value.get_mut()) {
             ("object", DeValue::Table(table)) => {
                 self.table(rules, table, &span);
@@ -112,50 +89,45 @@ impl<'s> Walk<'s, '_> {
         }
     }
 
-    fn resolve(&self, schema: &'s Value) -> &'s Value {
-        let reference = schema.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix('#'));
-        reference.and_then(|pointer| self.root.pointer(pointer)).unwrap_or(schema)
-    }
-
     /// How something is written that is missing, and what it is for.
-    fn example(&self, name: &str, schema: &'s Value) -> String {
-        let rules = self.resolve(schema);
-        let written = match rules.get("type").and_then(Value::as_str) {
-            _ if rules.as_object().is_some_and(|rules| choices(rules).is_some()) => format!("{name} = \"…\""),
+    fn example(&self, name: &str, schema: Option<&'s Schema<'s>>) -> String {
+        let rules = schema.and_then(|schema| self.root.resolve(schema));
+        let written = match rules.and_then(|rules| rules.kind) {
+            _ if rules.is_some_and(|rules| rules.choices().is_some()) => format!("{name} = \"…\""),
             Some("object") if self.depth == 0 => format!("[{name}]"),
             Some("object") => format!("{name} = {{ … }}"),
             Some("array") => format!("{name} = [ … ]"),
             Some("string") => format!("{name} = \"…\""),
             _ => format!("{name} = …"),
         };
-        let described = schema.get("description").or_else(|| rules.get("description"));
-        match described.and_then(Value::as_str) {
+        let own = match schema {
+            Some(Schema::Rules(own)) => Some(&**own),
+            Some(Schema::Any(_)) | None => None,
+        };
+        // What is said of the field says more than what is said of its type.
+        match [own, rules].into_iter().flatten().map(|rules| &rules.description).find(|said| !said.is_empty())
+        {
             Some(description) => format!("add `{written}`: {description}"),
             None => format!("add `{written}`"),
         }
     }
 
-    fn table(&mut self, rules: &'s Map<String, Value>, table: &mut DeTable<'_>, span: &Span) {
+    fn table(&mut self, rules: &'s Rules<'s>, table: &mut DeTable<'_>, span: &Span) {
         let before = self.problems.count();
-        let properties = rules.get("properties").and_then(Value::as_object);
-        let others = rules.get("additionalProperties");
         if self.missing == Missing::Reported {
-            let required = rules.get("required").and_then(Value::as_array).into_iter().flatten();
-            for name in required.filter_map(Value::as_str).filter(|name| !table.contains_key(*name)) {
-                let schema = properties.and_then(|properties| properties.get(name));
-                let hint = self.example(name, schema.unwrap_or(&Value::Null));
+            for name in rules.required.iter().filter(|name| !table.contains_key(**name)) {
+                let hint = self.example(name, rules.properties.get(name));
                 self.problems.hint(span, format!("`{name}` is missing"), hint);
             }
         }
         let count = table.len() as u64;
-        let known = || properties.into_iter().flat_map(Map::keys).map(String::as_str);
+        let known = || rules.properties.names();
         let mut out: Vec<String> = Vec::new();
         let mut beyond = None;
         for (at, (key, value)) in table.iter_mut().enumerate() {
             let name = key.get_ref().as_ref();
-            let own = properties.and_then(|properties| properties.get(name));
-            let fits = match own.or(others) {
-                Some(Value::Bool(false)) | None => {
+            let fits = match rules.properties.get(name).or(rules.additional_properties.as_ref()) {
+                Some(Schema::Any(false)) | None => {
                     self.unknown(name, &key.span(), known());
                     false
                 }
@@ -164,7 +136,7 @@ impl<'s> Walk<'s, '_> {
             if !fits {
                 out.push(name.to_owned());
             }
-            if rules.get("maxProperties").and_then(Value::as_u64) == Some(at as u64) {
+            if rules.max_properties == Some(at as u64) {
                 beyond = Some(key.span());
             }
         }
@@ -179,17 +151,17 @@ impl<'s> Walk<'s, '_> {
         if let Some(span) = beyond {
             let message = "only one of these keys can be set here, and this is the second";
             self.problems.hint(&span, message, "give each a table of its own");
-        } else if rules.get("minProperties").and_then(Value::as_u64).is_some_and(|least| count < least) {
+        } else if rules.min_properties.is_some_and(|least| count < least) {
             self.problems.hint(span, "one of the keys has to be set here", format!("they are {}", names()));
         }
     }
 
-    fn array(&mut self, rules: &'s Map<String, Value>, items: &mut DeArray<'_>, span: &Span) -> bool {
-        if rules.get("minItems").and_then(Value::as_u64).is_some_and(|least| (items.len() as u64) < least) {
+    fn array(&mut self, rules: &'s Rules<'s>, items: &mut DeArray<'_>, span: &Span) -> bool {
+        if rules.min_items.is_some_and(|least| (items.len() as u64) < least) {
             self.problems.hint(span, "the list is empty", "put something into it: [ … ]");
             return false;
         }
-        let Some(schema) = rules.get("items") else { return true };
+        let Some(schema) = &rules.items else { return true };
         let fits: Vec<bool> = items.iter_mut().map(|item| self.fits(schema, item)).collect();
         if fits.contains(&false) {
             let mut kept = DeArray::new();
@@ -201,15 +173,8 @@ impl<'s> Walk<'s, '_> {
         true
     }
 
-    fn bounded(
-        &mut self,
-        rules: &Map<String, Value>,
-        written: &str,
-        number: Option<f64>,
-        span: &Span,
-    ) -> bool {
-        let bound = |keyword: &str| rules.get(keyword).and_then(Value::as_f64);
-        let (least, most) = (bound("minimum"), bound("maximum").or_else(|| largest(rules)));
+    fn bounded(&mut self, rules: &Rules<'_>, written: &str, number: Option<f64>, span: &Span) -> bool {
+        let (least, most) = (rules.minimum, rules.largest());
         let inside =
             |number: f64| least.is_none_or(|least| number >= least) && most.is_none_or(|most| number <= most);
         if number.is_some_and(inside) {
@@ -289,36 +254,6 @@ impl<'s> Walk<'s, '_> {
                 table.iter_mut().fold(true, |fits, (_, value)| self.deeper(value, Self::any) & fits)
             }
         }
-    }
-}
-
-/// The texts that can be chosen from, if that is what the schema says.
-fn choices<'s>(rules: &'s Map<String, Value>) -> Option<Vec<&'s str>> {
-    let of = |values: &'s Value, text: fn(&'s Value) -> Option<&'s str>| {
-        values.as_array()?.iter().map(text).collect::<Option<Vec<_>>>()
-    };
-    match (rules.get("enum"), rules.get("oneOf")) {
-        (Some(values), _) => of(values, Value::as_str),
-        (None, Some(branches)) => {
-            let mut names = Vec::new();
-            for branch in branches.as_array()? {
-                match (branch.get("const"), branch.get("enum")) {
-                    (Some(name), _) => names.push(name.as_str()?),
-                    (None, Some(values)) => names.extend(of(values, Value::as_str)?),
-                    (None, None) => return None,
-                }
-            }
-            Some(names)
-        }
-        (None, None) => None,
-    }
-}
-
-/// What fits into the type that the schema was made for.
-fn largest(rules: &Map<String, Value>) -> Option<f64> {
-    match rules.get("format").and_then(Value::as_str) {
-        Some("uint32") => Some(f64::from(u32::MAX)),
-        _ => None,
     }
 }
 

@@ -82,7 +82,7 @@ pub(super) async fn run(common: &Common, which: &str) -> Done {
     }
     // As it is, so that it can be a patch. What a patch cannot say is said beside it.
     for file in diff.files.iter().filter(|file| file.is_lost()) {
-        note(&format!("no patch has what changed in {}", quoted(&file.path)));
+        note(&format!("no patch has what changed in {}", file.names.after("")));
     }
     let text: String = diff.files.iter().map(FileDiff::text).collect();
     frame::print_bytes(text.as_bytes())
@@ -118,7 +118,7 @@ impl FileDiff {
     /// As a patch has it, with the words that git uses. What no patch has is in lines that whoever applies it passes over.
     fn text(&self) -> String {
         if let Some(note) = &self.note {
-            return format!("not in this patch: {}: {note}\n", quoted(&self.path));
+            return format!("not in this patch: {}: {note}\n", self.names.after(""));
         }
         if self.kind == "directory" {
             return self.directory();
@@ -146,11 +146,11 @@ impl FileDiff {
     }
 
     fn directory(&self) -> String {
-        let name = quoted(&self.path);
+        let name = self.names.after("");
         let mut text = match (&self.from, &self.mode_before, &self.mode_after) {
             (_, None, _) => format!("new directory: {name}\n"),
             (_, _, None) => format!("deleted directory: {name}\n"),
-            (Some(from), ..) => format!("moved directory: {} to {name}\n", quoted(from)),
+            (Some(_), ..) => format!("moved directory: {} to {name}\n", self.names.before("")),
             (None, ..) => String::new(),
         };
         if let (Some(before), Some(after)) = (&self.mode_before, &self.mode_after)

@@ -21,11 +21,11 @@ pub(super) struct Filter {
 }
 
 pub(super) async fn run(common: &Common, filter: &Filter) -> Done {
-    let workspace = open::workspace_with_past(common)?;
+    let store = open::store_with_past(common)?;
     let (mut chosen, mut is_empty) = (Vec::new(), true);
-    if let Some(workspace) = &workspace {
+    if let Some(store) = &store {
         let _waiting = Waiting::begin("reading the log");
-        let log = open::log(workspace, common).await?;
+        let log = store.logbook(common.session.as_str()).await?;
         let most = filter.last.unwrap_or(usize::MAX);
         chosen = log.newest(0, most, |event| filter.takes(event)).await?;
         is_empty = chosen.is_empty() && log.newest(0, 1, |_| true).await?.is_empty();
@@ -40,8 +40,8 @@ pub(super) async fn run(common: &Common, filter: &Filter) -> Done {
         return frame::print_bytes(&lines);
     }
     if is_empty {
-        let sessions = match &workspace {
-            Some(workspace) => workspace.store().sessions().await?,
+        let sessions = match &store {
+            Some(store) => store.sessions().await?,
             None => Vec::new(),
         };
         let others: Vec<&str> = sessions

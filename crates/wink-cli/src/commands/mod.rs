@@ -27,6 +27,8 @@ mod undo;
 
 use std::io::Read;
 
+use tokio::signal::unix::{SignalKind, signal};
+
 use crate::args::{Command, Common, LedgerCommand, OverrideCommand, PolicyCommand};
 use crate::frame::{CliError, Done, Exit};
 
@@ -38,8 +40,7 @@ pub(crate) fn run(common: &Common, command: Command) -> Done {
         Command::Replay(replay) => block_on(replay::run(common, &replay))?,
         // Many clients at once are what the other threads are for.
         Command::Serve(serve) if serve.http.is_some() => {
-            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-            runtime.map_err(CliError::internal)?.block_on(serve::run(common, serve))
+            run_on(tokio::runtime::Builder::new_multi_thread(), serve::run(common, serve))?
         }
         Command::Serve(serve) => block_on(serve::run(common, serve))?,
         Command::Tools { format } => block_on(tools::run(common, format))?,
@@ -72,8 +73,28 @@ pub(crate) fn run(common: &Common, command: Command) -> Done {
 
 /// One thread is enough: what takes long has threads of its own.
 fn block_on<T>(work: impl Future<Output = T>) -> Result<T, CliError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    Ok(runtime.map_err(CliError::internal)?.block_on(work))
+    run_on(tokio::runtime::Builder::new_current_thread(), work)
+}
+
+/// Runs the work of a command. A file that may not grow any more is an error like any other from here on: it would end the
+/// program where it is. That is heard and not ignored, since who is ignored is so by the programs that are started, too.
+fn run_on<T>(mut runtime: tokio::runtime::Builder, work: impl Future<Output = T>) -> Result<T, CliError> {
+    spare_files()?;
+    let runtime = runtime.enable_all().build().map_err(CliError::internal)?;
+    let _entered = runtime.enter();
+    let too_large = rustix::process::Signal::XFSZ.as_raw();
+    let _heard = signal(SignalKind::from_raw(too_large)).map_err(CliError::internal)?;
+    Ok(runtime.block_on(work))
+}
+
+/// Whether this process may open as many files as it takes to begin at all: the runtime panics where it may not.
+fn spare_files() -> Result<(), CliError> {
+    const BEGINNING: usize = 12;
+    let opened: Result<Vec<_>, _> = (0..BEGINNING).map(|_| std::fs::File::open("/dev/null")).collect();
+    opened.map(drop).map_err(|error| {
+        CliError::internal(format!("this process cannot open the files that it needs: {error}"))
+            .hint("nothing was done; raise its limit of open files (ulimit -n)")
+    })
 }
 
 /// All of standard input, which may have so many MiB.

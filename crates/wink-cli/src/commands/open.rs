@@ -10,7 +10,7 @@ use wink::filesystem::{FsError, STATE, quoted};
 use wink::session::{Logbook, Session};
 use wink::store::StoreErrorKind;
 use wink_agent::{Agent, LoadError, OpenError, Problem};
-use wink_store::{Workspace, WorkspaceError, WorkspaceOptions};
+use wink_store::{SqliteStore, StoreOptions, Workspace, WorkspaceError, WorkspaceOptions};
 
 use super::above;
 use super::progress::Waiting;
@@ -24,10 +24,14 @@ pub(super) fn workspace(common: &Common) -> Result<Arc<Workspace>, CliError> {
 
 /// The same, opened as these options say.
 pub(super) fn workspace_with(common: &Common, options: WorkspaceOptions) -> Result<Arc<Workspace>, CliError> {
-    let root = common.root();
     must_be_there(common)?;
+    whole(common, options).map_err(|error| not_opened(common.root(), &error))
+}
+
+/// The workspace, made whole.
+fn whole(common: &Common, options: WorkspaceOptions) -> Result<Arc<Workspace>, WorkspaceError> {
     let _waiting = Waiting::begin("opening the workspace");
-    let opened = Workspace::open_with(root, options).map_err(|error| not_opened(root, &error))?;
+    let opened = Workspace::open_with(common.root(), options)?;
     if let Some(recovered) = opened.recovered() {
         tell_recovered(recovered);
     }
@@ -40,6 +44,24 @@ pub(super) fn workspace_with(common: &Common, options: WorkspaceOptions) -> Resu
 /// The workspace, if anything ever happened in it; otherwise nothing is made.
 pub(super) fn workspace_with_past(common: &Common) -> Result<Option<Arc<Workspace>>, CliError> {
     has_past(common)?.then(|| workspace(common)).transpose()
+}
+
+/// The store of the workspace, if anything ever happened in it. Where the files cannot be made whole, that is told, and the
+/// store is there to be read nevertheless.
+pub(super) fn store_with_past(common: &Common) -> Result<Option<Arc<SqliteStore>>, CliError> {
+    if !has_past(common)? {
+        return Ok(None);
+    }
+    let failed = |error: WorkspaceError| not_opened(common.root(), &error);
+    match whole(common, WorkspaceOptions::default()) {
+        Ok(workspace) => Ok(Some(Arc::clone(workspace.store()))),
+        Err(WorkspaceError::Files(error @ FsError::NotUndone { .. })) => {
+            note(&error.to_string());
+            let store = SqliteStore::open(common.root().join(STATE), StoreOptions::default());
+            Ok(Some(Arc::new(store.map_err(|error| failed(error.into()))?)))
+        }
+        Err(error) => Err(failed(error)),
+    }
 }
 
 /// Whether anything ever happened in the workspace.
@@ -146,6 +168,10 @@ fn not_opened(root: &Path, error: &WorkspaceError) -> CliError {
             None => usage(error.to_string()),
         },
         WorkspaceError::StateTaken { .. } => usage(error.to_string()),
+        WorkspaceError::Files(FsError::NotUndone { .. }) => {
+            CliError::internal(format!("the workspace {} cannot be used: {error}", root.display()))
+                .hint("`wink log` still tells what happened here")
+        }
         WorkspaceError::Files(FsError::Io { kind, .. }) if let Some(refused) = Refused::of(*kind) => {
             usage(format!("the workspace {} cannot be used: {error}", root.display())).hint(refused.hint())
         }

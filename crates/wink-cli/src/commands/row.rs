@@ -125,6 +125,7 @@ pub(super) fn ended(event: &ToolInvoked) -> &'static str {
         Ending::Expanded => "opened",
         Ending::Escalated => "escalated",
         Ending::NotCommitted => "not kept",
+        Ending::NotRestored => "not restored",
         Ending::NotRun => "not run",
         Ending::Interrupted => "interrupted",
     }
@@ -148,6 +149,7 @@ pub(super) fn was_rolled_back(ending: Ending) -> bool {
         | Ending::Denied
         | Ending::InDoubt
         | Ending::Expanded
+        | Ending::NotRestored
         | Ending::NotRun => false,
     }
 }

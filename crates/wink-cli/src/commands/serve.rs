@@ -15,7 +15,7 @@ use wink::session::SessionId;
 use wink::tool::AdapterInfo;
 use wink_agent::Agent;
 use wink_mcp::{
-    Access, FILES_FOR_CALLS, HttpOptions, NoPath, OpenError, ServeError, ServedSession, Server,
+    Access, FILES_FOR_CALLS, HttpOptions, Listing, NoPath, OpenError, ServeError, ServedSession, Server,
     ServerOptions, Sessions, TokenKey, path_of, serve_http, serve_stdio,
 };
 use wink_store::Workspace;
@@ -49,7 +49,8 @@ pub(super) async fn run(common: &Common, serve: ServeArgs) -> Done {
     let address = serve.http.as_deref().map(address).transpose()?;
     let workspace = open::workspace(common)?;
     let agent = open::settled(&agent, &workspace, common)?;
-    let served = Arc::new(Served { agent, workspace, open: Mutex::default() });
+    let listing = Listing::of(agent.prompt());
+    let served = Arc::new(Served { agent, workspace, listing, open: Mutex::default() });
     let ended = match address {
         None => over_stdio(&name, &served).await,
         Some(address) => over_http(common, &served, (address, &path), serve).await,
@@ -153,6 +154,8 @@ fn allow_files(wanted: usize) {
 struct Served {
     agent: Agent,
     workspace: Arc<Workspace>,
+    /// Its tools, which are the same in every session.
+    listing: Listing,
     open: Mutex<Vec<Arc<ServedSession>>>,
 }
 
@@ -163,8 +166,9 @@ impl Served {
         let (prompt, executor) = (opened.prompt().clone(), opened.executor().clone());
         let shown = name.to_string();
         // As `wink log` has it.
-        let session = ServedSession::new(prompt, executor, ServerOptions::default())
-            .log_form(move |entry| serde_json::to_value(LogRow::of(entry, &shown)).unwrap_or_default());
+        let session =
+            ServedSession::listed_as(self.listing.clone(), prompt, executor, ServerOptions::default())
+                .log_form(move |entry| serde_json::to_value(LogRow::of(entry, &shown)).unwrap_or_default());
         let session = Arc::new(session);
         self.open.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&session));
         Ok(session)

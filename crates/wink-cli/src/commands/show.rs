@@ -4,8 +4,8 @@ use std::io;
 
 use serde::Serialize;
 use serde_json::Value;
-use wink::filesystem::host::{ChangeKind, PastChange, PastChanges};
-use wink::filesystem::{EntryKind, quoted};
+use wink::filesystem::EntryKind;
+use wink::filesystem::host::{ChangeKind, PastChange, PastChanges, quoted_path};
 use wink::session::{CallChanges, LogEntry, LogEvent, LoggedAnswer, ToolInvoked, Undone};
 use wink_store::Workspace;
 
@@ -47,6 +47,9 @@ struct FileChange {
     from: Option<String>,
     change: &'static str,
     kind: &'static str,
+    /// For people.
+    #[serde(skip)]
+    name: String,
 }
 
 pub(super) async fn run(common: &Common, which: &str) -> Done {
@@ -115,11 +118,22 @@ pub(super) fn kind_of(change: &PastChange) -> &'static str {
 
 impl FileChange {
     fn of(change: &PastChange) -> Self {
+        let kind = kind_of(change);
+        let mut name = quoted_path(&change.path);
+        if kind == "directory" {
+            // Inside of the quotes, if there are any.
+            let quote = name.strip_suffix('"').map(str::len);
+            name.insert(quote.unwrap_or(name.len()), '/');
+        }
+        if let Some(from) = &change.moved_from {
+            name.push_str(&format!("  from {}", quoted_path(from)));
+        }
         Self {
             path: change.path.to_string(),
             from: change.moved_from.as_ref().map(ToString::to_string),
             change: what_happened(change),
-            kind: kind_of(change),
+            kind,
+            name,
         }
     }
 }
@@ -198,11 +212,8 @@ fn show_changes(screen: &mut Screen, changes: &Changes) -> io::Result<()> {
     if !changes.files.is_empty() {
         screen.spans(&[span("files", BOLD)])?;
     }
-    for FileChange { path, from, change, kind } in &changes.files {
-        let slash = if *kind == "directory" { "/" } else { "" };
-        let from = from.as_ref().map(|from| format!("  from {}", quoted(from))).unwrap_or_default();
-        let text = format!("{}{from}", quoted(&format!("{path}{slash}")));
-        screen.spans(&[span(format!("  {change:<9}"), DIM), span(visible(&text), PLAIN)])?;
+    for FileChange { change, name, .. } in &changes.files {
+        screen.spans(&[span(format!("  {change:<9}"), DIM), span(visible(name), PLAIN)])?;
     }
     if !changes.slices.is_empty() {
         field(screen, "session", &changes.slices.join(", "))?;

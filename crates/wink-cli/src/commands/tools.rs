@@ -16,7 +16,9 @@ pub(super) async fn run(common: &Common, format: Option<Format>) -> Done {
     let agent = open::agent(common)?;
     if format == Format::Mcp {
         // A client is shown all that can be enabled; what is closed says how to open it.
-        return frame::print_json(&json!({ "tools": wink_mcp::tools_of(agent.prompt()) }));
+        return frame::print_json(
+            &json!({ "tools": wink_mcp::Listing::of(agent.prompt()).tools().collect::<Vec<_>>() }),
+        );
     }
     let session = open::session_to_look_at(common).await?;
     agent.prompt().prepare(&session).map_err(CliError::internal)?;

@@ -4,7 +4,8 @@ mod by_whom;
 
 use std::collections::HashSet;
 
-use wink::filesystem::{UndoForce, quoted};
+use wink::filesystem::UndoForce;
+use wink::filesystem::host::quoted_path;
 use wink::session::{Ending, InvocationId, LogEntry, LogEvent, UndoReach};
 use wink::suites;
 use wink::transaction::{UndoError, UndoRequest};
@@ -65,7 +66,7 @@ pub(super) async fn run(common: &Common, which: &str, to: bool, force: bool) -> 
     let mut text = format!("{undone}\n");
     for path in &undone.files {
         let overwritten = if undone.overwritten_files.contains(path) { " (overwritten)" } else { "" };
-        text.push_str(&format!("  {}{overwritten}\n", quoted(&path.to_string())));
+        text.push_str(&format!("  {}{overwritten}\n", quoted_path(path)));
     }
     for slice in &undone.slices {
         let overwritten = if undone.overwritten_slices.contains(slice) { " (overwritten)" } else { "" };

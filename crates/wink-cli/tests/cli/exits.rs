@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 
-use crate::support::{Place, has_commands, one_command, said};
+use crate::support::{Place, fed, has_commands, one_command, said};
 
 /// An agent whose session is soon over.
 pub(crate) fn slow() -> String {
@@ -296,4 +296,76 @@ fn doctor_tries_the_file_system_of_a_workspace_that_is_none_yet() {
     );
     assert!(place.program("unshare").args(["-m", "sh", "-c", &after]).status().unwrap().success());
     assert_eq!(place.text("left.txt").as_deref(), Some(""));
+}
+
+#[test]
+fn what_cannot_be_taken_back_is_exit_code_4_and_the_log_can_be_read() {
+    if !has_commands() {
+        return;
+    }
+    let place = Place::with_agent(&one_command("change"));
+    place.put("app/there", "old");
+    place.put_script("change", "echo new > app/added; echo new > app/there");
+    let chattr = |sign: &str| {
+        let done = std::process::Command::new("chattr").arg(sign).arg(place.root().join("app")).status();
+        done.is_ok_and(|done| done.success())
+    };
+    if !chattr("+a") {
+        wink::testing::leave_out(
+            "a merge that cannot be taken back",
+            "it takes the superuser and attributes",
+        );
+        return;
+    }
+    let said = place.wink(&["call", "change", "--json"]);
+    let later = place.wink(&["call", "change"]);
+    let log = place.wink(&["log", "--json"]);
+    let ledger = place.wink(&["ledger"]);
+    assert!(chattr("-a"));
+
+    assert_eq!(said.code, Some(4), "{said:?}");
+    let row: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!((&row["rolled_back"], &row["error"]["kind"]), (&false.into(), &"not_restored".into()));
+    insta::assert_snapshot!("not_restored", crate::support::steady(row["message"].as_str().unwrap()));
+    assert_eq!(later.code, Some(4), "{later:?}");
+    insta::assert_snapshot!("not_restored_later", later.whole());
+    assert_eq!(log.code, Some(0), "{log:?}");
+    assert!(log.out.contains("not_restored") && log.err.contains("app/added"), "{log:?}");
+    assert_eq!(ledger.code, Some(0), "{ledger:?}");
+
+    assert_eq!(place.wink(&["log"]).code, Some(0));
+    assert_eq!(place.text("app/added"), None);
+    assert_eq!(place.text("app/there").as_deref(), Some("old"));
+}
+
+#[test]
+fn a_file_that_may_not_grow_is_an_error_like_any_other() {
+    let place = Place::new();
+    place.write("a", "");
+    // In blocks of 512 or of 1024 bytes, as the shell has it.
+    let mut command = place.program("sh");
+    command.args(["-c", "ulimit -f 800; exec \"$0\" call write_file -", env!("CARGO_BIN_EXE_wink")]);
+    let input = serde_json::json!({ "path": "large", "content": "x".repeat(900 * 1024) }).to_string();
+    let said = fed(command, &input);
+    // What the call is to do does not fit into the store.
+    assert_eq!(said.code, Some(4), "{said:?}");
+    assert!(said.out.contains("File too large (os error 27); nothing was changed"), "{said:?}");
+    assert_eq!(place.names(), ["a"]);
+    place.write("b", "");
+}
+
+#[test]
+fn commands_are_killed_by_a_file_that_may_not_grow_as_ever() {
+    if !has_commands() {
+        return;
+    }
+    let place = Place::with_agent(&one_command("mask"));
+    place.put_script("mask", "grep '^SigIgn:' /proc/self/status");
+    let mut command = place.program("sh");
+    command.args(["-c", "trap '' XFSZ; exec \"$0\" call mask", env!("CARGO_BIN_EXE_wink")]);
+    let said = fed(command, "");
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let mask = said.out.lines().find_map(|line| line.trim().strip_prefix("SigIgn:")).unwrap();
+    let mask = u64::from_str_radix(mask.trim(), 16).unwrap();
+    assert_eq!(mask & 1 << (rustix::process::Signal::XFSZ.as_raw() - 1), 0, "{said:?}");
 }

@@ -115,3 +115,46 @@ fn everywhere_else_a_name_is_on_one_line() {
     let gone = place.wink(&["call", "read_file", &read]);
     assert_eq!(gone.out, format!("{quoted} does not exist; list_directory and glob show what there is\n"));
 }
+
+#[test]
+fn a_name_that_is_not_utf_8_is_as_git_has_it_wherever_people_see_it() {
+    if !has_commands() {
+        return;
+    }
+    let place = Place::with_agent(&one_command("run"));
+    place.put_script(
+        "run",
+        "echo x > \"$(printf 'bad\\377\\376')\"; echo y > 'bad\\xFF'; mkdir \"$(printf 'd\\351')\"",
+    );
+    place.call("run", "{}");
+    let shown = place.wink(&["show", "1"]).ok();
+    for name in [r#""bad\377\376""#, r#""bad\\xFF""#, r#""d\351/""#] {
+        assert!(shown.contains(&format!("  created  {name}\n")), "{name}: {shown}");
+    }
+    fs::write(place.root().join("bad\\xFF"), "by hand, and longer\n").unwrap();
+    let refused = place.wink(&["undo", "1"]);
+    assert!(refused.err.contains(r#"by something else: file "bad\\xFF"; nothing"#), "{refused:?}");
+    let undone = place.wink(&["undo", "1", "--force"]).ok();
+    for name in [r#""bad\377\376""#, r#""bad\\xFF" (overwritten)"#, r#""d\351""#] {
+        assert!(undone.contains(&format!("\n  {name}\n")), "{name}: {undone}");
+    }
+    let diff = place.wink(&["diff", "1"]);
+    assert!(diff.out.contains(r#"new directory: "d\351""#), "{diff:?}");
+    assert_eq!(diff.err, "note: no patch has what changed in \"bad\\\\xFF\"\n");
+}
+
+#[test]
+fn what_turns_text_around_is_visible() {
+    let place = Place::new();
+    let message = "no \u{202e}gnp.exe\u{2066} \u{200f}there";
+    let said = place.wink(&["call", "read_file", &serde_json::json!({ "path": message }).to_string()]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    // A name is quoted; anything else has a letter in its place.
+    let unknown = place.wink(&["call", message]);
+    assert_ne!(unknown.code, Some(0));
+    for arguments in [&["log"][..], &["show", "1"], &["show", "2"]] {
+        let said = place.wink(arguments);
+        assert!(!said.out.contains(['\u{202e}', '\u{2066}', '\u{200f}']), "{arguments:?}: {said:?}");
+    }
+    assert!(place.wink(&["log"]).out.contains("no \u{fffd}gnp.exe"));
+}

@@ -1,10 +1,15 @@
 //! `wink replay`: a recorded run is the same once more, byte for byte; and where it is not, that is said.
 
+#[cfg(feature = "claude")]
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::json::check;
-use crate::run::{STORY, place, run};
-use crate::support::{Place, has_commands, one_command, steady};
+use crate::run::{STORY, place, run, until_ready, waiting};
+use crate::support::{Place, has_commands, one_command, said, steady};
 
 #[test]
 fn a_recorded_run_is_the_same_byte_for_byte() {
@@ -57,7 +62,7 @@ fn what_was_approved_is_approved_again() {
     // Nobody is there to ask, and nobody is asked.
     let replayed = place.json(&["replay", "../yes.jsonl"]);
     assert_eq!((&replayed["same"], &replayed["denied"]), (&json!(true), &json!(0)), "{replayed:#}");
-    assert_eq!(place.wink(&["undo"]).code, Some(0));
+    assert_eq!(place.wink(&["undo", "last"]).code, Some(0));
     assert_eq!(run(&place, &["--record", "../no.jsonl"]).code, Some(0));
     let replayed = place.json(&["replay", "../no.jsonl"]);
     assert_eq!((&replayed["same"], &replayed["denied"]), (&json!(true), &json!(1)), "{replayed:#}");
@@ -152,6 +157,71 @@ fn a_stopped_run_is_stopped_again() {
     let said = place.wink(&["run", "x", "--session", "other", "--model", "script:../run.jsonl", "--json"]);
     let report: Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!((said.code, &report["stopped_by"]), (Some(3), &json!("request_failed")));
+}
+
+#[test]
+fn an_interrupted_run_is_interrupted_again_where_it_was() {
+    if !has_commands() {
+        return;
+    }
+    let (place, line) = waiting();
+    let arguments = ["run", "Go.", "--model", "script:../script.jsonl", "--record", "../run.jsonl"];
+    let mut command = place.command(&arguments);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until_ready(&line);
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(said(child.wait_with_output().unwrap()).code, Some(3));
+    let replayed = place.json(&["replay", "../run.jsonl", "--outside", "--into", "../again"]);
+    check("replay", &replayed);
+    let told = (&replayed["same"], &replayed["stopped_by"], &replayed["calls"]);
+    assert_eq!(told, (&json!(true), &json!("cancelled"), &json!(2)), "{replayed:#}");
+    let log = |more: &[&str]| place.wink(&[&["log", "--json"][..], more].concat()).ok();
+    assert_eq!(log(&["--workspace", "../again"]), log(&[]), "ids, times and all");
+}
+
+/// Stands for the program `claude`: has a file written and another read, and says that it is done.
+#[cfg(feature = "claude")]
+const CLAUDE: &str = r#"#!/bin/sh
+call() {
+    echo "{\"type\":\"assistant\",\"message\":{\"id\":\"m$1\",\"model\":\"m\",\"content\":[{\"type\":\"tool_use\",\"id\":\"t$1\",\"name\":\"mcp__wink__$2\",\"input\":$3}],\"usage\":{\"input_tokens\":3,\"output_tokens\":2}}}"
+    echo "{\"type\":\"control_request\",\"request_id\":\"r$1\",\"request\":{\"subtype\":\"mcp_message\",\"server_name\":\"wink\",\"message\":{\"jsonrpc\":\"2.0\",\"id\":$1,\"method\":\"tools/call\",\"params\":{\"name\":\"$2\",\"arguments\":$3,\"_meta\":{\"claudecode/toolUseId\":\"t$1\"}}}}}"
+    read -r answer
+    echo "{\"type\":\"user\",\"message\":{\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"t$1\",\"content\":\"told\"}]}}"
+}
+read -r initialize
+echo '{"type":"control_response","response":{"subtype":"success","request_id":"1","response":{}}}'
+read -r task
+call 1 write_file '{"path":"notes/a","content":"one"}'
+call 2 read_file '{"path":"theirs"}'
+echo '{"type":"assistant","message":{"id":"m3","model":"m","content":[{"type":"text","text":"Done."}],"usage":{"input_tokens":3,"output_tokens":2}}}'
+echo '{"type":"result","subtype":"success","result":"Done."}'
+read -r end
+"#;
+
+#[cfg(feature = "claude")]
+#[test]
+fn a_run_of_claude_code_is_repeated_without_it() {
+    let (place, key) = (place(STORY), "sk-a-key-that-nobody-sees");
+    let program = place.outside("claude");
+    std::fs::write(&program, CLAUDE).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command =
+        place.command(&["run", "Go.", "--model", "claude:some-model", "--record", "../run.jsonl"]);
+    let path = std::env::var("PATH").unwrap();
+    command
+        .env("PATH", format!("{}:{path}", program.parent().unwrap().display()))
+        .env("ANTHROPIC_API_KEY", key);
+    let run = said(command.stdin(Stdio::null()).output().unwrap());
+    assert_eq!((run.code, run.out.as_str()), (Some(0), "Done.\n"), "{}", run.err);
+    let log = |more: &[&str]| place.wink(&[&["log", "--json"][..], more].concat()).ok();
+    assert_eq!(place.rows(&["log"]).len(), 2);
+    let text = std::fs::read_to_string(place.outside("run.jsonl")).unwrap();
+    assert!(text.contains("notes/a") && !text.contains(key), "{text}");
+    std::fs::remove_file(program).unwrap();
+    let replayed = place.json(&["replay", "../run.jsonl", "--into", "../again"]);
+    check("replay", &replayed);
+    assert_eq!((&replayed["same"], &replayed["output"]), (&json!(true), &json!("Done.")), "{replayed:#}");
+    assert_eq!(log(&["--workspace", "../again"]), log(&[]), "ids, times and all");
 }
 
 #[test]

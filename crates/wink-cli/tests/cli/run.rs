@@ -269,7 +269,7 @@ fn retries_are_exhausted_in_three_ways() {
 }
 
 /// An agent with a command that waits, and a script that calls it after it has written a file.
-fn waiting() -> (Place, std::path::PathBuf) {
+pub(crate) fn waiting() -> (Place, std::path::PathBuf) {
     let place = Place::with_agent(
         &(one_command("wait") + "\n[[section]]\nkey = \"files\"\ntitle = \"Files\"\nsuites = [\"files\"]\n"),
     );
@@ -286,7 +286,7 @@ fn waiting() -> (Place, std::path::PathBuf) {
     (place, line)
 }
 
-fn until_ready(line: &std::path::Path) {
+pub(crate) fn until_ready(line: &std::path::Path) {
     let mut ready = String::new();
     File::open(line).unwrap().read_to_string(&mut ready).unwrap();
     assert_eq!(ready, "ready\n");

@@ -31,6 +31,12 @@ title = "S"
 suites = ["files"]
 
 [[section.tool]]
+name = "complain"
+description = "Complain."
+command = ["./complain"]
+params = { type = "object" }
+
+[[section.tool]]
 name = "look"
 description = "Look around."
 command = ["./look"]
@@ -52,11 +58,15 @@ done 2> /dev/null
 tr '\0' '\n' < /proc/self/environ
 echo looked > looked"#;
 
-/// Every byte below a directory, but for one file that has them by right.
+/// Files of the workspace that have the key, and so have it by right.
+const OWN: [&str; 3] = ["look", "complain", "notes.txt"];
+
+/// Every byte below a directory, but for the files that have them by right.
 fn bytes_below(dir: &Path, all: &mut Vec<(String, Vec<u8>)>) {
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         match path.symlink_metadata().unwrap().file_type() {
+            _ if OWN.iter().any(|own| path.ends_with(own)) => {}
             kind if kind.is_dir() => bytes_below(&path, all),
             kind if kind.is_file() => all.push((path.display().to_string(), std::fs::read(&path).unwrap())),
             _ => {}
@@ -84,11 +94,13 @@ fn nothing_leaked(place: &Place, said: &[&Said]) {
 fn place(provider: &str, url: &str) -> Place {
     let place = Place::with_agent(&AGENT.replace("PROVIDER", provider).replace("URL", url));
     place.put_script("look", LOOK);
+    place.put_script("complain", "exit 1");
     place
 }
 
 fn run(place: &Place, more: &[&str], log: Option<&str>) -> Said {
-    let mut command = place.command(&["run", "Look around."]);
+    // Whoever asks may not know better, either.
+    let mut command = place.command(&["run", &format!("Look around with {KEY}.")]);
     command.args(more).env("PLANTED_KEY", KEY).stdin(Stdio::null());
     if let Some(log) = log {
         command.env("WINK_LOG", log);
@@ -103,28 +115,53 @@ fn script() -> String {
     )
 }
 
+/// The same with the key in all that the model writes and calls: arguments, what a command says, what one says that fails, a file.
+fn script_with_key() -> String {
+    let call = |id: &str, name: &str, arguments: serde_json::Value| serde_json::json!({ "id": id, "name": name, "arguments": arguments });
+    let calls = [
+        call("1", "look", serde_json::json!({ "token": ARGUMENT, "what": KEY })),
+        call("2", "complain", serde_json::json!({})),
+        call("3", "read_file", serde_json::json!({ "path": "notes.txt" })),
+        // One that is not accepted, and one of a tool that there is not.
+        call("4", "look", serde_json::json!({ "token": "t", KEY: KEY })),
+        call("5", KEY, serde_json::json!({ "path": KEY })),
+        call("6", "read_file", serde_json::json!({ "path": format!("{KEY}.txt") })),
+    ];
+    let said = serde_json::json!({ "tool_calls": calls });
+    format!("{said}\n{{\"fault\": \"unauthorized\"}}\n")
+}
+
 #[test]
 fn keys_and_sensitive_arguments_are_nowhere() {
     if !has_commands() {
         return;
     }
     for (provider, path) in [("anthropic", ""), ("openai", "/v1"), ("openai-chat", "/v1")] {
-        // The model's own words are its own: without them here, since they are part of the log.
-        let script = script().replace(&format!("I use {ARGUMENT} now."), "");
         for (more, log) in [
             (&["--record", "../run.jsonl", "-vvv"][..], None),
             (&["--record", "run.jsonl", "--json"], Some("trace")),
         ] {
-            let server = Server::start(&script);
+            let server = Server::start(&script_with_key());
             let place = place(provider, &format!("{}{path}", server.fake.url()));
+            place.put_script("look", &format!("{LOOK}\necho it is {KEY}\necho and {KEY} >&2"));
+            place.put_script(
+                "complain",
+                &format!("cat > /dev/null\necho not {KEY}\necho wrong: {KEY} >&2\nexit 1"),
+            );
+            place.put("notes.txt", &format!("the key is\n{KEY}\n"));
             let stopped = run(&place, more, log);
             assert_eq!(stopped.code, Some(2), "{}", stopped.err);
             assert!(stopped.err.contains("does not accept the key"), "{}", stopped.err);
             let (log, show) = (place.wink(&["log", "--json"]), place.wink(&["show", "1", "--json"]));
             let rows = place.rows(&["log"]);
-            assert_eq!((rows[0]["success"].as_bool(), rows.len()), (Some(true), 1), "{rows:#?}");
+            let ended: Vec<_> = rows.iter().map(|row| row["success"].as_bool()).collect();
+            let [yes, no] = [Some(true), Some(false)];
+            assert_eq!(ended, [yes, no, yes, no, no, no], "{rows:#?}");
             assert!(log.out.contains("WINK_TOOL=look"), "the command told its environment: {}", log.out);
             assert!(!log.out.contains("PLANTED_KEY="), "which has no variable of a key");
+            for said in ["it is ***", "wrong: ***"] {
+                assert!(log.out.contains(said), "{said} is told: {}", log.out);
+            }
             nothing_leaked(
                 &place,
                 &[&stopped, &log, &show, &place.wink(&["prompt"]), &place.wink(&["tools", "--json"])],

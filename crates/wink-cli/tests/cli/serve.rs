@@ -434,6 +434,26 @@ fn what_was_said_to_be_open_is_open_whoever_dies() {
 }
 
 #[test]
+fn what_another_program_opens_is_open_in_a_server_that_runs() {
+    let place = Place::with_agent(CLOSED);
+    let mut pipes = Pipes::start(&place);
+    let mut http = Http::start(&place);
+    http.shake_hands();
+    let closed = pipes.call("planning_read_plan", &json!({}));
+    assert!(closed.contains("section plan is closed"), "{closed}");
+    place.wink(&["call", "open_sections", r#"{"section_keys": ["plan"], "reason": "to plan"}"#]).ok();
+    let beside = place.wink(&["call", "planning_read_plan"]).out;
+    for said in [pipes.call("planning_read_plan", &json!({})), http.call("planning_read_plan", &json!({}))] {
+        assert_eq!(said.trim_end(), beside.trim_end());
+    }
+    let prompt = pipes.request("prompts/get", json!({ "name": "closed" }));
+    let text = prompt.pointer("/result/messages/0/content/text").and_then(Value::as_str);
+    assert!(text.is_some_and(|text| !text.contains("How to plan.")), "{prompt:#}");
+    assert_eq!(pipes.leave(), Some(0));
+    http.end();
+}
+
+#[test]
 fn a_session_whose_name_no_path_can_have_is_refused_at_once() {
     let place = Place::new();
     let long = "x".repeat(129);

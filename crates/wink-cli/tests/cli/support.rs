@@ -129,11 +129,7 @@ impl Place {
 
     /// The same, with something on its standard input.
     pub(crate) fn wink_with(&self, arguments: &[&str], input: &str) -> Said {
-        let mut command = self.command(arguments);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-        said(child.wait_with_output().unwrap())
+        fed(self.command(arguments), input)
     }
 
     /// What it prints as JSON, whatever its exit code.
@@ -164,6 +160,14 @@ pub(crate) fn one_command(name: &str) -> String {
     format!(
         "[agent]\nns = \"t\"\nkey = \"t\"\n\n[[section]]\nkey = \"s\"\ntitle = \"S\"\n\n[[section.tool]]\nname = \"{name}\"\ndescription = \"Run it.\"\ncommand = [\"./{name}\"]\n"
     )
+}
+
+/// Runs a program in pipes, with something on its standard input.
+pub(crate) fn fed(mut command: Command, input: &str) -> Said {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    said(child.wait_with_output().unwrap())
 }
 
 pub(crate) fn said(Output { status, stdout, stderr }: Output) -> Said {

@@ -35,17 +35,19 @@ pub(super) fn check(body: &Value) -> Result<(), String> {
         "max_tokens: must be greater than or equal to 1".to_owned()
     })?;
     number_within(body, "temperature", 1.0)?;
-    tools(body)?;
+    let mut counted = tools(body)?;
     if let Some(format) = body.pointer("/output_config/format") {
         ensure(text(format, "type") == Some("json_schema"), || {
             "output_config.format.type: must be json_schema".to_owned()
         })?;
-        strict::anthropic(format.get("schema").unwrap_or(&Value::Null))?;
+        counted.add_output(strict::anthropic(format.get("schema").unwrap_or(&Value::Null))?);
     }
+    counted.check()?;
     messages(list(body, "messages"))
 }
 
-fn tools(body: &Value) -> Result<(), String> {
+/// What the strict ones count.
+fn tools(body: &Value) -> Result<strict::Counted, String> {
     let tools = list(body, "tools");
     names(tools.iter())?;
     let mut counted = strict::Counted::default();
@@ -58,10 +60,10 @@ fn tools(body: &Value) -> Result<(), String> {
             "tools: input_examples must be objects".to_owned()
         })?;
         if tool.get("strict") == Some(&Value::Bool(true)) {
-            counted.add(strict::anthropic(schema)?);
+            counted.add_tool(strict::anthropic(schema)?);
         }
     }
-    counted.check()
+    Ok(counted)
 }
 
 fn messages(messages: &[Value]) -> Result<(), String> {
@@ -135,4 +137,37 @@ fn check_block(number: usize, role: &str, block: &Value) -> Result<(), String> {
         _ => false,
     };
     ensure(holds, || format!("messages.{number}: a block is not valid: {block}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// An object with so many properties that may be left out, and so many of two types.
+    fn object(optional: usize, unions: usize) -> Value {
+        let plain = (0..optional).map(|number| (format!("o{number}"), json!({ "type": "string" })));
+        let union = (0..unions).map(|number| (format!("u{number}"), json!({ "type": ["string", "null"] })));
+        let required: Vec<_> = (0..unions).map(|number| format!("u{number}")).collect();
+        let properties: serde_json::Map<_, _> = plain.chain(union).collect();
+        json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
+    }
+
+    #[test]
+    fn tools_and_output_count_together() {
+        let refused = |tool: Value, output: Value| {
+            let body = json!({
+                "model": "m", "max_tokens": 1, "messages": [{ "role": "user", "content": "Hi" }],
+                "tools": [{ "name": "t", "strict": true, "input_schema": tool }],
+                "output_config": { "format": { "type": "json_schema", "schema": output } },
+            });
+            check(&body).err()
+        };
+        assert_eq!(refused(object(12, 8), object(12, 8)), None);
+        let said = refused(object(12, 0), object(13, 0));
+        assert_eq!(said.as_deref(), Some("there are 25 optional parameters; the limit is 24"));
+        let said = refused(object(0, 8), object(0, 9));
+        assert_eq!(said.as_deref(), Some("there are 17 parameters with union types; the limit is 16"));
+    }
 }

@@ -42,8 +42,12 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    pub(super) fn add(&mut self, other: Self) {
+    pub(super) fn add_tool(&mut self, tool: Self) {
         self.tools += 1;
+        self.add_output(tool);
+    }
+
+    pub(super) fn add_output(&mut self, other: Self) {
         self.optional += other.optional;
         self.unions += other.unions;
     }

@@ -2,6 +2,7 @@
 
 mod body;
 mod connections;
+mod cors;
 mod guard;
 mod name;
 mod open;
@@ -55,7 +56,8 @@ pub struct HttpOptions {
     pub server: ServerOptions,
     /// Who gets in.
     pub access: Access,
-    /// Origins of pages that may call, beside those of this machine: `https://example.com:443`, `https://example.com:*`.
+    /// Origins of pages that may call, beside those of this machine: `https://example.com:443`, `https://example.com:*`. Their
+    /// browsers are told so (CORS); a page needs the token like everybody else.
     pub allowed_origins: Vec<String>,
     /// Names under which the server may be called, beside those of this machine: `example.com`.
     pub allowed_hosts: Vec<String>,

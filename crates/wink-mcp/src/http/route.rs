@@ -18,7 +18,7 @@ use wink::session::SessionId;
 use super::connections::Place;
 use super::open::{Kept, Marked, OpenSessions, Stay};
 use super::origin::{Callers, Stranger};
-use super::{Access, HttpOptions, body, name};
+use super::{Access, HttpOptions, body, cors, name};
 use crate::ids::Ids;
 use crate::room::Rooms;
 use crate::server::Server;
@@ -116,6 +116,21 @@ impl<H: ServerHandler> Router<H> {
             };
             return plain(status, &stranger.to_string());
         }
+        // Of a page that may call.
+        let page = request.headers().get(header::ORIGIN).cloned();
+        let asked = page.as_ref().and_then(|_| cors::preflight(request.method(), request.headers()));
+        let mut answer = match asked {
+            Some(answer) => answer,
+            None => self.answer_call(request, place).await,
+        };
+        if let Some(page) = page {
+            cors::allow(answer.headers_mut(), page);
+        }
+        answer
+    }
+
+    /// The answer to somebody who may call.
+    async fn answer_call(&self, request: Request<Incoming>, place: &Place) -> Answer {
         let Some(session) = session_of(request.uri().path()) else {
             return plain(StatusCode::NOT_FOUND, "there is nothing here; sessions are at /mcp/{session}");
         };
@@ -254,7 +269,7 @@ impl<H: ServerHandler> Router<H> {
         let used = ids.entry(client.to_owned()).or_default();
         if used.take(id) {
             // Answered or not: what counts is that it was used.
-            used.close(id);
+            used.retire(id);
             return None;
         }
         let why = format!("id {id} was used before; every request has its own");

@@ -13,11 +13,17 @@ use wink::BoxFuture;
 pub(super) struct Calls<T> {
     going_on: Vec<BoxFuture<'static, T>>,
     over: VecDeque<T>,
+    /// One after the other, as in runs that are recorded.
+    in_turn: bool,
 }
 
 impl<T> Calls<T> {
-    pub(super) fn new() -> Self {
-        Self { going_on: Vec::new(), over: VecDeque::new() }
+    pub(super) fn new(in_turn: bool) -> Self {
+        Self { going_on: Vec::new(), over: VecDeque::new(), in_turn }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.going_on.is_empty() && self.over.is_empty()
     }
 
     pub(super) fn add(&mut self, call: impl Future<Output = T> + Send + 'static) {
@@ -47,13 +53,24 @@ impl<T> Calls<T> {
     }
 
     fn go_on(&mut self, cx: &mut Context<'_>) {
-        let over = &mut self.over;
-        self.going_on.retain_mut(|call| match call.as_mut().poll(cx) {
-            Poll::Ready(done) => {
-                over.push_back(done);
-                false
+        let (over, in_turn) = (&mut self.over, self.in_turn);
+        let mut waits = false;
+        self.going_on.retain_mut(|call| {
+            if waits {
+                return true;
             }
-            Poll::Pending => true,
+            match call.as_mut().poll(cx) {
+                Poll::Ready(done) => {
+                    over.push_back(done);
+                    // What came of one is told before the next begins.
+                    waits = in_turn;
+                    false
+                }
+                Poll::Pending => {
+                    waits = in_turn;
+                    true
+                }
+            }
         });
     }
 }

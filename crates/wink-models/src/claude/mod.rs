@@ -53,11 +53,13 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde_json::json;
 use tokio::sync::mpsc;
 use wink::BoxFuture;
 use wink::executor::{Approver, ExecutorLimits};
 use wink::filesystem::Filesystem;
 use wink::filesystem::host::HostFilesystem;
+use wink::limits::CancelToken;
 use wink::prompt::Prompt;
 use wink::resource::ResourceRegistry;
 use wink::session::Session;
@@ -70,10 +72,13 @@ use crate::conversation::{Completed, Conversation, RunStats, Said, StopReason, T
 use crate::driver::{Ground, Watch};
 use crate::finish;
 use crate::message::Message;
+use crate::model::{BoxModel, Model, ModelError, ModelErrorKind, ModelRequest, ModelResponse, Stream};
 use crate::random::Random;
-use crate::recording::{Scrubber, TooShort};
+use crate::recording::{Recorder, Talk, TooShort};
 
 pub use native::{Native, native_tools};
+
+pub(crate) use transcript::known_name;
 
 use native::Pending;
 use pipes::{Lines, Writer};
@@ -92,7 +97,7 @@ pub struct ClaudeAdapter {
     model: Arc<str>,
     environment: Vec<(OsString, OsString)>,
     secrets: Vec<(OsString, Secret<String>)>,
-    scrubber: Scrubber,
+    talk: Option<Talk>,
     base: Base,
 }
 
@@ -104,7 +109,7 @@ impl ClaudeAdapter {
             model: model.into(),
             environment: Vec::new(),
             secrets: Vec::new(),
-            scrubber: Scrubber::new(),
+            talk: None,
             base: Base::default(),
         }
     }
@@ -131,9 +136,26 @@ impl ClaudeAdapter {
     /// # Errors
     /// When it is too short to be found in other texts.
     pub fn secret(mut self, name: impl Into<OsString>, value: Secret<String>) -> Result<Self, TooShort> {
-        self.scrubber = self.scrubber.knowing(&value)?;
+        self.base.scrubber = self.base.scrubber.knowing(&value)?;
         self.secrets.push((name.into(), value));
         Ok(self)
+    }
+
+    /// Has a recording of all that is said between us and the program, and with it everything that happens: it is repeated by
+    /// [`Recording::claude`](crate::recording::Recording::claude). A prompt with tools of the program's own is refused: what those do is not
+    /// said. Who else is recorded is up to the recorder, as with any model.
+    pub fn recorded(self, recorder: &Recorder) -> Self {
+        self.talk(recorder.talk())
+    }
+
+    pub(crate) fn talk(mut self, talk: Talk) -> Self {
+        self.talk = Some(talk);
+        self
+    }
+
+    /// What stands for the program's model in a recording: its name. It cannot be asked.
+    pub fn stand_in(&self) -> BoxModel {
+        Arc::new(StandIn(Arc::clone(&self.model)))
     }
 
     /// What conversations are held to. Of the retries only their number counts.
@@ -186,7 +208,8 @@ impl ClaudeAdapter {
             Err(reason) => never(reason),
             Ok((conversation, began, _held)) => {
                 let ground = evaluation.ground(prompt, &executor);
-                let came = self.converse(&ground, conversation, began, (leash, pending)).await;
+                let conversing = self.converse(&ground, conversation, began, (leash, pending));
+                let came = evaluation.held_to_tape(conversing).await;
                 ground.flush().await;
                 ground.watch.stats(came.1);
                 came
@@ -218,9 +241,18 @@ impl ClaudeAdapter {
         }
         let goes_on = GoesOn::after(conversation.messages(), &self.model, ground.clock().now());
         let begins = Begins { transcript: goes_on.as_ref(), turns: conversation.stats().turns };
-        let (program, stdout, stdin) = match self.start(ground, &leash, workspace.as_deref(), &begins) {
-            Ok(started) => started,
-            Err(reason) => return (Err(reason), conversation.stats()),
+        if let (Some(talk), Some(rendered)) = (&self.talk, ground.executor.rendered()) {
+            // It is told this when it is started.
+            let output = finish::output_spec(&rendered).map(|output| Arc::clone(&output.schema));
+            talk.told(&json!({ "prompt": rendered.text(), "output": output }));
+        }
+        let is_replayed = matches!(self.talk, Some(Talk::Replayed(_)));
+        let started = match is_replayed {
+            true => None,
+            false => match self.start(ground, &leash, workspace.as_deref(), &begins) {
+                Ok(started) => Some(started),
+                Err(reason) => return (Err(reason), conversation.stats()),
+            },
         };
         let first = conversation.messages().front().and_then(|message| match &**message {
             Message::User { text } => Some(Arc::clone(text)),
@@ -230,23 +262,36 @@ impl ClaudeAdapter {
             ground: ground.clone(),
             terms: self.base.terms.clone(),
             task: goes_on.map(|goes_on| goes_on.say).or(first),
-            scrubber: self.scrubber.clone(),
+            scrubber: self.base.scrubber.clone(),
+            talk: self.talk.clone(),
             conversation,
             workspace,
             pending,
         };
-        Server::new(setup, Lines::new(stdout), Writer::new(stdin), Some(program)).run().await
+        let talk = self.talk.clone();
+        match started {
+            Some((program, stdout, stdin)) => {
+                Server::new(setup, Lines::new(stdout), Writer::new(stdin, talk), Some(program)).run().await
+            }
+            None => {
+                let nobody = (Lines::new(tokio::io::empty()), Writer::new(tokio::io::sink(), talk));
+                Server::new(setup, nobody.0, nobody.1, None).run().await
+            }
+        }
     }
 
     /// An error of the runtime, without secrets.
     fn runtime(&self, error: &dyn std::fmt::Display) -> StopReason {
-        StopReason::Runtime(self.scrubber.text(&error.to_string()))
+        StopReason::Runtime(self.base.scrubber.text(&error.to_string()))
     }
 
     /// Where the program's own tools work; nothing if the prompt has none.
     async fn workspace(&self, ground: &Ground<'_>) -> Result<Option<PathBuf>, StopReason> {
         if natives(ground.prompt).next().is_none() {
             return Ok(None);
+        }
+        if self.talk.is_some() {
+            return Err(self.runtime(&NOT_SAID));
         }
         let files = ground.executor.resources().get::<dyn Filesystem>().await;
         let files = files.map_err(|error| self.runtime(&error))?;
@@ -306,6 +351,28 @@ type Started = (process::Program, tokio::process::ChildStdout, tokio::process::C
 
 const NOT_ON_DISK: &str = "the prompt has tools of Claude Code, but the workspace is not a directory on disk; bind a HostFilesystem as the \
                            workspace, or leave the tools out";
+
+const NOT_SAID: &str = "what Claude Code does with tools of its own is not said to us, so that it cannot be recorded; leave them out of the \
+                        prompt, or do not record the run";
+
+/// Has the name of the program's model, which only the program asks.
+struct StandIn(Arc<str>);
+
+impl Model for StandIn {
+    fn name(&self) -> &str {
+        &self.0
+    }
+
+    fn respond<'a>(
+        &'a self,
+        _: &'a ModelRequest,
+        _: &'a dyn Stream,
+        _: &'a CancelToken,
+    ) -> BoxFuture<'a, Result<ModelResponse, ModelError>> {
+        let error = ending::failure(ModelErrorKind::Rejected, "only Claude Code asks this model", false);
+        Box::pin(std::future::ready(Err(error)))
+    }
+}
 
 impl Adapter for ClaudeAdapter {
     fn name(&self) -> &str {

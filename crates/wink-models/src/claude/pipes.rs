@@ -7,6 +7,8 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use crate::recording::Talk;
+
 /// No line of the program's is longer than this: an answer of a tool may be a large file.
 const LONGEST: usize = 64 * 1024 * 1024;
 
@@ -49,10 +51,12 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 pub(super) struct Writer {
     lines: Option<mpsc::UnboundedSender<Vec<u8>>>,
     writing: JoinHandle<()>,
+    talk: Option<Talk>,
 }
 
 impl Writer {
-    pub(super) fn new(mut to: impl AsyncWrite + Unpin + Send + 'static) -> Self {
+    /// To a pipe; `talk` has it as well.
+    pub(super) fn new(mut to: impl AsyncWrite + Unpin + Send + 'static, talk: Option<Talk>) -> Self {
         let (lines, mut written) = mpsc::unbounded_channel::<Vec<u8>>();
         let writing = tokio::spawn(async move {
             while let Some(line) = written.recv().await {
@@ -63,10 +67,13 @@ impl Writer {
             }
             let _ = to.shutdown().await;
         });
-        Self { lines: Some(lines), writing }
+        Self { lines: Some(lines), writing, talk }
     }
 
     pub(super) fn say(&self, frame: &Value) {
+        if let Some(talk) = &self.talk {
+            talk.told(frame);
+        }
         let mut line = frame.to_string().into_bytes();
         line.push(b'\n');
         if let Some(lines) = &self.lines {

@@ -25,7 +25,7 @@ use super::wire::{self, Asked, Finished, Frame, Hook};
 use crate::conversation::{Conversation, Ended, Input, Next, RUN_LIFE, Said, StopReason, Terms};
 use crate::driver::{self, Ground, Watch};
 use crate::model::ModelErrorKind;
-use crate::recording::Scrubber;
+use crate::recording::{Scrubber, Talk};
 
 /// What the model is told to do when there is nothing but the prompt.
 pub(super) const NO_TASK: &str = "Begin.";
@@ -37,6 +37,8 @@ pub(super) struct Server<'a, R> {
     pub(super) terms: Terms,
     pub(super) transcript: Transcript,
     pub(super) scrubber: Scrubber,
+    /// Where what is said is written down, or was.
+    pub(super) talk: Option<Talk>,
     pub(super) writer: Writer,
     lines: Lines<R>,
     task: Option<Arc<str>>,
@@ -101,13 +103,14 @@ pub(super) struct Setup<'a> {
     pub(super) task: Option<Arc<str>>,
     pub(super) workspace: Option<PathBuf>,
     pub(super) scrubber: Scrubber,
+    pub(super) talk: Option<Talk>,
     pub(super) pending: (Arc<Pending>, mpsc::UnboundedReceiver<Arc<str>>),
 }
 
 impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
     /// Serves whatever speaks on these pipes.
     pub(super) fn new(setup: Setup<'a>, lines: Lines<R>, writer: Writer, program: Option<Program>) -> Self {
-        let Setup { ground, conversation, terms, task, workspace, scrubber, pending: (pending, begun) } =
+        let Setup { ground, conversation, terms, task, workspace, scrubber, talk, pending: (pending, begun) } =
             setup;
         Self {
             ground,
@@ -115,6 +118,8 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
             terms,
             transcript: Transcript::default(),
             scrubber,
+            calls: Calls::new(talk.is_some()),
+            talk,
             writer,
             lines,
             task,
@@ -131,13 +136,13 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
             is_stopping: false,
             is_dead: false,
             program,
-            calls: Calls::new(),
         }
     }
 
     /// Serves the program until it is done with what the user said last.
     pub(super) async fn serve(&mut self) -> Result<Box<Finished>, StopReason> {
         loop {
+            let is_busy = !self.calls.is_empty();
             tokio::select! {
                 biased;
                 Some(id) = self.begun.recv() => self.begin(&id),
@@ -146,7 +151,7 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
                     self.advance().await?;
                 }
                 () = exited(&mut self.program) => {}
-                line = self.lines.next() => {
+                line = heard(&mut self.lines, self.talk.as_ref(), is_busy) => {
                     let frame = match line {
                         Ok(Some(line)) => Frame::read(&line).map_err(|error| error.0),
                         Ok(None) => {
@@ -436,6 +441,9 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
 
     /// Lets all calls end: the program is gone.
     pub(super) async fn let_go(&mut self) {
+        if let Some(Talk::Replayed(talk)) = &self.talk {
+            talk.close();
+        }
         self.natives.clear();
         self.held.clear();
         self.pending.let_go().await;
@@ -447,6 +455,25 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
             self.ground.watch.outcomes(std::slice::from_ref(&outcome));
         }
     }
+}
+
+/// The next line of the program, or of what it said when this was recorded.
+async fn heard<R: AsyncRead + Unpin>(
+    lines: &mut Lines<R>,
+    talk: Option<&Talk>,
+    is_busy: bool,
+) -> std::io::Result<Option<Vec<u8>>> {
+    let talk = match talk {
+        Some(Talk::Replayed(talk)) => return Ok(talk.next(is_busy).await),
+        talk => talk,
+    };
+    let line = lines.next().await;
+    match (talk, &line) {
+        (Some(talk), Ok(Some(line))) if Frame::matters(line) => talk.heard(line),
+        (Some(talk), Ok(None) | Err(_)) => talk.gone(),
+        (Some(_), Ok(Some(_))) | (None, _) => {}
+    }
+    line
 }
 
 /// Waits until the program has exited, and ends what it left: that may hold the pipe open, whose end is waited for.

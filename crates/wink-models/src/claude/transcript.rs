@@ -318,7 +318,7 @@ pub(super) fn beside(whole: TokenUsage, counted: TokenUsage) -> TokenUsage {
 }
 
 /// What the session calls a tool.
-fn known_name(name: &str) -> &str {
+pub(crate) fn known_name(name: &str) -> &str {
     match name.strip_prefix(PREFIX) {
         Some(own) => own,
         None => Native::by_name(name).map_or(name, |native| native.tool()),

@@ -217,6 +217,16 @@ pub(super) fn text_of(content: &Value) -> String {
 pub(super) struct NotAFrame(pub(super) String);
 
 impl Frame {
+    /// Whether anything comes of a line but something to be seen. Pieces of a text come again as a whole, and whoever writes down pieces
+    /// cannot know a secret by them.
+    pub(super) fn matters(line: &[u8]) -> bool {
+        match Self::read(line) {
+            Ok(Self::Other) => false,
+            Ok(Self::Event { event, .. }) => event.kind != "content_block_delta",
+            Ok(_) | Err(_) => true,
+        }
+    }
+
     /// Reads a line.
     pub(super) fn read(line: &[u8]) -> Result<Self, NotAFrame> {
         let line = line.trim_ascii();

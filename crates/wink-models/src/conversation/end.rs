@@ -158,12 +158,13 @@ impl Tally {
                 | Ending::Escalated
                 | Ending::NotCommitted
                 | Ending::Interrupted => (1, 0),
-                // Nothing was begun, or nothing had to be taken back.
+                // Nothing was begun, or nothing had to be taken back, or it could not be.
                 Ending::Succeeded
                 | Ending::Unavailable
                 | Ending::Rejected
                 | Ending::InDoubt
                 | Ending::Expanded
+                | Ending::NotRestored
                 | Ending::NotRun => (0, 0),
             };
             Self {

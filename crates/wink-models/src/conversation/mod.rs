@@ -1,8 +1,8 @@
 //! The conversation with a model, as a state machine: what happened goes in ([`Input`]), what is to be done comes out ([`Next`]).
 //!
 //! There is no I/O here, no clock and no chance: all of that is in the inputs. What was said ([`Said`]) is all that there is to
-//! save: a conversation is read back by being told the same again ([`Conversation::read_back`]), so saving one more step never
-//! costs more than the step. How often a request failed, and that somebody stopped the run, are not said to anybody: a run
+//! save: a conversation is read back by being told the same again ([`Conversation::read_back`] from a session,
+//! [`Conversation::from_said`] from anywhere), so saving one more step never costs more than the step. How often a request failed, and that somebody stopped the run, are not said to anybody: a run
 //! that is taken up again starts with the same request or the same calls.
 
 mod end;

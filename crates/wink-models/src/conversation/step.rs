@@ -111,7 +111,7 @@ impl Conversation {
         let Said::Began { task, terms } = &first.said else {
             return Err(NotReadBack::NoBeginning { run: name });
         };
-        let mut conversation = Self::begin(Arc::clone(&name), task.clone(), terms.clone());
+        let mut conversation = Self::begin(name, task.clone(), terms.clone());
         let (mut last, mut withheld) = (first.time, false);
         for step in steps {
             // Somebody else was faster, and whoever made it found that out before anything was done on account of it.
@@ -119,14 +119,9 @@ impl Conversation {
                 continue;
             }
             (last, withheld) = (step.time, step.withheld);
-            // Somebody let it have more responses than it began with.
-            if let Next::Ended(Ended::Stopped(StopReason::TurnCap { max_turns })) = conversation.next() {
-                conversation.allow_turns(Some(max_turns.saturating_add(1)));
-            }
-            let number = conversation.steps() + 1;
-            let broken = |reason| NotReadBack::Broken { run: Arc::clone(&name), number, reason };
-            conversation.take(Input::Said(step.said.clone())).map_err(broken)?;
+            conversation.hear_again(step.said.clone())?;
         }
+        let name = Arc::clone(conversation.run());
         if withheld && conversation.is_executing() {
             return Err(NotReadBack::Withheld { run: name });
         }
@@ -136,5 +131,58 @@ impl Conversation {
             true => Err(NotReadBack::TooOld { run: name, last }),
             false => Ok(Some(conversation)),
         }
+    }
+
+    /// The conversation in which all of this was said, in order and from its beginning: for whoever saves one without a session.
+    /// What was said is all that there is to save, and each step costs what it says and no more.
+    ///
+    /// ```
+    /// use wink_models::conversation::{Conversation, Input, Next, Said, Terms};
+    ///
+    /// let (task, terms) = (Some("What is 2 + 40?".into()), Terms::default());
+    /// let mut conversation = Conversation::begin("run-1", task.clone(), terms.clone());
+    /// let mut saved = vec![serde_json::to_string(&Said::Began { task, terms })?];
+    ///
+    /// // A step: what happened goes in, and what was said is saved.
+    /// let response = r#"{"responded": {"tool_calls": [{"id": "1", "name": "add", "arguments": "{}"}]}}"#;
+    /// let said: Said = serde_json::from_str(response)?;
+    /// saved.push(serde_json::to_string(&said)?);
+    /// conversation.take(Input::Said(said))?;
+    ///
+    /// // Somewhere else, later.
+    /// let said = saved.iter().map(|line| serde_json::from_str(line)).collect::<Result<Vec<Said>, _>>()?;
+    /// let mut again = Conversation::from_said("run-1", said)?;
+    /// assert_eq!(again, conversation);
+    /// let Next::Execute(calls) = again.next() else { panic!("there is a call to be made") };
+    /// assert_eq!(&*calls[0].tool, "add");
+    /// let answered = r#"{"answered": {"answers": [{"id": "1", "name": "add", "text": "42", "success": true}], "tally": {"calls": 1, "rolled_back": 0, "denied": 0}, "expanded": false}}"#;
+    /// again.take(Input::Said(serde_json::from_str(answered)?))?;
+    /// assert_eq!(again.next(), Next::Ask);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When it is not a conversation.
+    pub fn from_said(
+        run: impl Into<Arc<str>>,
+        said: impl IntoIterator<Item = Said>,
+    ) -> Result<Self, NotReadBack> {
+        let (run, mut said) = (run.into(), said.into_iter());
+        let Some(Said::Began { task, terms }) = said.next() else {
+            return Err(NotReadBack::NoBeginning { run });
+        };
+        let mut conversation = Self::begin(run, task, terms);
+        said.try_for_each(|said| conversation.hear_again(said))?;
+        Ok(conversation)
+    }
+
+    /// One more of the things that were said.
+    fn hear_again(&mut self, said: Said) -> Result<(), NotReadBack> {
+        // Somebody let it have more responses than it began with.
+        if let Next::Ended(Ended::Stopped(StopReason::TurnCap { max_turns })) = self.next() {
+            self.allow_turns(Some(max_turns.saturating_add(1)));
+        }
+        let (run, number) = (Arc::clone(self.run()), self.steps() + 1);
+        self.take(Input::Said(said)).map_err(|reason| NotReadBack::Broken { run, number, reason })
     }
 }

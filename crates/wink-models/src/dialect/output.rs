@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Dialect, lower, without_nulls};
+use super::{Dialect, Lowered, lower, without_nulls};
 use crate::OutputSpec;
 
 /// What a provider is told of the result's form.
@@ -20,16 +20,16 @@ pub struct LoweredOutput {
 }
 
 impl LoweredOutput {
-    /// Lowers the form of a result.
-    #[must_use]
-    pub fn new(output: &OutputSpec, dialect: Dialect) -> Self {
+    /// Lowers the form of a result, if the request has room for it.
+    pub(super) fn new(output: &OutputSpec, dialect: Dialect, fits: impl FnOnce(&Lowered) -> bool) -> Self {
         let original = Arc::clone(&output.schema);
-        let (schema, strict) = match lower(&original, dialect) {
-            Ok(lowered) => (Arc::new(lowered.schema), true),
-            Err(reason) => {
-                tracing::debug!(output = &*output.name, %reason, "the output is sent without strict mode");
-                (Arc::clone(&original), false)
-            }
+        let lowered = lower(&original, dialect);
+        if let Err(reason) = &lowered {
+            tracing::debug!(output = &*output.name, %reason, "the output is sent without strict mode");
+        }
+        let (schema, strict) = match lowered {
+            Ok(lowered) if fits(&lowered) => (Arc::new(lowered.schema), true),
+            Ok(_) | Err(_) => (Arc::clone(&original), false),
         };
         Self { schema, strict, original, dialect }
     }

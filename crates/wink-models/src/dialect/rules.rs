@@ -16,7 +16,7 @@ pub(super) const MAX_LEVELS: usize = 10;
 pub(super) const MAX_NODES: usize = 20_000;
 pub(super) const MAX_NESTING: usize = 64;
 
-/// What all strict tools of one request to Anthropic may have together.
+/// What all strict tools of one request to Anthropic may have together, with the form of its output.
 pub(super) const MAX_STRICT_TOOLS: usize = 20;
 pub(super) const MAX_OPTIONAL: usize = 24;
 pub(super) const MAX_UNIONS: usize = 16;

@@ -13,6 +13,7 @@ use super::error;
 use super::http::{Answer, Wire};
 use super::told::Told;
 use crate::dialect::{Dialect, LoweredTools, lower_tools, without_nulls};
+use crate::recording::Scrubber;
 use crate::scripted::tell;
 use crate::{Model, ModelError, ModelRequest, ModelResponse, OutputSpec, Stop, Stream, ToolSpec, sse};
 
@@ -112,6 +113,10 @@ impl Provider {
 impl Model for Provider {
     fn name(&self) -> &str {
         self.api.model()
+    }
+
+    fn scrubber(&self) -> Scrubber {
+        self.wire.scrubber().clone()
     }
 
     fn respond<'a>(

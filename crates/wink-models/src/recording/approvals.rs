@@ -9,7 +9,7 @@ use wink::executor::{Approval, ApprovalRequest, Approver};
 use wink::resource::BoxError;
 
 use super::Line;
-use super::clock::ReplayingClock;
+use super::clock::{NextLine, ReplayingClock};
 use super::write::Shared;
 use crate::lock;
 
@@ -26,9 +26,18 @@ pub(super) struct RecordedApproval {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum Said {
-    Approved { by: Arc<str> },
-    Refused { by: Arc<str>, reason: String },
-    Failed { error: String },
+    Approved {
+        by: Arc<str>,
+    },
+    Refused {
+        by: Arc<str>,
+        reason: String,
+    },
+    Failed {
+        error: String,
+    },
+    /// Nobody waited for it any more.
+    GivenUp,
 }
 
 impl From<&Result<Approval, BoxError>> for Said {
@@ -43,16 +52,6 @@ impl From<&Result<Approval, BoxError>> for Said {
     }
 }
 
-impl From<Said> for Result<Approval, BoxError> {
-    fn from(said: Said) -> Self {
-        match said {
-            Said::Approved { by } => Ok(Approval::Approved { by }),
-            Said::Refused { by, reason } => Ok(Approval::Refused { by, reason }),
-            Said::Failed { error } => Err(error.into()),
-        }
-    }
-}
-
 /// Whoever is asked, and what they answer written down.
 pub(super) struct RecordedApprover {
     pub(super) approver: Arc<dyn Approver>,
@@ -62,12 +61,26 @@ pub(super) struct RecordedApprover {
 impl Approver for RecordedApprover {
     fn ask<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Result<Approval, BoxError>> {
         Box::pin(async move {
+            let mut asking = Asking { request, shared: &self.shared, said: Said::GivenUp };
             let answer = self.approver.ask(request).await;
-            let (tool, policy) = (Arc::clone(&request.tool), Arc::clone(&request.policy));
-            let approval = RecordedApproval { tool, policy, answer: Said::from(&answer) };
-            self.shared.line(Line { approval: Some(approval), ..Line::default() });
+            asking.said = Said::from(&answer);
             answer
         })
+    }
+}
+
+/// Writes what was answered, or that nobody waited for it.
+struct Asking<'a> {
+    request: &'a ApprovalRequest,
+    shared: &'a Shared,
+    said: Said,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        let (tool, policy) = (Arc::clone(&self.request.tool), Arc::clone(&self.request.policy));
+        let approval = RecordedApproval { tool, policy, answer: self.said.clone() };
+        self.shared.line(Line { approval: Some(approval), ..Line::default() });
     }
 }
 
@@ -92,8 +105,14 @@ impl Approver for ReplayedApprover {
                 lock(&self.difference).get_or_insert_with(|| message.clone());
                 return Err(message.into());
             };
-            self.clock.next_stretch();
-            recorded.answer.into()
+            let _answered = NextLine(&self.clock);
+            match recorded.answer {
+                Said::Approved { by } => Ok(Approval::Approved { by }),
+                Said::Refused { by, reason } => Ok(Approval::Refused { by, reason }),
+                Said::Failed { error } => Err(error.into()),
+                Said::GivenUp if self.clock.gives_up() => std::future::pending().await,
+                Said::GivenUp => Err("nobody waited for the answer when this was recorded".into()),
+            }
         })
     }
 }

@@ -9,11 +9,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use wink::BoxFuture;
-use wink::limits::Clock;
+use wink::limits::{CancelToken, Clock};
 
 use crate::lock;
 
-/// Something that a clock said.
+/// Something that a clock said, or that was while it did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Tick {
     /// The time, in nanoseconds since 1970.
@@ -25,6 +25,28 @@ pub(super) enum Tick {
     /// A sleep until then was over.
     #[serde(rename = "s")]
     Slept(u64),
+    /// A call was here.
+    #[serde(rename = "c")]
+    Call(Place),
+    /// Somebody cancelled the run.
+    #[serde(rename = "cancelled")]
+    Cancelled,
+}
+
+/// How far a call is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Place {
+    /// It begins.
+    Begun,
+    /// Its policies are asked.
+    Judged,
+    /// Its handler runs.
+    Run,
+    /// What came of it is being settled.
+    Over,
+    /// It is answered.
+    Answered,
 }
 
 fn nanos(time: Duration) -> u64 {
@@ -71,15 +93,21 @@ fn timestamp(nanos: i64) -> Timestamp {
 }
 
 /// Says again what was written down, stretch by stretch: whoever looks once more or less often in one of them is right again in
-/// the next.
+/// the next. A stretch goes from one line to the next, or to where a call was, or the run was cancelled.
 pub(super) struct ReplayingClock {
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// The stretches to come.
-    stretches: VecDeque<Vec<Tick>>,
+    /// What was said between lines to come.
+    lines: VecDeque<Vec<Tick>>,
+    /// What was said up to the next line. It begins with what ends the present stretch.
+    ahead: VecDeque<Tick>,
+    /// Who is told when the run is to be cancelled.
+    cancel: Option<CancelToken>,
+    /// It was, after the line before.
+    is_cancelled: bool,
     now: VecDeque<i64>,
     monotonic: VecDeque<u64>,
     slept: HashSet<u64>,
@@ -89,41 +117,111 @@ struct State {
 }
 
 impl ReplayingClock {
-    pub(super) fn new(stretches: impl IntoIterator<Item = Vec<Tick>>) -> Self {
-        let clock = Self {
-            state: Mutex::new(State { stretches: stretches.into_iter().collect(), ..State::default() }),
-        };
-        clock.next_stretch();
+    pub(super) fn new(lines: impl IntoIterator<Item = Vec<Tick>>) -> Self {
+        let state = State { lines: lines.into_iter().collect(), ..State::default() };
+        let clock = Self { state: Mutex::new(state) };
+        clock.next_line();
         clock
     }
 
     /// Goes on to what was said after the next line.
-    pub(super) fn next_stretch(&self) {
-        let woken = {
-            let mut state = lock(&self.state);
-            state.leave_stretch();
-            for tick in state.stretches.pop_front().unwrap_or_default() {
-                match tick {
-                    Tick::Now(nanos) => state.now.push_back(nanos),
-                    Tick::Monotonic(nanos) => state.monotonic.push_back(nanos),
-                    Tick::Slept(nanos) => {
-                        state.slept.insert(nanos);
-                    }
-                }
-            }
-            std::mem::take(&mut state.sleeping)
-        };
-        woken.into_iter().for_each(Waker::wake);
+    pub(super) fn next_line(&self) {
+        self.go_on(|state| {
+            // A run that went another way may have missed it.
+            let is_cancelled = state.ahead.contains(&Tick::Cancelled);
+            state.is_cancelled = false;
+            state.ahead = state.lines.pop_front().unwrap_or_default().into();
+            Went { on: true, is_cancelled }
+        });
     }
 
-    /// Whether a sleep was over before the next line.
-    pub(super) fn somebody_slept(&self) -> bool {
-        !lock(&self.state).slept.is_empty()
+    /// A call is here.
+    pub(super) fn call_is_at(&self, place: Place) {
+        self.go_on(|state| {
+            // It did not have to be waited for where it had to be then.
+            let is_cancelled = state.next_is(Tick::Cancelled);
+            Went { on: state.next_is(Tick::Call(place)) || is_cancelled, is_cancelled }
+        });
+    }
+
+    /// Who is cancelled when the run was. At once, if that was before anything else.
+    pub(super) fn cancels(&self, cancel: &CancelToken) {
+        let is_now = {
+            let mut state = lock(&self.state);
+            state.cancel = Some(cancel.clone());
+            state.now.is_empty() && state.monotonic.is_empty()
+        };
+        if is_now {
+            self.cancel_here();
+        }
+    }
+
+    /// Cancels the run, if it was cancelled before anything else happened; and says whether it did.
+    pub(super) fn cancel_here(&self) -> bool {
+        self.go_on(|state| {
+            let is_cancelled = state.next_is(Tick::Cancelled);
+            Went { on: is_cancelled, is_cancelled }
+        })
+    }
+
+    /// Whether something that was begun here was given up: its time had come, or somebody cancelled it.
+    pub(super) fn gives_up(&self) -> bool {
+        let state = lock(&self.state);
+        state.is_cancelled || !state.slept.is_empty() || state.ahead.front() == Some(&Tick::Cancelled)
+    }
+
+    /// Whether nothing more was said, and nothing happened, up to the next line.
+    #[cfg(all(feature = "claude", unix))]
+    pub(super) fn is_at_line(&self) -> bool {
+        lock(&self.state).ahead.is_empty()
+    }
+
+    /// Whether the run was cancelled next.
+    #[cfg(all(feature = "claude", unix))]
+    pub(super) fn cancels_next(&self) -> bool {
+        lock(&self.state).ahead.front() == Some(&Tick::Cancelled)
+    }
+
+    /// Whether the run is still to be cancelled.
+    pub(super) fn is_left_uncancelled(&self) -> bool {
+        let state = lock(&self.state);
+        state.ahead.iter().chain(state.lines.iter().flatten()).any(|tick| *tick == Tick::Cancelled)
+    }
+
+    /// Goes on to what was said from somewhere on, and says whether the run is cancelled there.
+    fn go_on(&self, goes: impl FnOnce(&mut State) -> Went) -> bool {
+        let (went, cancel, woken) = {
+            let mut state = lock(&self.state);
+            let went = goes(&mut state);
+            if !went.on {
+                return false;
+            }
+            state.enter_stretch();
+            state.is_cancelled |= went.is_cancelled;
+            (went, state.cancel.clone(), std::mem::take(&mut state.sleeping))
+        };
+        woken.into_iter().for_each(Waker::wake);
+        if let Some(cancel) = cancel.filter(|_| went.is_cancelled) {
+            cancel.cancel();
+        }
+        went.is_cancelled
     }
 }
 
+/// What became of going on.
+struct Went {
+    on: bool,
+    is_cancelled: bool,
+}
+
 impl State {
-    fn leave_stretch(&mut self) {
+    /// Leaves the stretch, if it ends with this.
+    fn next_is(&mut self, tick: Tick) -> bool {
+        self.ahead.pop_front_if(|next| *next == tick).is_some()
+    }
+
+    /// Takes what was said up to the next thing that happened.
+    fn enter_stretch(&mut self) {
         if let Some(last) = self.now.drain(..).next_back() {
             self.last_now = last;
         }
@@ -131,6 +229,26 @@ impl State {
             self.last_monotonic = last;
         }
         self.slept.clear();
+        let said = |tick: &mut Tick| !matches!(tick, Tick::Call(_) | Tick::Cancelled);
+        while let Some(tick) = self.ahead.pop_front_if(said) {
+            match tick {
+                Tick::Now(nanos) => self.now.push_back(nanos),
+                Tick::Monotonic(nanos) => self.monotonic.push_back(nanos),
+                Tick::Slept(nanos) => {
+                    self.slept.insert(nanos);
+                }
+                Tick::Call(_) | Tick::Cancelled => {}
+            }
+        }
+    }
+}
+
+/// Goes on to what was said after the next line, however what it is about ends.
+pub(super) struct NextLine<'a>(pub(super) &'a ReplayingClock);
+
+impl Drop for NextLine<'_> {
+    fn drop(&mut self) {
+        self.0.next_line();
     }
 }
 

@@ -1,18 +1,22 @@
 //! Recordings: what was asked, what was answered and when, in one file, from which a run can be repeated without a model.
 //!
 //! A recording is JSON lines. The first is the header, and where the session had a past the next is its STATE; then a line for each request, one for its answer, and one for each
-//! answer of whoever a policy asked, each with what the clock said since the line before. A request says what is new in it since an earlier one of the same conversation, so a
+//! answer of whoever a policy asked, each with what the clock said since the line before. Of the program `claude`, which asks its model
+//! itself, there is a line for each that it said and was told instead. A request says what is new in it since an earlier one of the same conversation, so a
 //! recording grows with what was said and not with its square.
 //!
-//! What makes a session the same, byte for byte: its id, the ids of its calls, chance, and the time. The header has the seeds, the
-//! lines have every reading of the clock, and calls of recorded runs are executed one after the other. What tools find in the
-//! world outside has to be the same as well.
+//! What makes a session the same, byte for byte: its id, the ids of its calls, chance, the time, and when somebody cancelled it. The header
+//! has the seeds, the lines have every reading of the clock, with how far each call was meanwhile and where the run was cancelled, and calls
+//! of recorded runs are executed one after the other. What tools find in the world outside has to be the same as well.
 
 mod approvals;
 mod clock;
 mod read;
 mod requests;
 mod scrub;
+mod stops;
+#[cfg(all(feature = "claude", unix))]
+mod talk;
 mod write;
 
 use serde::{Deserialize, Serialize};
@@ -24,6 +28,9 @@ pub use scrub::{Scrubber, TooShort};
 pub use write::{About, Recorder};
 
 pub(crate) use read::{answer_on, is_cut_off, is_recording, object, read_text};
+pub(crate) use stops::Taped;
+#[cfg(all(feature = "claude", unix))]
+pub(crate) use talk::Talk;
 
 use crate::model::ModelResponse;
 use crate::random::Random;
@@ -59,6 +66,18 @@ impl Header {
     }
 }
 
+/// Something that we said to the program `claude`, or it to us.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Spoken {
+    /// It was told this.
+    Told(Value),
+    /// It said this; a text, if it is no JSON.
+    Heard(Value),
+    /// Nothing more came.
+    Gone,
+}
+
 /// Any other line.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -72,12 +91,15 @@ struct Line {
     response: Option<ModelResponse>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     error: Option<Failure>,
-    /// What the session's STATE was when the run began, if there was any. Such a line is no stretch of the clock.
+    /// What the session's STATE was when the run began, if whoever records it says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     state: Option<Value>,
     /// What somebody said whom a policy asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     approval: Option<RecordedApproval>,
+    /// What was said between us and the program `claude`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    claude: Option<Spoken>,
     /// The request was given up, so that there is no answer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     dropped: bool,

@@ -15,10 +15,15 @@ use wink::limits::{CancelToken, Clock};
 use wink::session::{Session, SessionBuilder, SessionId, SnapshotError};
 
 use super::approvals::ReplayedApprover;
-use super::clock::{Replayed, ReplayingClock};
+use super::clock::{NextLine, Replayed, ReplayingClock};
 use super::requests::{RecordedRequest, Requests};
-use super::{Header, Line, VERSION};
+use super::stops::{Replay, Tape, Taped};
+#[cfg(all(feature = "claude", unix))]
+use super::talk::{ReplayedTalk, Talk};
+use super::{Header, Line, Spoken, VERSION};
 use crate::adapter::Evaluation;
+#[cfg(all(feature = "claude", unix))]
+use crate::claude::ClaudeAdapter;
 use crate::lock;
 use crate::model::{BoxModel, Model, ModelError, ModelErrorKind, ModelRequest, ModelResponse, Stream};
 use crate::random::Random;
@@ -30,6 +35,9 @@ pub struct Recording {
     clock: Arc<ReplayingClock>,
     model: Arc<ReplayedModel>,
     called: Vec<Arc<str>>,
+    /// What was said between us and the program `claude`, if it was the one.
+    #[cfg(all(feature = "claude", unix))]
+    talk: Option<Arc<ReplayedTalk>>,
     /// Nobody, if nobody was asked.
     approver: Option<Arc<ReplayedApprover>>,
     state: Option<Value>,
@@ -92,22 +100,30 @@ impl Recording {
         let mut exchanges = VecDeque::new();
         let mut answers = VecDeque::new();
         let mut state = None;
+        #[cfg(all(feature = "claude", unix))]
+        let mut talk = VecDeque::new();
         let mut called: Vec<Arc<str>> = Vec::new();
         for (at, line) in lines {
             if is_cut_off(text, line) {
                 break;
             }
             let line: Line = object(line).map_err(|reason| RecordingError::Line { line: at + 1, reason })?;
-            if line.state.is_some() {
-                state = line.state;
-                continue;
-            }
             clock.push(line.clock);
+            state = state.or(line.state);
             answers.extend(line.approval);
-            for call in line.response.iter().flat_map(|response| &response.calls) {
-                if !called.contains(&call.name) {
-                    called.push(Arc::clone(&call.name));
+            let by_model = line.response.iter().flat_map(|response| &response.calls);
+            let by_program = line.claude.iter().filter_map(called_by_program);
+            for name in by_model.map(|call| Arc::clone(&call.name)).chain(by_program) {
+                if !called.contains(&name) {
+                    called.push(name);
                 }
+            }
+            #[cfg(all(feature = "claude", unix))]
+            talk.extend(line.claude);
+            #[cfg(not(all(feature = "claude", unix)))]
+            if line.claude.is_some() {
+                let reason = "it is of a run of Claude Code, which this was built without".to_owned();
+                return Err(RecordingError::Line { line: at + 1, reason });
             }
             match (line.request, line.response, line.error, line.dropped) {
                 (Some(request), ..) => exchanges.push_back(Exchange { request, answer: Answer::None }),
@@ -128,6 +144,8 @@ impl Recording {
         }
         let clock = Arc::new(ReplayingClock::new(clock));
         let difference = Arc::default();
+        #[cfg(all(feature = "claude", unix))]
+        let talk = (!talk.is_empty()).then(|| Arc::new(ReplayedTalk::new(&clock, &difference, talk)));
         let approver = (!answers.is_empty()).then(|| {
             let (answers, clock) = (Mutex::new(answers), Arc::clone(&clock));
             Arc::new(ReplayedApprover { answers, clock, difference: Arc::clone(&difference) })
@@ -138,7 +156,16 @@ impl Recording {
             clock: Arc::clone(&clock),
             state: Arc::new(Mutex::new((Requests::default(), exchanges))),
         });
-        Ok(Self { header, clock, model, called, approver, state })
+        Ok(Self {
+            header,
+            clock,
+            model,
+            called,
+            #[cfg(all(feature = "claude", unix))]
+            talk,
+            approver,
+            state,
+        })
     }
 
     /// What whoever recorded it wanted to be known.
@@ -168,9 +195,18 @@ impl Recording {
             return Some(difference);
         }
         let left = lock(&self.model.state).1.len();
-        (left > 0).then(|| {
-            format!("the run ended before it was over in the recording: {left} requests were not made")
-        })
+        if left > 0 {
+            return Some(format!(
+                "the run ended before it was over in the recording: {left} requests were not made"
+            ));
+        }
+        #[cfg(all(feature = "claude", unix))]
+        if let Some(left) = self.talk.as_ref().and_then(|talk| talk.left()) {
+            return Some(left);
+        }
+        let is_whole = !self.clock.is_left_uncancelled();
+        (!is_whole)
+            .then(|| "the run was cancelled when it was recorded, and now it ended before that".to_owned())
     }
 
     /// What was asked, answered with what was answered then.
@@ -181,6 +217,13 @@ impl Recording {
     /// The same, for another model that took part in the run, which had this name.
     pub fn another(&self, name: impl Into<String>) -> BoxModel {
         Arc::new(ReplayedModel { name: name.into(), ..ReplayedModel::clone(&self.model) })
+    }
+
+    /// The program `claude` as it spoke then, if it was the one that was recorded. No process is started.
+    #[cfg(all(feature = "claude", unix))]
+    pub fn claude(&self) -> Option<ClaudeAdapter> {
+        let talk = Talk::Replayed(Arc::clone(self.talk.as_ref()?));
+        Some(ClaudeAdapter::new(self.header.model.as_str()).talk(talk))
     }
 
     /// Whoever was asked when a policy wanted somebody's word, with the answers that were given then; nobody if nobody was asked.
@@ -194,15 +237,20 @@ impl Recording {
         builder.id(id).clock(self.clock()).ids(self.header.ids())
     }
 
-    /// Makes the STATE of that session what it was when the run began. A new session is as it is if the recorded one was new.
+    /// The STATE that the run began with, if that was written down: then it has to be restored before the run.
+    pub fn state(&self) -> Option<&Value> {
+        self.state.as_ref()
+    }
+
+    /// Makes the STATE of that session what it was when the run began: what [`Recording::state`] says, or what has to be there
+    /// instead of it where not everything is as it was.
     ///
     /// # Errors
     /// When the session does not know what was in it.
-    pub fn restore(&self, session: &Session) -> Result<(), SnapshotError> {
-        let Some(state) = &self.state else { return Ok(()) };
-        // As whoever recorded it did.
-        let _ = session.clock().now();
-        session.restore(&session.decode_snapshot(&state.to_string())?)
+    pub fn restore(&self, session: &Session, state: &Value) -> Result<(), SnapshotError> {
+        session.restore(&session.decode_snapshot_value(state)?)?;
+        self.clock.next_line();
+        Ok(())
     }
 
     /// The time as it was then.
@@ -215,11 +263,24 @@ impl Recording {
         self.header.random()
     }
 
-    /// The evaluation as it was then.
+    /// The evaluation as it was then, cancelled where it was then.
     pub fn evaluation(&self, mut evaluation: Evaluation) -> Evaluation {
         evaluation.run.run_id = Some(self.header.run.clone());
+        evaluation.tape = Some(Taped::new(Tape::Replayed(Replay {
+            clock: Arc::clone(&self.clock),
+            #[cfg(all(feature = "claude", unix))]
+            talk: self.talk.clone(),
+        })));
         evaluation.one_at_a_time()
     }
+}
+
+/// The tool of ours that the program calls with this, if it does.
+fn called_by_program(spoken: &Spoken) -> Option<Arc<str>> {
+    let Spoken::Heard(line) = spoken else { return None };
+    let message = line.pointer("/request/message")?;
+    let calls = message.get("method").and_then(Value::as_str) == Some("tools/call");
+    message.pointer("/params/name").and_then(Value::as_str).filter(|_| calls).map(Arc::from)
 }
 
 impl std::fmt::Debug for Recording {
@@ -290,17 +351,16 @@ impl Model for ReplayedModel {
     ) -> BoxFuture<'a, Result<ModelResponse, ModelError>> {
         Box::pin(async move {
             let answer = self.next(request)?;
-            self.clock.next_stretch();
+            self.clock.next_line();
+            let _answered = NextLine(&self.clock);
             match answer {
                 Answer::Given(answer) => {
-                    self.clock.next_stretch();
                     if let Ok(response) = &answer {
                         tell(stream, response);
                     }
                     answer
                 }
-                // Its deadline came; if it was not that, somebody cancelled it.
-                Answer::GivenUp if self.clock.somebody_slept() => std::future::pending().await,
+                Answer::GivenUp if self.clock.gives_up() => std::future::pending().await,
                 Answer::GivenUp | Answer::None => {
                     let message = "the recorded request was not answered".to_owned();
                     Err(not_answered(ModelErrorKind::Cancelled, message))

@@ -83,7 +83,7 @@ impl RecordedRequest {
 }
 
 /// Whether a value can be what was written down as another.
-fn fits(then: &Value, now: &Value) -> bool {
+pub(super) fn fits(then: &Value, now: &Value) -> bool {
     match (then, now) {
         (Value::String(then), Value::String(now)) => fits_text(then, now),
         // A secret that is a number is written as a text.
@@ -132,7 +132,7 @@ fn value(part: &impl Serialize) -> Value {
 }
 
 /// Where one text begins to differ from another, with a little around it.
-fn excerpt(this: &Value, other: &Value) -> String {
+pub(super) fn excerpt(this: &Value, other: &Value) -> String {
     /// Characters before and after.
     const BEFORE: usize = 24;
     const AFTER: usize = 96;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
+use wink::executor::Withhold;
 use wink::prompt::Prompt;
 use wink::tool::AnyTool;
 use wink::tool::secret::{MASK, Secret};
@@ -23,7 +24,7 @@ pub struct Scrubber {
 
 /// A secret is too short to be found: replacing it would replace half of what is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a secret of fewer than {SHORTEST} characters cannot be kept out of a recording")]
+#[error("a secret of fewer than {SHORTEST} characters cannot be kept out of what is written")]
 pub struct TooShort;
 
 impl Scrubber {
@@ -117,6 +118,35 @@ impl Scrubber {
         Arc::new(Message::Assistant { text: Arc::clone(text), calls, provider })
     }
 
+    /// Whether it knows none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.forms.is_empty()
+    }
+
+    /// What the program `claude` says without the sensitive arguments of calls, wherever it has them.
+    #[cfg(all(feature = "claude", unix))]
+    pub(super) fn spoken(&mut self, said: Value) -> Value {
+        match said {
+            Value::Array(items) => items.into_iter().map(|item| self.spoken(item)).collect(),
+            Value::Object(mut fields) => {
+                let name = ["name", "tool_name"].into_iter().find_map(|key| fields.get(key)?.as_str());
+                let name: Option<Arc<str>> = name.map(|name| crate::claude::known_name(name).into());
+                for key in ["input", "arguments", "tool_input"] {
+                    if let (Some(name), Some(input)) = (&name, fields.get_mut(key)) {
+                        let (id, name, arguments) = (Arc::default(), Arc::clone(name), input.to_string());
+                        let call = Called { id, name, arguments: arguments.into() };
+                        self.learn(std::slice::from_ref(&call));
+                        if let Ok(masked) = serde_json::from_str(&self.masked(&call)) {
+                            *input = masked;
+                        }
+                    }
+                }
+                fields.into_iter().map(|(key, value)| (key, self.spoken(value))).collect()
+            }
+            other => other,
+        }
+    }
+
     /// A text without the secrets.
     pub fn text(&self, text: &str) -> String {
         self.forms.iter().fold(text.to_owned(), |text, form| match text.contains(form.expose()) {
@@ -175,6 +205,20 @@ impl Scrubber {
             }
             other => other,
         }
+    }
+}
+
+impl Withhold for Scrubber {
+    fn text(&self, text: &str) -> String {
+        self.text(text)
+    }
+
+    fn json(&self, text: &str) -> String {
+        self.json(text)
+    }
+
+    fn value(&self, value: Value) -> Value {
+        self.value(value)
     }
 }
 

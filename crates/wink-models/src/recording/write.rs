@@ -9,12 +9,15 @@ use serde_json::Value;
 use wink::BoxFuture;
 use wink::executor::Approver;
 use wink::limits::{CancelToken, Clock};
-use wink::session::{Session, SessionBuilder, SessionError, SessionId};
+use wink::session::{SessionBuilder, SessionId};
 
 use super::approvals::RecordedApprover;
 use super::clock::{RecordingClock, Tick};
 use super::requests::Requests;
 use super::scrub::Scrubber;
+use super::stops::{Tape, Taped};
+#[cfg(all(feature = "claude", unix))]
+use super::talk::Talk;
 use super::{Header, Line, VERSION};
 use crate::adapter::Evaluation;
 use crate::lock;
@@ -67,10 +70,10 @@ pub struct About {
     pub note: Option<Value>,
 }
 
-pub(super) struct Shared {
+pub(crate) struct Shared {
     tape: Arc<Mutex<Vec<Tick>>>,
     requests: Mutex<Requests>,
-    scrubber: Mutex<Scrubber>,
+    pub(super) scrubber: Mutex<Scrubber>,
     out: Mutex<Out>,
 }
 
@@ -160,6 +163,12 @@ impl Recorder {
         Arc::new(RecordedModel { model, shared: Arc::clone(&self.shared) })
     }
 
+    /// What is said between us and the program `claude`, recorded.
+    #[cfg(all(feature = "claude", unix))]
+    pub(crate) fn talk(&self) -> Talk {
+        Talk::Recorded(Arc::clone(&self.shared))
+    }
+
     /// Whoever is asked when a policy wants somebody's word, recorded: a replay has their answers.
     pub fn approver(&self, approver: Arc<dyn Approver>) -> Arc<dyn Approver> {
         Arc::new(RecordedApprover { approver, shared: Arc::clone(&self.shared) })
@@ -171,15 +180,10 @@ impl Recorder {
         builder.id(id).clock(Arc::clone(&self.clock)).ids(self.header.ids())
     }
 
-    /// Writes down what the session's STATE is now: the run begins with it, and so does its replay
-    /// ([`Recording::restore`](super::Recording::restore)). For a session that is not new, once, before the run.
-    ///
-    /// # Errors
-    /// When something of it has no JSON form. Then nothing is written.
-    pub fn state_of(&self, session: &Session) -> Result<(), SessionError> {
-        let state = lock(&self.shared.scrubber).value(session.snapshot().to_json()?);
-        self.shared.write(serde_json::to_value(Line { state: Some(state), ..Line::default() }));
-        Ok(())
+    /// Writes down the STATE that the run begins with, as a snapshot's JSON: for a session that is not new, once, before the run. Whoever
+    /// repeats it begins with the same ([`Recording::restore`](super::Recording::restore)).
+    pub fn begins_with(&self, state: Value) {
+        self.shared.line(Line { state: Some(state), ..Line::default() });
     }
 
     /// The clock, recorded.
@@ -192,9 +196,11 @@ impl Recorder {
         self.header.random()
     }
 
-    /// An evaluation that can be repeated: it has the recording's run id, and executes calls one after the other.
+    /// An evaluation that can be repeated: it has the recording's run id, and executes calls one after the other. Whoever cancels it
+    /// is heard when it waits for something, and where that was is written down.
     pub fn evaluation(&self, mut evaluation: Evaluation) -> Evaluation {
         evaluation.run.run_id = Some(self.header.run.clone());
+        evaluation.tape = Some(Taped::new(Tape::Recorded(Arc::clone(&self.shared))));
         evaluation.one_at_a_time()
     }
 
@@ -213,12 +219,17 @@ impl Recorder {
 }
 
 impl Shared {
+    /// What happened while the clock went on.
+    pub(super) fn tick(&self, tick: Tick) {
+        lock(&self.tape).push(tick);
+    }
+
     pub(super) fn line(&self, line: Line) {
         let clock = std::mem::take(&mut *lock(&self.tape));
         let mut value = serde_json::to_value(Line { clock, ..line });
         // All that somebody else has said; the rest is our own.
         let scrubber = lock(&self.scrubber);
-        for part in ["request", "response", "error", "approval"] {
+        for part in ["state", "request", "response", "error", "approval", "claude"] {
             if let Some(part) = value.as_mut().ok().and_then(|value| value.get_mut(part)) {
                 *part = scrubber.value(part.take());
             }
@@ -258,6 +269,10 @@ struct RecordedModel {
 impl Model for RecordedModel {
     fn name(&self) -> &str {
         self.model.name()
+    }
+
+    fn scrubber(&self) -> Scrubber {
+        self.model.scrubber()
     }
 
     fn respond<'a>(

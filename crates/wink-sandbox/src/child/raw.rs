@@ -171,14 +171,15 @@ pub(super) fn next_signal() -> Option<Signal> {
     Signal::from_named_raw(signal)
 }
 
-/// Signals as a program expects them: none blocked, a broken pipe kills.
+/// Signals as a program expects them: none blocked, a broken pipe and a file that may not grow kill.
 pub(super) fn usual_signals() {
-    // SAFETY: both calls are async-signal-safe, and the set is initialised before it is used.
+    // SAFETY: these calls are async-signal-safe, and the set is initialised before it is used.
     unsafe {
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
     }
 }
 

@@ -79,6 +79,12 @@ pub(crate) fn supervise(
     control: &Control,
 ) -> Result<Watched, LaunchError> {
     let surroundings = |what| move |error: Errno| LaunchError::Surroundings { what, source: error.into() };
+    // A probe has no program, and does nothing that could outlive it.
+    let is_probe = prepared.programs.is_empty();
+    let is_known = !is_probe && (prepared.record.is_some() || !prepared.namespaces.pid);
+    if is_known {
+        CommandProcesses::check_proc().map_err(LaunchError::ForeignProc)?;
+    }
     let told = (prepared.shown_program, prepared.shown_cwd);
     let (mut watch, plan, gate) = {
         let pipe = || pipe_with(PipeFlags::CLOEXEC).and_then(|(out, into)| Ok((aside(out)?, aside(into)?)));
@@ -146,7 +152,7 @@ pub(crate) fn supervise(
         };
         (watch, plan, gate)
     };
-    let opened = watch.open_gate(&gate, prepared.record.as_ref());
+    let opened = watch.open_gate(&gate, is_known, prepared.record.as_ref());
     // Our copies of the command's ends: with them open no stream would ever end.
     drop((plan, gate));
     if let Err(error) = opened {
@@ -156,7 +162,7 @@ pub(crate) fn supervise(
     let waited = watch.until_gone(control);
     if let Err(error) = waited {
         watch.abandon();
-        return Err(LaunchError::Surroundings { what: "waiting for it", source: error.into() });
+        return Err(LaunchError::Lost(format!("waiting for it failed: {error}")));
     }
     watch.reap().map_err(|error| LaunchError::Lost(error.to_string()))?;
     watch.hear();
@@ -227,8 +233,13 @@ struct Ready {
 
 impl Watch {
     /// Lets it begin, once it is written down where somebody else may have to end it.
-    fn open_gate(&mut self, gate: &OwnedFd, record: Option<&CommandRecord>) -> io::Result<()> {
-        if record.is_some() || self.tree != ProcessTree::Namespace {
+    fn open_gate(
+        &mut self,
+        gate: &OwnedFd,
+        is_known: bool,
+        record: Option<&CommandRecord>,
+    ) -> io::Result<()> {
+        if is_known {
             let processes = CommandProcesses::new(self.child.pid.unsigned_abs(), self.tree)?;
             if let Some(record) = record {
                 record.note(&processes)?;

@@ -118,7 +118,7 @@ const SECRET: &str = "nobody may read this";
 
 impl World {
     fn new(view: View) -> Self {
-        let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
+        let scratch = Scratch::fresh().unwrap();
         let at = |name: &str| {
             let dir = scratch.path().join(name);
             fs::create_dir_all(&dir).unwrap();
@@ -205,7 +205,7 @@ fn is_running(mark: &str) -> bool {
 
 /// A text that no other process has among its arguments.
 fn mark(what: &str, sandbox: &dyn Sandbox) -> String {
-    let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
+    let scratch = Scratch::fresh().unwrap();
     let unique = scratch.path().file_name().unwrap().to_string_lossy().into_owned();
     format!("{what}-{}-{unique}", sandbox.name())
 }

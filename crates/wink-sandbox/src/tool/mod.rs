@@ -162,14 +162,14 @@ impl Executor {
 fn failure(finished: &Finished, allowed: Duration, undo_on_failure: bool) -> Option<String> {
     match finished.ended {
         Ended::TimedOut => Some(format!(
-            "The command was stopped after {} seconds, with everything that it had started. What it changed is undone.",
+            "The command was stopped after {} seconds, with everything that it had started.",
             allowed.as_secs_f64()
         )),
-        Ended::Cancelled => Some("The command was cancelled. What it changed is undone.".to_owned()),
+        Ended::Cancelled => Some("The command was cancelled.".to_owned()),
         Ended::Exited(0) => None,
-        Ended::Exited(_) | Ended::Signalled(_) => undo_on_failure.then(|| {
-            format!("The command exited with {}. What it changed is undone.", finished.ended.code())
-        }),
+        Ended::Exited(_) | Ended::Signalled(_) => {
+            undo_on_failure.then(|| format!("The command exited with {}.", finished.ended.code()))
+        }
     }
 }
 

@@ -286,9 +286,11 @@ fn start(shared: &Shared, members: &mut [Member], going: &mut Range<usize>, most
 fn may_ask(shared: &Shared, call: &ToolCall) -> bool {
     let around = shared.around.load();
     let placed = around.rendered.as_ref().and_then(|rendered| rendered.find(&call.tool));
-    shared.approver.is_some()
-        && placed
-            .is_some_and(|placed| !placed.policies.is_empty() || placed.tool.contract().idempotency.is_some())
+    let asked_about = match placed {
+        Some(placed) => !placed.policies.is_empty() || placed.tool.contract().idempotency.is_some(),
+        None => shared.may_be_open(&around, &call.tool),
+    };
+    shared.approver.is_some() && asked_about
 }
 
 /// Whether there is a directory in the workspace as it is committed. A workspace that cannot say so at once has none.
@@ -314,7 +316,11 @@ fn declared_footprint(shared: &Shared, call: &ToolCall) -> Footprint {
     }
     let around = shared.around.load();
     let Some(placed) = around.rendered.as_ref().and_then(|rendered| rendered.find(&call.tool)) else {
-        return Footprint::nothing();
+        // What it touches is known once its section is.
+        return match shared.may_be_open(&around, &call.tool) {
+            true => Footprint::everything(),
+            false => Footprint::nothing(),
+        };
     };
     let Ok(params) = placed.tool.inner.parse(&call.arguments, &shared.limits.parse) else {
         return Footprint::nothing();

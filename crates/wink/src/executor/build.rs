@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::approve::Approver;
 use super::step::StepHook;
-use super::{Executor, ExecutorLimits, Shared};
+use super::{Executor, ExecutorLimits, Shared, Withhold};
 use crate::feedback::{Board, FeedbackProvider, Trigger};
 use crate::limits::{BudgetTracker, CancelToken, Deadline, Heartbeat};
 use crate::prompt::{Prompt, PromptRenderError};
@@ -53,6 +53,7 @@ pub struct ExecutorBuilder {
     approver: Option<Arc<dyn Approver>>,
     feedback: Vec<(Trigger, Arc<dyn FeedbackProvider>)>,
     hook: Option<Arc<dyn StepHook>>,
+    withhold: Option<Arc<dyn Withhold>>,
     limits: ExecutorLimits,
 }
 
@@ -75,6 +76,7 @@ impl ExecutorBuilder {
             approver: None,
             feedback: Vec::new(),
             hook: None,
+            withhold: None,
             limits: ExecutorLimits::default(),
         }
     }
@@ -175,6 +177,13 @@ impl ExecutorBuilder {
         self
     }
 
+    /// Who takes out of calls what nobody is to know. A handler that is called sees none of it in its arguments; what it says and
+    /// returns is without it for log, ledger, slices and model. What it writes itself, to files, slices or the world outside, is its own.
+    pub fn withhold(mut self, withhold: Arc<dyn Withhold>) -> Self {
+        self.withhold = Some(withhold);
+        self
+    }
+
     /// What calls are held to.
     pub fn limits(mut self, limits: ExecutorLimits) -> Self {
         self.limits = limits;
@@ -227,6 +236,7 @@ impl ExecutorBuilder {
             around: ArcSwap::from_pointee(around),
             approver: self.approver,
             hook: self.hook,
+            withhold: self.withhold,
             limits: self.limits,
             abandoned: Arc::default(),
         };

@@ -111,6 +111,7 @@ impl HandlerState {
 impl Call {
     /// Boxed, since it is handed on several times and is large.
     pub(super) fn new(shared: &Arc<Shared>, call: ToolCall, cancel: Option<CancelToken>) -> Box<Self> {
+        let call = shared.withheld_call(call);
         let clock = shared.session.clock();
         let now = clock.now();
         let started = clock.monotonic();
@@ -187,6 +188,8 @@ impl Call {
             Some(value) if !result.hidden => placed.tool.inner.render(value.as_ref()),
             Some(_) | None => Cow::Borrowed(""),
         };
+        // A tool may show of its value what its JSON does not have.
+        let rendered_value = self.shared.withheld(rendered_value);
         let (shown, logged) = self.texts(&result.message, &rendered_value);
         let ErasedResult { message, value, hidden, .. } = result;
         let cut = value.as_ref().and_then(|value| self.shared.cut_value(value));
@@ -265,8 +268,9 @@ impl Call {
         self.outcome = Some(outcome);
     }
 
-    fn end(&mut self, failure: Failure) -> (End, Aborted) {
+    fn end(&mut self, mut failure: Failure) -> (End, Aborted) {
         self.recorded = true;
+        self.shared.withheld_failure(&mut failure);
         let mut aborted = match self.tx.take() {
             Some(tx) => tx.abort(),
             None => Aborted::before_begin(&self.shared.session, self.turn.take(), self.glance.take()),

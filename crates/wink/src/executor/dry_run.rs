@@ -46,6 +46,13 @@ impl Executor {
     pub async fn dry_run(&self, call: ToolCall) -> DryRun {
         let mut call = Call::new(&self.shared, call, None);
         call.leave_no_trace();
+        // As the session is now, and for this call alone. What cannot be brought up to date is as it was.
+        if self.shared.may_be_open(&call.around, &call.name)
+            && self.session().refresh().await.is_ok()
+            && let Ok(rendered) = call.around.prompt.render(self.session())
+        {
+            call.sees(Arc::new(rendered));
+        }
         let looked = call.lookup().and_then(|()| call.parse()).and_then(|()| call.deadline());
         if let Err(failure) = looked {
             return DryRun { refused: Some(failure.message), opinions: Vec::new() };

@@ -47,13 +47,16 @@ impl End {
 
     pub(super) async fn not_committed(mut self, error: TransactionError, aborted: Aborted) -> Outcome {
         tracing::error!(%error, tool = &*self.event.tool, "a call could not be committed");
-        let remains = what_remains(self.doubtful);
+        let (ending, remains) = match &error {
+            TransactionError::Restore(_) => (Ending::NotRestored, what_is_left(self.doubtful)),
+            _ => (Ending::NotCommitted, what_remains(self.doubtful)),
+        };
         let text = format!("{} was not committed: {error}; {remains}", self.event.tool);
         self.shown = bounded(&text, MAX_REASON_BYTES).into();
         let mut error_chain = vec![error.to_string()];
         bound_chain(&mut error_chain, self.max_logged);
         self.event = Arc::new(ToolInvoked {
-            ending: Ending::NotCommitted,
+            ending,
             success: false,
             message: Arc::clone(&self.shown),
             rendered: Arc::clone(&self.shown),
@@ -126,6 +129,16 @@ pub(super) fn what_remains(outside_in_doubt: bool) -> &'static str {
     }
 }
 
+/// The same of one that could not be taken back.
+fn what_is_left(outside_in_doubt: bool) -> &'static str {
+    match outside_in_doubt {
+        false => "what it did here is not undone, or not all of it",
+        true => {
+            "what it did here is not undone, or not all of it, and whether its effect outside happened is not known"
+        }
+    }
+}
+
 /// How a call ended, in a sentence about it.
 fn ended(ending: Ending) -> &'static str {
     match ending {
@@ -134,6 +147,7 @@ fn ended(ending: Ending) -> &'static str {
         Ending::Exhausted => "was stopped at the deadline",
         Ending::Panicked => "panicked",
         Ending::NotCommitted => "could not be committed",
+        Ending::NotRestored => "could not be committed, nor taken back",
         Ending::NotRun => "was taken back",
         Ending::Interrupted => "was interrupted",
         Ending::Succeeded

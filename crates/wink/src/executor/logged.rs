@@ -48,7 +48,10 @@ impl Shared {
             run: Arc::clone(&self.around.load().run),
             prompt: Arc::clone(prompt.name()),
             time,
-            text: self.logged(&rendered.shared_text()),
+            text: match &self.withhold {
+                Some(withhold) => self.logged_text(withhold.text(rendered.text())),
+                None => self.logged(&rendered.shared_text()),
+            },
             tools,
         };
         let known = self.session.counted::<PromptRendered>([&event.prompt, &event.prompt]);

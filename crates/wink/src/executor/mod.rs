@@ -21,6 +21,7 @@ mod pipeline;
 mod step;
 mod steps;
 mod stop;
+mod withhold;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,8 +32,9 @@ pub use approve::{Approval, ApprovalRequest, Approver, approver_fn};
 pub use build::{ExecutorBuilder, OpenError};
 pub use dry_run::{DryRun, PolicyOpinion};
 pub use options::CallOptions;
-pub use outcome::{Answer, Escalation, ExpansionError, Outcome, ToolCall};
+pub use outcome::{Answer, CatchUpError, Escalation, ExpansionError, Outcome, ToolCall};
 pub use step::{Moment, Step, StepHook};
+pub use withhold::Withhold;
 
 use crate::feedback::Board;
 use crate::limits::CancelToken;
@@ -95,11 +97,19 @@ pub(crate) struct Shared {
     approver: Option<Arc<dyn Approver>>,
     feedback: Board,
     hook: Option<Arc<dyn StepHook>>,
+    withhold: Option<Arc<dyn Withhold>>,
     limits: ExecutorLimits,
     abandoned: Arc<Abandoned>,
 }
 
 impl Shared {
+    /// Whether a tool that cannot be called, as the prompt was rendered here, may be one that can be: another process may
+    /// have opened its section.
+    fn may_be_open(&self, around: &Surroundings, tool: &str) -> bool {
+        let hidden = |rendered: &Arc<RenderedPrompt>| rendered.hidden(tool).is_some();
+        self.session.is_shared() && around.rendered.as_ref().is_some_and(hidden)
+    }
+
     /// The slices that a success's own value changes.
     fn published_footprint(&self, tool: &AnyTool) -> Footprint {
         let registry = self.session.registry();
@@ -162,6 +172,16 @@ impl Executor {
         self.shared.around.store(Arc::new(next));
         self.shared.record_rendered(&around.prompt, &rendered);
         Ok(rendered)
+    }
+
+    /// Takes over what other processes did to the session ([`Session::refresh`]), and renders the prompt again. A call of a
+    /// tool whose section is closed does so by itself, before it says so.
+    ///
+    /// # Errors
+    /// See [`CatchUpError`].
+    pub async fn catch_up(&self) -> Result<Arc<RenderedPrompt>, CatchUpError> {
+        self.shared.session.refresh().await?;
+        Ok(self.refresh()?)
     }
 
     /// Records an expansion right after the call that asked for it, and renders the prompt again. It is stored with the next

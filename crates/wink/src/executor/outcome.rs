@@ -155,6 +155,18 @@ pub enum ExpansionError {
     Store(#[from] StoreError),
 }
 
+/// Why a prompt is not as its session is now.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum CatchUpError {
+    /// What others did cannot be read.
+    #[error("what others did to the session cannot be read: {0}")]
+    Store(#[from] StoreError),
+    /// The prompt cannot be rendered.
+    #[error("the prompt cannot be rendered as the session is now: {0}")]
+    Render(#[from] PromptRenderError),
+}
+
 /// Why a call did not succeed.
 pub(crate) struct Failure {
     pub(crate) ending: Ending,

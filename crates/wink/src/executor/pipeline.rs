@@ -143,7 +143,10 @@ impl Call {
     fn take_steps(&mut self, task: &mut Context<'_>) -> Result<Took, Box<Failure>> {
         loop {
             let next = match self.step {
-                Step::Lookup => self.lookup().map(|()| Step::Parse)?,
+                Step::Lookup => match self.lookup_now()? {
+                    true => Step::Parse,
+                    false => return Ok(Took::Waits),
+                },
                 Step::Parse => self.parse().map(|()| Step::Deadline)?,
                 Step::Deadline => self.deadline().map(|()| Step::Context)?,
                 Step::Context => match self.context_now() {
@@ -241,6 +244,7 @@ impl Call {
     /// The steps that could not be taken at once.
     async fn wait_for(&mut self, step: Step) -> Result<Step, Box<Failure>> {
         Ok(match step {
+            Step::Lookup => Box::pin(self.lookup_again()).await.map(|()| Step::Parse)?,
             Step::Context => Box::pin(self.context()).await.map(|()| Step::Policies)?,
             Step::Policies => Box::pin(self.policies()).await.map(|()| Step::Ledger)?,
             // Boxed where it is rare, so that other calls do not carry the room for it.
@@ -263,7 +267,7 @@ impl Call {
                 Box::pin(self.feedback()).await;
                 Step::Answer
             }
-            Step::Lookup | Step::Parse | Step::Deadline | Step::Begin | Step::Commit | Step::Answer => {
+            Step::Parse | Step::Deadline | Step::Begin | Step::Commit | Step::Answer => {
                 return Err(lost("its way"));
             }
         })
@@ -314,6 +318,7 @@ impl Call {
                 Failure::new(Ending::TimedOut, text)
             }
             Stopped::Panicked(panic) => {
+                let panic = self.shared.withheld(panic).into_owned();
                 tracing::error!(tool = &**name, step = self.step.name(), panic, "a call panicked");
                 let (whose, chain) = match self.step {
                     Step::Handler => (" (it panicked)", format!("panic: {panic}")),

@@ -6,8 +6,9 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
+use super::Executor;
 use super::call::{Call, HandlerState};
-use super::outcome::{Escalation, Failure};
+use super::outcome::{CatchUpError, Escalation, Failure};
 use super::stop::{StopWhen, Stopped, held_to};
 use crate::ledger::ToolEffect;
 use crate::limits::{BudgetExceededError, DeadlineExceededError};
@@ -17,20 +18,48 @@ use crate::session::{Ending, LoggedParams, LoggedValue};
 use crate::store::{CallMark, StoreError};
 use crate::support::future::{Contained, catch};
 use crate::support::lock::lock;
-use crate::tool::context::CallContext;
+use crate::tool::context::{CallContext, Surroundings};
 use crate::tool::erased::ErasedResult;
 use crate::tool::render::bounded;
 use crate::tool::schema::nearest;
 use crate::tool::{HandlerKind, Phase, PromptEvaluationError, ToolError, VisibilityExpansionRequired};
-use crate::transaction::{NoTurn, Transaction, take_turn_of_call, try_turn_of_call};
+use crate::transaction::{NoTurn, RestoreFailedError, Transaction, take_turn_of_call, try_turn_of_call};
 
 impl Call {
-    pub(super) fn lookup(&mut self) -> Result<(), Box<Failure>> {
+    /// Finds the tool, as the prompt was rendered last; false if others may have opened its section since.
+    pub(super) fn lookup_now(&mut self) -> Result<bool, Box<Failure>> {
         if self.repeated {
             let id = super::shown_name(&self.invocation.call_id);
             let text = format!("call id '{id}' was used twice in one response; only the first call was run");
             return Err(Failure::new(Ending::Rejected, text));
         }
+        if self.shared.may_be_open(&self.around, &self.name) {
+            return Ok(false);
+        }
+        self.lookup().map(|()| true)
+    }
+
+    /// Finds the tool in the prompt as the store has the session now.
+    pub(super) async fn lookup_again(&mut self) -> Result<(), Box<Failure>> {
+        let executor = Executor { shared: Arc::clone(&self.shared) };
+        match executor.catch_up().await {
+            Ok(rendered) => self.sees(rendered),
+            Err(CatchUpError::Store(error)) => return Err(self.store_failed(&error)),
+            // What can be called is what was rendered last.
+            Err(CatchUpError::Render(error)) => {
+                tracing::error!(%error, "the prompt cannot be rendered as the session is now");
+            }
+        }
+        self.lookup()
+    }
+
+    /// The prompt that this call is looked up in.
+    pub(super) fn sees(&mut self, rendered: Arc<RenderedPrompt>) {
+        let around = Surroundings { rendered: Some(rendered), ..Surroundings::clone(&self.around) };
+        self.around = Arc::new(around);
+    }
+
+    pub(super) fn lookup(&mut self) -> Result<(), Box<Failure>> {
         let Some(rendered) = &self.around.rendered else {
             return Err(Failure::new(
                 Ending::Unavailable,
@@ -198,7 +227,7 @@ impl Call {
                 let text = format!("the recorded result of {} cannot be read: {reason}", self.name);
                 Failure::new(Ending::Errored, text).because(vec![reason])
             })?;
-            self.result = Some(result);
+            self.result = Some(self.shared.withheld_result(&placed.tool, result));
             self.publish_replayed()?;
             return Ok(true);
         }
@@ -268,7 +297,8 @@ impl Call {
     }
 
     fn returned(&mut self, returned: Result<ErasedResult, ToolError>) -> Result<(), Box<Failure>> {
-        match returned {
+        let Some(placed) = &self.placed else { return Err(lost("the tool")) };
+        match returned.map(|result| self.shared.withheld_result(&placed.tool, result)) {
             Ok(result) if result.success => {
                 self.handler = HandlerState::Succeeded;
                 self.result = Some(result);
@@ -389,7 +419,8 @@ impl Call {
 
     /// What an error that a handler returned means.
     fn raised(&self, error: &ToolError) -> Box<Failure> {
-        let chain = error.chain();
+        let chain = error.chain().into_iter().map(|cause| self.shared.withheld(cause).into_owned());
+        let chain: Vec<String> = chain.collect();
         tracing::info!(tool = &*self.name, chain = chain.join(": "), "a handler returned an error");
         if let Some(expansion) = error.find::<VisibilityExpansionRequired>() {
             let text = format!("opened {}", expansion.keys.join(", "));
@@ -402,6 +433,11 @@ impl Call {
             return Failure::new(Ending::Escalated, text)
                 .because(chain)
                 .escalating(Escalation::Evaluation(raised.clone()));
+        }
+        if let Some(failed) = error.find::<RestoreFailedError>() {
+            return Failure::new(Ending::NotRestored, error.text())
+                .because(chain)
+                .escalating(Escalation::Restore(failed.clone()));
         }
         let exhausted = match (error.find::<DeadlineExceededError>(), error.find::<BudgetExceededError>()) {
             (Some(passed), _) => Some((passed.to_string(), Some(passed.deadline))),

@@ -167,6 +167,14 @@ pub enum FsError {
         /// What was left as it is, and why.
         left: Vec<LeftAlone>,
     },
+    /// A change was to be taken back, and that failed: what it did is there, or a part of it.
+    #[error("{reason}")]
+    NotUndone {
+        /// What could be seen to be not as it was before.
+        left: Vec<FsPath>,
+        /// Why, in a sentence that names them.
+        reason: String,
+    },
     /// A fork, receipt or snapshot of another filesystem.
     #[error("this {what} comes from another filesystem")]
     Foreign {
@@ -233,6 +241,7 @@ pub enum FsErrorKind {
     Conflict,
     Moved,
     LeftAlone,
+    NotUndone,
     Foreign,
     SnapshotVersion,
     SnapshotMalformed,
@@ -267,6 +276,7 @@ impl FsError {
             Self::Conflict { .. } => FsErrorKind::Conflict,
             Self::Moved => FsErrorKind::Moved,
             Self::LeftAlone { .. } => FsErrorKind::LeftAlone,
+            Self::NotUndone { .. } => FsErrorKind::NotUndone,
             Self::Foreign { .. } => FsErrorKind::Foreign,
             Self::SnapshotVersion { .. } => FsErrorKind::SnapshotVersion,
             Self::SnapshotMalformed { .. } => FsErrorKind::SnapshotMalformed,

@@ -41,7 +41,7 @@ pub(crate) use looking::Looking;
 pub use memory::MemoryFilesystem;
 pub use path::FsPath;
 pub(crate) use quote::named;
-pub use quote::quoted;
+pub use quote::{quoted, turns_text};
 pub use revert::{LeftAlone, MergedBy, Revert, Reverted, UndoForce};
 pub(crate) use search::GlobPattern;
 pub(crate) use snapshot::Ground;

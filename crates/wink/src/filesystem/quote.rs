@@ -37,8 +37,8 @@ fn is_odd(letter: char) -> bool {
     matches!(letter, '"' | '\\') || letter.is_control() || turns_text(letter)
 }
 
-/// What is not seen and changes what is: ends of lines and paragraphs, and marks of direction.
-fn turns_text(letter: char) -> bool {
+/// Whether a letter is not seen and changes what is: ends of lines and paragraphs, and marks of direction.
+pub fn turns_text(letter: char) -> bool {
     matches!(
         letter,
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}'

@@ -84,7 +84,7 @@ impl ToolPolicy for ApprovalPolicy {
 /// What the approver is asked. Made from the parsed arguments: the model's own spelling may hide things in
 /// whitespace.
 fn question(call: &PolicyCall<'_>) -> String {
-    let masked = call.tool.contract().compiled.mask(call.params.text());
+    let masked = call.tool.contract().compiled().mask(call.params.text());
     let arguments: Map<String, Value> = match serde_json::from_str(&masked) {
         Ok(Value::Object(arguments)) => arguments,
         Ok(_) | Err(_) if masked.trim().is_empty() => Map::new(),

@@ -49,10 +49,12 @@ pub(crate) fn tools(policies: &[PlacedPolicy]) -> Result<Arc<[PlacedTool]>, Prom
     )
     .annotations(annotations)
     .without_overrides()
+    .vouched()
     .into_tool();
     let read = Tool::new(READ_SECTION, "Read the text of a closed section once, without opening it.", read)
         .annotations(annotations)
         .without_overrides()
+        .vouched()
         .into_tool();
     let policies: Arc<[PlacedPolicy]> = policies.into();
     let place = |tool| PlacedTool::new(tool, "".into(), Arc::clone(&policies));

@@ -10,7 +10,7 @@ use super::error::{ResourceError, SnapshotStep};
 use super::merge::RestoringOne;
 use super::name::ResourceName;
 use super::snapshot::{ErasedFork, ErasedSnapshot, Fate, Merged, ResourceSnapshot, step, typed};
-use crate::filesystem::{Filesystem, FsSnapshot, Looking};
+use crate::filesystem::{Filesystem, FsError, FsSnapshot, Looking};
 
 /// The name under which the workspace's snapshot is stored.
 const NAME: &str = "filesystem";
@@ -129,7 +129,13 @@ impl ErasedFork for FilesFork {
     }
 
     fn merge(&self) -> Result<Option<Merged>, ResourceError> {
-        let mut receipt = step(&self.name, SnapshotStep::Merge, || Ok(self.original.merge(&*self.fork)?))?;
+        let merged = step(&self.name, SnapshotStep::Merge, || Ok(self.original.merge(&*self.fork)))?;
+        // A merge that failed has changed nothing, unless it could not be taken back.
+        let failed = match merged {
+            Err(FsError::NotUndone { .. }) => SnapshotStep::Restore,
+            _ => SnapshotStep::Merge,
+        };
+        let mut receipt = step(&self.name, failed, || Ok(merged?))?;
         let ground = receipt.take_ground();
         let (name, original) = (self.name.clone(), Arc::clone(&self.original));
         let settle = Box::new(move |fate| {

@@ -124,6 +124,8 @@ pub enum Ending {
     Escalated,
     /// A subscriber failed, or the commit did.
     NotCommitted,
+    /// It was to be taken back, and that failed: what it did is there, or a part of it.
+    NotRestored,
     /// An earlier call of the batch escalated.
     NotRun,
     /// The process died while it ran, or waited to.

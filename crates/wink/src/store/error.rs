@@ -19,6 +19,8 @@ pub enum StoreErrorKind {
     /// It could not be done.
     #[default]
     Failed,
+    /// There is no space left for it. What is there can still be read.
+    NoSpace,
     /// Somebody else has committed to the session meanwhile. Whoever catches up can try again.
     Moved,
     /// The store has no such operation.

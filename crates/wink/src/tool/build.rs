@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::context::CallContext;
 use super::contract::{Contract, HandlerKind, ToolExample, check_description, check_name};
@@ -16,6 +16,7 @@ use super::footprint::Footprint;
 use super::handler::{BlockingHandler, ContextKind, Handler};
 use super::result::{IntoToolResult, RenderError, ToolResult};
 use super::schema::{self, CompiledSchema, ParseLimits, Rejection, SchemaError, Typed};
+use super::shown::{Making, OutputSource, Shown};
 use super::{Tool, ToolData, render};
 use crate::BoxFuture;
 use crate::ledger::{KeyStrategy, params_key};
@@ -34,7 +35,7 @@ impl SchemaSource {
         Self::Typed(schema::advertised_schema::<P>)
     }
 
-    fn resolve(self) -> Result<Value, SchemaError> {
+    pub(super) fn resolve(self) -> Result<Value, SchemaError> {
         match self {
             Self::Typed(make) => make(),
             Self::Given(value) => schema::tighten(value),
@@ -42,10 +43,15 @@ impl SchemaSource {
     }
 }
 
-/// The schema of a value of type `R`; none for `()`.
-pub(crate) fn output_schema<R: JsonSchema + 'static>() -> Option<Value> {
-    (TypeId::of::<R>() != TypeId::of::<()>()).then(schema::output_schema::<R>)
+impl OutputSource {
+    /// The schema of values of type `R`; none for `()`.
+    pub(crate) fn typed<R: JsonSchema + 'static>() -> Self {
+        Self::Typed(|| (TypeId::of::<R>() != TypeId::of::<()>()).then(schema::output_schema::<R>))
+    }
 }
+
+/// How a value is shown.
+pub(crate) type Rendering<R> = Arc<dyn Fn(&R) -> Result<String, RenderError> + Send + Sync>;
 
 /// Which values of successful calls go to slices.
 pub(crate) enum Publish<R> {
@@ -173,7 +179,7 @@ struct Built<P, R> {
     contract: Contract,
     run: Option<Arc<dyn Run>>,
     footprint: Option<Arc<dyn Fn(&P) -> Footprint + Send + Sync>>,
-    render: Option<Arc<dyn Fn(&R) -> Result<String, RenderError> + Send + Sync>>,
+    render: Option<Rendering<R>>,
     publish: super::Publish<R>,
 }
 
@@ -184,43 +190,41 @@ impl<P: ToolData, R: ToolData> IntoTool for Tool<P, R> {
 
     fn into_tool(self) -> Result<AnyTool, ToolValidationError> {
         check_name(&self.name)?;
-        let fault = |text: String| ToolValidationError(format!("tool {}: {text}", self.name));
-        let description =
-            check_description("its description", &self.description).map_err(|error| fault(error.0))?;
-        let mut schema = self.schema.resolve().map_err(|error| fault(error.to_string()))?;
-        for field in &self.sensitive {
-            schema::mark_sensitive(&mut schema, field).map_err(|error| fault(error.to_string()))?;
-        }
-        let compiled = CompiledSchema::compile(&schema).map_err(|error| fault(error.to_string()))?;
-        if let Some(config) = &self.idempotency
-            && let KeyStrategy::Params(fields) = &config.strategy
-        {
-            check_fields(&schema, fields).map_err(&fault)?;
-        }
-        let mut built = Built {
+        let description = check_description("its description", &self.description)
+            .map_err(|error| ToolValidationError(format!("tool {}: {}", self.name, error.0)))?;
+        let name: Arc<str> = self.name.as_str().into();
+        let making = Making {
+            tool: Arc::clone(&name),
+            schema: self.schema,
+            sensitive: self.sensitive,
+            keyed_by: self.idempotency.as_ref().and_then(|config| match &config.strategy {
+                KeyStrategy::Params(fields) => Some(fields.clone()),
+                _ => None,
+            }),
+            output_schema: self.output_schema,
+            examples: self.examples,
+            render: self.render.clone(),
+        };
+        let shown = match self.vouched {
+            true => Shown::wanted(making),
+            false => Shown::made(making.make()?),
+        };
+        let built = Built {
             contract: Contract {
-                name: self.name.as_str().into(),
+                name,
                 description: description.into(),
-                schema_text: schema.to_string().into(),
-                schema: Arc::new(schema),
-                output_schema: self.output_schema.map(Arc::new),
-                examples: Vec::new(),
+                shown,
                 annotations: self.annotations,
                 timeout: self.timeout,
                 accepts_overrides: self.accepts_overrides,
                 handler: self.kind,
                 idempotency: self.idempotency,
-                compiled,
             },
             run: self.run,
             footprint: self.footprint,
             render: self.render,
             publish: self.publish,
         };
-        for (description, input, output) in self.examples {
-            let example = built.check_example(&description, &input, output).map_err(fault)?;
-            built.contract.examples.push(example);
-        }
         if built.render.is_none()
             && built.contract.handler != HandlerKind::Missing
             && falls_back_to_json::<R>()
@@ -240,14 +244,43 @@ fn falls_back_to_json<R: 'static>() -> bool {
     !own.contains(&TypeId::of::<R>())
 }
 
-fn check_fields(schema: &Value, fields: &[String]) -> Result<(), String> {
-    let known =
-        |field: &String| schema.get("properties").is_some_and(|properties| properties.get(field).is_some());
-    match fields.iter().find(|field| !known(field)) {
-        None if fields.is_empty() => Err("its idempotency config names no parameter".to_owned()),
-        None => Ok(()),
-        Some(field) => {
-            Err(format!("its idempotency config names parameter {field:?}, which it does not have"))
+/// Arguments in the tool's own type.
+pub(super) fn decoded<P: ToolData>(
+    tool: &str,
+    schema: &CompiledSchema,
+    text: &str,
+    limits: &ParseLimits,
+) -> Result<P, Rejection> {
+    // A type's decoder is foreign code.
+    catch(|| schema.decode(text, limits)).unwrap_or_else(|panic| {
+        tracing::error!(tool, panic, "decoding arguments panicked");
+        Err(Rejection::undecodable())
+    })
+}
+
+/// A value as the model sees it.
+pub(super) fn rendered<'a, R: ToolData>(
+    tool: &str,
+    render: Option<&Rendering<R>>,
+    value: &'a dyn ErasedValue,
+) -> Cow<'a, str> {
+    let any: &dyn Any = value;
+    let own = any.downcast_ref::<R>().map(|typed| match render {
+        Some(own) => catch(|| own(typed).map(Cow::Owned)).unwrap_or_else(|panic| Err(RenderError(panic))),
+        None => catch(|| render::default_text(typed)).unwrap_or_else(|panic| Err(RenderError(panic))),
+    });
+    match own {
+        Some(Ok(text)) => text,
+        failed => {
+            if let Some(Err(error)) = failed {
+                tracing::warn!(tool, %error, "rendered as JSON instead");
+            }
+            catch(|| value.to_json())
+                .ok()
+                .and_then(Result::ok)
+                .map(render::value_text)
+                .unwrap_or_default()
+                .into()
         }
     }
 }
@@ -263,52 +296,9 @@ impl<P: ToolData, R: ToolData> Built<P, R> {
             // Not every parameter type can be serialised again.
             None => Typed::Unknown,
         };
-        let all = self.contract.compiled.uniform(params.text(), typed);
+        let all = self.contract.compiled().uniform(params.text(), typed);
         Ok(all.ok_or("the arguments could not be read again")?)
     }
-
-    fn check_example(&self, description: &str, input: &P, output: R) -> Result<ToolExample, String> {
-        let fault = |error: serde_json::Error| format!("example {description:?}: {error}");
-        let input = serde_json::to_value(input).map_err(fault)?;
-        let value = serde_json::to_value(&output).map_err(fault)?;
-        self.checked_example(description, input, value, |_| Ok(Arc::new(output)))
-    }
-
-    /// Holds an example to the rules of a real call.
-    fn checked_example(
-        &self,
-        description: &str,
-        input: Value,
-        output: Value,
-        typed: impl FnOnce(&Value) -> Result<Arc<dyn ErasedValue>, String>,
-    ) -> Result<ToolExample, String> {
-        let description =
-            check_description("the description of an example", description).map_err(|error| error.0)?;
-        let fault = |text: String| format!("example {description:?}: {text}");
-        let input = if input.is_null() { Value::Object(Map::new()) } else { input };
-        let text: Arc<str> = input.to_string().into();
-        self.parse(&text, &ParseLimits::default())
-            .map_err(|rejection| fault(format!("its input: {rejection}")))?;
-        if let Some(schema) = &self.contract.output_schema {
-            check_output(schema, &output).map_err(|text| fault(format!("its output: {text}")))?;
-        }
-        let value = typed(&output).map_err(|text| fault(format!("its output: {text}")))?;
-        let rendered = Erased::render(self, value.as_ref()).into_owned();
-        let input = serde_json::from_str(&self.contract.compiled.mask(&text)).unwrap_or(input);
-        Ok(ToolExample { description, input, output, rendered })
-    }
-}
-
-/// Holds a value to a schema whose root may be anything, by making it the one property of an object.
-fn check_output(schema: &Value, value: &Value) -> Result<(), String> {
-    let mut inner = schema.clone();
-    let defs = inner.as_object_mut().and_then(|schema| schema.remove("$defs")).unwrap_or(json!({}));
-    let whole =
-        json!({ "type": "object", "properties": { "value": inner }, "required": ["value"], "$defs": defs });
-    // A schema that the walk does not know (a foreign type's own) is not held against the example.
-    let Ok(compiled) = CompiledSchema::compile(&whole) else { return Ok(()) };
-    let text = json!({ "value": value }).to_string();
-    compiled.check(&text, &ParseLimits::default()).map_err(|rejection| rejection.to_string())
 }
 
 impl<P: ToolData, R: ToolData> Erased for Built<P, R> {
@@ -317,11 +307,7 @@ impl<P: ToolData, R: ToolData> Erased for Built<P, R> {
     }
 
     fn parse(&self, text: &Arc<str>, limits: &ParseLimits) -> Result<Params, Rejection> {
-        // A type's decoder is foreign code.
-        let typed: P = catch(|| self.contract.compiled.decode(text, limits)).unwrap_or_else(|panic| {
-            tracing::error!(tool = &*self.contract.name, panic, "decoding arguments panicked");
-            Err(Rejection::undecodable())
-        })?;
+        let typed: P = decoded(&self.contract.name, self.contract.compiled(), text, limits)?;
         Ok(Params::new(Box::new(typed), Arc::clone(text)))
     }
 
@@ -347,29 +333,15 @@ impl<P: ToolData, R: ToolData> Erased for Built<P, R> {
     }
 
     fn render<'a>(&self, value: &'a dyn ErasedValue) -> Cow<'a, str> {
-        let any: &dyn Any = value;
-        let own = any.downcast_ref::<R>().map(|typed| match &self.render {
-            Some(own) => catch(|| own(typed).map(Cow::Owned)).unwrap_or_else(|panic| Err(RenderError(panic))),
-            None => catch(|| render::default_text(typed)).unwrap_or_else(|panic| Err(RenderError(panic))),
-        });
-        match own {
-            Some(Ok(text)) => text,
-            failed => {
-                if let Some(Err(error)) = failed {
-                    tracing::warn!(tool = &*self.contract.name, %error, "rendered as JSON instead");
-                }
-                catch(|| value.to_json())
-                    .ok()
-                    .and_then(Result::ok)
-                    .map(render::value_text)
-                    .unwrap_or_default()
-                    .into()
-            }
-        }
+        rendered(&self.contract.name, self.render.as_ref(), value)
     }
 
     fn example(&self, description: &str, input: Value, output: Value) -> Result<ToolExample, String> {
-        self.checked_example(description, input, output, |output| catch(|| self.revive(output))?)
+        let whole = self.contract.shown.whole();
+        whole.example::<P>(&self.contract.name, description, input, output, |output| {
+            let value = catch(|| self.revive(output))??;
+            Ok(self.render(value.as_ref()).into_owned())
+        })
     }
 
     fn revive(&self, json: &Value) -> Result<Arc<dyn ErasedValue>, String> {

@@ -135,7 +135,7 @@ impl ToolContextBuilder {
     /// called alone is handed its parameters by the caller.
     pub fn arguments(mut self, arguments: impl Into<Arc<str>>) -> Self {
         let text = arguments.into();
-        let schema = &self.tool.contract().compiled;
+        let schema = self.tool.contract().compiled();
         self.arguments = if schema.has_sensitive() { schema.mask(&text).as_ref().into() } else { text };
         self
     }

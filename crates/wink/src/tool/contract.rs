@@ -1,4 +1,5 @@
-//! A tool's contract: what the model is told, frozen at construction. Listing and dispatch never rebuild it.
+//! A tool's contract: what the model is told, frozen at construction (`shown` says what is made later). Listing and dispatch
+//! never rebuild it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use serde_json::Value;
 
 use super::error::ToolValidationError;
 use super::schema::CompiledSchema;
+use super::shown::Shown;
 use crate::ledger::IdempotencyConfig;
 
 /// What a tool says of itself, in MCP's four words. Hints for whoever shows it. Two are taken at their word
@@ -62,16 +64,12 @@ pub enum HandlerKind {
 pub struct Contract {
     pub(crate) name: Arc<str>,
     pub(crate) description: Arc<str>,
-    pub(crate) schema: Arc<Value>,
-    pub(crate) schema_text: Arc<str>,
-    pub(crate) output_schema: Option<Arc<Value>>,
-    pub(crate) examples: Vec<ToolExample>,
+    pub(crate) shown: Shown,
     pub(crate) annotations: Annotations,
     pub(crate) timeout: Option<Duration>,
     pub(crate) accepts_overrides: bool,
     pub(crate) handler: HandlerKind,
     pub(crate) idempotency: Option<IdempotencyConfig>,
-    pub(crate) compiled: CompiledSchema,
 }
 
 impl Contract {
@@ -87,35 +85,40 @@ impl Contract {
 
     /// The schema of its parameters, as the model is told and as arguments are held to.
     pub fn schema(&self) -> &Value {
-        &self.schema
+        self.shown.whole().schema()
     }
 
     /// The same as text, always the same bytes.
     pub fn schema_text(&self) -> &str {
-        &self.schema_text
+        self.shown.whole().text()
     }
 
     /// The schema of its value.
     pub fn output_schema(&self) -> Option<&Value> {
-        self.output_schema.as_deref()
+        self.shown.whole().output_schema()
+    }
+
+    /// The schema of its parameters, ready for checking.
+    pub(crate) fn compiled(&self) -> &CompiledSchema {
+        self.shown.whole().compiled()
     }
 
     /// Arguments, as they came, with sensitive ones masked; see [`CompiledSchema::mask`].
     pub fn masked(&self, arguments: &Arc<str>) -> Arc<str> {
-        match self.compiled.has_sensitive() {
-            true => self.compiled.mask(arguments).as_ref().into(),
+        match self.compiled().has_sensitive() {
+            true => self.compiled().mask(arguments).as_ref().into(),
             false => Arc::clone(arguments),
         }
     }
 
     /// Whether some of its arguments are sensitive.
     pub fn has_sensitive(&self) -> bool {
-        self.compiled.has_sensitive()
+        self.compiled().has_sensitive()
     }
 
     /// Representative calls.
     pub fn examples(&self) -> &[ToolExample] {
-        &self.examples
+        self.shown.whole().examples()
     }
 
     /// What it says of itself.

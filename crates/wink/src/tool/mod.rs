@@ -18,6 +18,7 @@ pub mod result;
 pub(crate) mod reword;
 pub mod schema;
 pub mod secret;
+mod shown;
 mod telling;
 
 use std::marker::PhantomData;
@@ -42,7 +43,8 @@ pub use result::{IntoToolResult, Render, RenderError, ToolResult};
 
 use crate::ledger::IdempotencyConfig;
 use crate::session::SliceType;
-use build::{AsyncRun, BlockingRun, Publish, Run, SchemaSource};
+use build::{AsyncRun, BlockingRun, Publish, Rendering, Run, SchemaSource};
+use shown::OutputSource;
 
 /// A tool that takes `P` and gives `R`.
 ///
@@ -52,7 +54,7 @@ pub struct Tool<P, R> {
     name: String,
     description: String,
     schema: SchemaSource,
-    output_schema: Option<Value>,
+    output_schema: OutputSource,
     run: Option<Arc<dyn Run>>,
     kind: HandlerKind,
     examples: Vec<(String, P, R)>,
@@ -61,8 +63,9 @@ pub struct Tool<P, R> {
     accepts_overrides: bool,
     idempotency: Option<IdempotencyConfig>,
     sensitive: Vec<String>,
+    vouched: bool,
     footprint: Option<Arc<dyn Fn(&P) -> Footprint + Send + Sync>>,
-    render: Option<Arc<dyn Fn(&R) -> Result<String, RenderError> + Send + Sync>>,
+    render: Option<Rendering<R>>,
     publish: Publish<R>,
 }
 
@@ -115,7 +118,7 @@ impl<P: TypedData, R: TypedData> Tool<P, R> {
 
     fn typed(name: impl Into<String>, description: impl Into<String>) -> Self {
         let mut tool = Self::bare(name, description, SchemaSource::typed::<P>());
-        tool.output_schema = build::output_schema::<R>();
+        tool.output_schema = OutputSource::typed::<R>();
         tool
     }
 }
@@ -142,7 +145,7 @@ impl Tool<Value, Value> {
 
     /// The schema of a dynamic tool's value. Example outputs are held to it.
     pub fn output_schema(mut self, schema: Value) -> Self {
-        self.output_schema = Some(schema);
+        self.output_schema = OutputSource::Given(Some(schema));
         self
     }
 }
@@ -153,7 +156,7 @@ impl<P: ToolData, R: ToolData> Tool<P, R> {
             name: name.into(),
             description: description.into(),
             schema,
-            output_schema: None,
+            output_schema: OutputSource::Given(None),
             run: None,
             kind: HandlerKind::Missing,
             examples: Vec::new(),
@@ -162,6 +165,7 @@ impl<P: ToolData, R: ToolData> Tool<P, R> {
             accepts_overrides: true,
             idempotency: None,
             sensitive: Vec::new(),
+            vouched: false,
             footprint: None,
             render: None,
             publish: Publish::IfKnown,
@@ -213,6 +217,13 @@ impl<P: ToolData, R: ToolData> Tool<P, R> {
     /// [`Secret`](secret::Secret).
     pub fn sensitive(mut self, field: impl Into<String>) -> Self {
         self.sensitive.push(field.into());
+        self
+    }
+
+    /// Says that the schemas and examples are right, so that they need not be made before they are wanted. Only for tools of this
+    /// crate's own, with nothing in them that somebody else gave; `vouched_tools_are_right` makes every one.
+    pub(crate) fn vouched(mut self) -> Self {
+        self.vouched = true;
         self
     }
 

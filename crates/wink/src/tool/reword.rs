@@ -13,6 +13,7 @@ use super::erased::{AnyTool, Erased, ErasedResult, KeyParts, Params};
 use super::error::ToolError;
 use super::footprint::Footprint;
 use super::schema::{ParseLimits, Rejection};
+use super::shown::Shown;
 use crate::BoxFuture;
 use crate::session::{ErasedValue, Item, Session, SessionError};
 
@@ -35,20 +36,20 @@ impl AnyTool {
             contract.description = checked.into();
         }
         if !words.params.is_empty() {
-            let mut schema = Value::clone(&contract.schema);
+            let mut schema = contract.schema().clone();
             each_param(&mut schema, "", &mut |path, fields| {
                 if let Some((_, text)) = words.params.iter().find(|(named, _)| *named == path) {
                     fields.insert("description".to_owned(), Value::from(*text));
                 }
             });
-            contract.schema_text = schema.to_string().into();
-            contract.schema = Arc::new(schema);
+            contract.shown = Shown::made(contract.shown.whole().clone().with_schema(schema));
         }
         if let Some(examples) = words.examples {
             let check = |(description, input, output): (&str, Value, Value)| {
                 self.inner.example(description, input, output)
             };
-            contract.examples = examples.into_iter().map(check).collect::<Result<_, _>>()?;
+            let examples = examples.into_iter().map(check).collect::<Result<_, _>>()?;
+            contract.shown = Shown::made(contract.shown.whole().clone().with_examples(examples));
         }
         Ok(Self { inner: Arc::new(Reworded { contract, inner: Arc::clone(&self.inner) }) })
     }

@@ -295,7 +295,12 @@ impl UndoError {
 /// The first of them, in words.
 fn named(files: &[FsPath], slices: &[String]) -> String {
     const MAX: usize = 20;
-    let files = files.iter().map(|path| format!("file {}", filesystem::named(path)));
+    // As they are on disk: only what is there can be undone.
+    #[cfg(unix)]
+    let name = filesystem::host::named_path;
+    #[cfg(not(unix))]
+    let name = |path: &FsPath| filesystem::named(path);
+    let files = files.iter().map(|path| format!("file {}", name(path)));
     let slices = slices.iter().map(|slice| format!("the session's {slice}"));
     let all: Vec<String> = files.chain(slices).collect();
     let more = all.len().saturating_sub(MAX);

@@ -10,10 +10,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Serialize;
 use wink::BoxFuture;
+use wink::executor::ExecutorLimits;
 use wink::limits::{BudgetTracker, Clock, Deadline, SystemClock};
 use wink_agent::Agent;
 use wink_models::recording::Recording;
-use wink_models::{Evaluation, ModelAdapter, PromptResponse, RunReport, StopReason, Stopped};
+use wink_models::{
+    Adapter, Evaluation, ModelAdapter, PromptResponse, RunReport, Settings, StopReason, Stopped, Terms,
+};
 use wink_store::Workspace;
 
 use super::ending::Ending;
@@ -21,7 +24,7 @@ use super::open;
 use super::progress::Waiting;
 use super::run::record::Asked;
 use super::run::view::{Told, View};
-use super::run::{ended, evaluate, model};
+use super::run::{ended, evaluate, model, versions};
 use crate::args::{Common, ReplayArgs};
 use crate::frame::{self, CliError, Done, Exit, note};
 
@@ -82,17 +85,13 @@ async fn repeat(
     let workspace = Arc::new(Workspace::open(root).map_err(CliError::internal)?);
     let session = recording.session(workspace.session(recording.session_name()));
     let prepared = agent.prepare(&workspace, session).await.map_err(|error| open::not_open(&error))?;
-    recording.restore(&prepared.session).map_err(|error| {
-        CliError::new(Exit::Usage, format!("the session cannot be as it was when the run began: {error}"))
-    })?;
-    let mut adapter = ModelAdapter::new(recording.model())
-        .terms(asked.terms)
-        .settings(asked.settings)
-        .random(recording.random())
-        .limits(prepared.limits.clone());
-    if let Some(approver) = recording.approver() {
-        adapter = adapter.approver(approver);
+    if let Some(state) = recording.state() {
+        let state = versions::found(state.clone(), &**workspace.files()).await;
+        recording.restore(&prepared.session, &state).map_err(|error| {
+            CliError::new(Exit::Usage, format!("the session cannot be as it was when the run began: {error}"))
+        })?;
     }
+    let adapter = adapter(recording, asked.terms, asked.settings, prepared.limits.clone());
     let mut evaluation = Evaluation::new().watch(Arc::clone(view) as _);
     if let Some(task) = asked.task {
         evaluation = evaluation.task(task);
@@ -107,9 +106,35 @@ async fn repeat(
         evaluation = evaluation.budget(Arc::new(BudgetTracker::new(budget)));
     }
     let evaluation = recording.evaluation(evaluation);
-    let came = evaluate(&adapter, prepared, evaluation, &mut Ending::listen()?, &waiting.reporter()).await;
+    let came = evaluate(&*adapter, prepared, evaluation, &mut Ending::listen()?, &waiting.reporter()).await;
     let events = compare::events(&workspace, recording).await?;
     Ok((came, events))
+}
+
+/// Whoever answered, answering as then.
+fn adapter(
+    recording: &Recording,
+    terms: Terms,
+    settings: Settings,
+    limits: ExecutorLimits,
+) -> Box<dyn Adapter> {
+    #[cfg(all(feature = "claude", unix))]
+    if let Some(adapter) = recording.claude() {
+        let adapter = adapter.terms(terms).random(recording.random()).limits(limits);
+        return Box::new(match recording.approver() {
+            Some(approver) => adapter.approver(approver),
+            None => adapter,
+        });
+    }
+    let adapter = ModelAdapter::new(recording.model())
+        .terms(terms)
+        .settings(settings)
+        .random(recording.random())
+        .limits(limits);
+    Box::new(match recording.approver() {
+        Some(approver) => adapter.approver(approver),
+        None => adapter,
+    })
 }
 
 /// What the run was asked for.

@@ -5,6 +5,7 @@ pub(super) mod ended;
 pub(super) mod model;
 pub(super) mod record;
 mod resume;
+pub(super) mod versions;
 pub(super) mod view;
 
 use std::sync::Arc;
@@ -79,7 +80,7 @@ pub(super) async fn run(common: &Common, args: RunArgs) -> Done {
     };
     let prepared = agent.prepare(&workspace, session).await.map_err(|error| open::not_open(&error))?;
     if let Some(recorded) = &recorded {
-        recorded.begins_in(&prepared.session)?;
+        recorded.begins_in(&prepared.session, &workspace).await?;
     }
     let view = View::new(told, waiting.reporter());
     let mut evaluation = Evaluation::new().watch(Arc::clone(&view) as _);
@@ -125,19 +126,19 @@ fn adapter(
     args: &RunArgs,
     reporter: Reporter,
 ) -> Arc<dyn Adapter> {
-    let approver = approve::approver(args.yes, reporter);
+    let recorder = recorded.map(Recorded::recorder);
+    let approver = approve::approver(args.yes, reporter).map(|approver| match recorder {
+        Some(recorder) => recorder.approver(approver),
+        None => approver,
+    });
     let Chosen { who, terms, settings, .. } = chosen;
     match who {
         Who::Model(model) => {
-            let recorder = recorded.map(Recorded::recorder);
             let model = recorder.map_or(model, Recorder::model);
             let mut adapter =
                 ModelAdapter::new(model).terms(terms).settings(settings).limits(prepared.limits.clone());
             if let Some(approver) = approver {
-                adapter = adapter.approver(match recorder {
-                    Some(recorder) => recorder.approver(approver),
-                    None => approver,
-                });
+                adapter = adapter.approver(approver);
             }
             if let Some(recorder) = recorder {
                 adapter = adapter.random(recorder.random());
@@ -146,11 +147,14 @@ fn adapter(
         }
         #[cfg(all(feature = "claude", unix))]
         Who::Claude(adapter) => {
-            let adapter = adapter.terms(terms).limits(prepared.limits.clone());
-            Arc::new(match approver {
-                Some(approver) => adapter.approver(approver),
-                None => adapter,
-            })
+            let mut adapter = adapter.terms(terms).limits(prepared.limits.clone());
+            if let Some(approver) = approver {
+                adapter = adapter.approver(approver);
+            }
+            if let Some(recorder) = recorder {
+                adapter = adapter.recorded(recorder).random(recorder.random());
+            }
+            Arc::new(adapter)
         }
     }
 }

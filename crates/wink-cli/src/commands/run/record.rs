@@ -16,6 +16,7 @@ use wink_models::{Settings, Terms};
 use wink_store::Workspace;
 
 use super::model::{Chosen, Who};
+use super::versions;
 use crate::args::Common;
 use crate::frame::{CliError, Exit};
 
@@ -102,11 +103,7 @@ impl Recorded {
         let model = match &chosen.who {
             Who::Model(model) => Arc::clone(model),
             #[cfg(all(feature = "claude", unix))]
-            Who::Claude(_) => {
-                let message = "what Claude Code says to its model is not seen here, and cannot be recorded";
-                return Err(CliError::new(Exit::Usage, message)
-                    .hint("record with another provider, such as anthropic:MODEL"));
-            }
+            Who::Claude(adapter) => adapter.stand_in(),
         };
         let failed = |error: std::io::Error| {
             CliError::new(Exit::Usage, format!("{} cannot be written: {error}", path.display()))
@@ -142,8 +139,10 @@ impl Recorded {
     }
 
     /// The run begins in this session, with what is in it.
-    pub(super) fn begins_in(&self, session: &Session) -> Result<(), CliError> {
-        self.recorder.state_of(session).map_err(CliError::internal)
+    pub(super) async fn begins_in(&self, session: &Session, workspace: &Workspace) -> Result<(), CliError> {
+        let state = session.snapshot().to_json().map_err(CliError::internal)?;
+        self.recorder.begins_with(versions::named(state, &**workspace.files()).await);
+        Ok(())
     }
 
     pub(super) fn recorder(&self) -> &Recorder {

@@ -126,6 +126,7 @@ impl World {
         let ground = evaluation.ground(&self.prompt, &executor);
         ground.keep(&conversation, began.unwrap(), None).await.unwrap();
         let setup = Setup {
+            talk: None,
             ground,
             conversation,
             terms: self.terms.clone(),
@@ -134,7 +135,7 @@ impl World {
             scrubber: Scrubber::new().knowing(&Secret::new(SECRET.to_owned())).unwrap(),
             pending,
         };
-        let server = Server::new(setup, Lines::new(read), Writer::new(write), None);
+        let server = Server::new(setup, Lines::new(read), Writer::new(write, None), None);
         let ((ended, stats), said) = tokio::join!(server.run(), script(Peer::new(theirs)));
         (ended, stats, said)
     }

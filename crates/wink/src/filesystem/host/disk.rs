@@ -133,3 +133,16 @@ impl Entry {
         FileVersion::new([self.dev, self.ino, self.len, self.meta.modified as u64, self.changed as u64])
     }
 }
+
+/// What is at a path, where what is behind a link is not in the tree: there is nothing.
+pub(super) fn look_in_tree(disk: &dyn Disk, path: &Path) -> io::Result<Option<Entry>> {
+    match disk.look(path) {
+        Err(error) if is_behind_a_link(&error) => Ok(None),
+        looked => looked,
+    }
+}
+
+/// Whether something cannot be had because a link leads there.
+pub(super) fn is_behind_a_link(error: &io::Error) -> bool {
+    rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::LOOP)
+}

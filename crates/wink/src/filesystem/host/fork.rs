@@ -409,6 +409,9 @@ pub(super) fn journal_error(error: &JournalError) -> FsError {
         error => error,
     };
     match (error, cause) {
+        (JournalError::NotUndone { left, .. }, _) => {
+            FsError::NotUndone { left: sorted(left.iter().cloned()), reason: error.to_string() }
+        }
         // What else somebody changed meanwhile is in conflict as well.
         (JournalError::Conflict { path, aside }, _) => {
             let mut paths = sorted(aside.iter().map(|kept| kept.path.clone()).chain([path.clone()]));

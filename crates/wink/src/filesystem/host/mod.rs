@@ -56,6 +56,8 @@ use crate::support::lock::lock;
 pub use command::{Capture, CommandLayer, OverlayDirs};
 pub use host_disk::HostDisk;
 pub use lock::{LockHolder, LockedWork, WorkspaceLock};
+pub(crate) use name::named_path;
+pub use name::quoted_path;
 pub use owner::{Owner, Owners};
 pub use past_changes::{ChangeKind, PastChange, PastChanges, PastContent, PastEntry};
 pub use scan::{CommandMark, CommandProcesses, CommandRecord, ProcessTree, Undone};

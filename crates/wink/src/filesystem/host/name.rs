@@ -13,7 +13,7 @@ use std::fmt::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use crate::filesystem::{FsError, FsPath, FsResult};
+use crate::filesystem::{FsError, FsPath, FsResult, quoted};
 
 /// The name as it is shown.
 pub(super) fn shown(name: &OsStr) -> Cow<'_, str> {
@@ -64,6 +64,31 @@ pub(super) fn to_disk(path: &FsPath) -> FsResult<PathBuf> {
 /// How a path on disk is shown.
 pub(super) fn to_shown(raw: &Path) -> FsPath {
     raw.iter().fold(FsPath::root(), |path, name| path.child(&shown(name)))
+}
+
+/// A path of a workspace on disk as people and patches get to see it: [`quoted`], from the bytes that it has there. The text of
+/// the path itself is what tools are called with.
+///
+/// ```
+/// use wink::filesystem::host::quoted_path;
+/// use wink::filesystem::{FsLimits, FsPath};
+///
+/// let path = FsPath::parse(r"caf\xE9", &FsLimits::default())?;
+/// assert_eq!(quoted_path(&path), r#""caf\351""#);
+/// # Ok::<(), wink::filesystem::FsError>(())
+/// ```
+pub fn quoted_path(path: &FsPath) -> String {
+    match to_disk(path) {
+        Ok(raw) if !path.is_root() => quoted(raw.as_os_str().as_bytes()).into_owned(),
+        // What no file is called, and the root, are what their texts are.
+        _ => quoted(&path.to_string()).into_owned(),
+    }
+}
+
+/// The same in the middle of a sentence: `'plain'`, `"two\nlines"`.
+pub(crate) fn named_path(path: &FsPath) -> String {
+    let name = quoted_path(path);
+    if name.starts_with('"') { name } else { format!("'{name}'") }
 }
 
 /// What an escape at the start of `bytes` stands for, and what follows it.

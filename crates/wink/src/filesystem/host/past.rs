@@ -10,12 +10,12 @@ use super::disk::{Disk, Meta};
 use super::fork::journal_error;
 use super::journal::{After, Before, Past, Stamp};
 use super::layer::{Dir, Expected, Layer, Link, Node};
-use super::name::to_shown;
+use super::name::{quoted_path, to_shown};
 use super::staged::Staged;
 use super::view::{Spot, View, made_version};
 use super::{Base, Shared, io_error};
 use crate::filesystem::{
-    EntryKind, FsError, FsPath, FsResult, LeftAlone, MergedBy, Revert, Reverted, UndoForce, named, quoted,
+    EntryKind, FsError, FsPath, FsResult, LeftAlone, MergedBy, Revert, Reverted, UndoForce, named,
 };
 
 /// Copies of files that have several names, by the inode of what they are copies of.
@@ -416,7 +416,7 @@ impl Found {
         let Self { mut changed, inside, lost } = self;
         let mut left = Vec::new();
         for (path, why) in &lost {
-            left.push(LeftAlone { what: quoted(&path.to_string()).into_owned(), why: why.clone() });
+            left.push(LeftAlone { what: quoted_path(path), why: why.clone() });
         }
         for (dir, theirs) in &inside {
             // Of directories in each other, what is in the innermost is somebody's.
@@ -429,7 +429,7 @@ impl Found {
                 true => "what others put into it is kept".to_owned(),
                 false => format!("others put {} into it, which is kept", names.join(", ")),
             };
-            left.push(LeftAlone { what: quoted(&dir.to_string()).into_owned(), why });
+            left.push(LeftAlone { what: quoted_path(dir), why });
         }
         left.sort();
         let files = files.into_iter().filter(|path| !lost.contains_key(path) && !inside.contains_key(path));

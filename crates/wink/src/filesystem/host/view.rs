@@ -83,6 +83,8 @@ impl<'a> View<'a> {
     /// The entry `name` of a directory.
     pub(super) fn child(&self, dir: &Spot, name: &OsStr) -> io::Result<Option<Spot>> {
         match dir {
+            // What is behind a link is not in the tree.
+            Spot::Base(_, entry) if entry.kind == EntryKind::Symlink => Ok(None),
             Spot::Base(place, _) => self.base(place.join(name)),
             Spot::Dir(dir) => match dir.changed.get(name) {
                 Some(node) => self.spot(node),

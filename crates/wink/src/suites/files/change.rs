@@ -95,6 +95,7 @@ pub(super) fn write_file() -> Tool<WriteFile, FileWritten> {
         .annotations(annotations(true, true))
         .footprint(|params| Footprint::nothing().write_path(&params.path))
         .rendered()
+        .vouched()
 }
 
 pub(super) fn edit_file() -> Tool<EditFile, FileEdited> {
@@ -109,6 +110,7 @@ pub(super) fn edit_file() -> Tool<EditFile, FileEdited> {
         .annotations(annotations(true, false))
         .footprint(|params| Footprint::nothing().write_path(&params.path))
         .rendered()
+        .vouched()
         .example("Change one line", example, edited)
 }
 
@@ -117,6 +119,7 @@ pub(super) fn delete_file() -> Tool<DeleteFile, FileDeleted> {
         .annotations(annotations(true, false))
         .footprint(|params| Footprint::nothing().write_path(&params.path))
         .rendered()
+        .vouched()
 }
 
 async fn write(params: WriteFile, cx: &mut ToolContext) -> Result<ToolResult<FileWritten>, ToolError> {

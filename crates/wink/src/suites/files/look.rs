@@ -72,6 +72,7 @@ pub(super) fn read_file(config: &Arc<VfsConfig>) -> Tool<ReadFile, FileWindow> {
     .annotations(looking())
     .footprint(|params: &ReadFile| Footprint::nothing().read_path(&params.path))
     .rendered()
+    .vouched()
 }
 
 pub(super) fn list_directory(config: &Arc<VfsConfig>) -> Tool<ListDirectory, Listing> {
@@ -79,6 +80,7 @@ pub(super) fn list_directory(config: &Arc<VfsConfig>) -> Tool<ListDirectory, Lis
         .annotations(looking())
         .footprint(|params: &ListDirectory| Footprint::nothing().read_path(&params.path))
         .rendered()
+        .vouched()
 }
 
 pub(super) fn glob(config: &Arc<VfsConfig>) -> Tool<Glob, Listing> {
@@ -86,6 +88,7 @@ pub(super) fn glob(config: &Arc<VfsConfig>) -> Tool<Glob, Listing> {
         .annotations(looking())
         .footprint(|params: &Glob| Footprint::nothing().read_path(&params.path))
         .rendered()
+        .vouched()
 }
 
 pub(super) fn grep(config: &Arc<VfsConfig>) -> Tool<Grep, GrepFound> {
@@ -97,6 +100,7 @@ pub(super) fn grep(config: &Arc<VfsConfig>) -> Tool<Grep, GrepFound> {
     .annotations(looking())
     .footprint(|params: &Grep| Footprint::nothing().read_path(&params.path))
     .rendered()
+    .vouched()
 }
 
 struct Reader(Arc<VfsConfig>);

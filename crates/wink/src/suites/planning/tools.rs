@@ -27,6 +27,7 @@ pub(super) fn setup_plan() -> Tool<SetupPlan, Plan> {
     .annotations(annotations(true))
     .footprint(|_| Footprint::nothing().write_slice::<Plan>())
     .rendered()
+    .vouched()
     .example("Plan a bug fix", example, example_plan(StepStatus::Pending))
 }
 
@@ -35,6 +36,7 @@ pub(super) fn add_step() -> Tool<AddStep, Plan> {
         .annotations(annotations(false))
         .footprint(|_| Footprint::nothing().write_slice::<Plan>())
         .rendered()
+        .vouched()
 }
 
 pub(super) fn update_step() -> Tool<UpdateStep, Plan> {
@@ -43,6 +45,7 @@ pub(super) fn update_step() -> Tool<UpdateStep, Plan> {
         .annotations(annotations(true))
         .footprint(|_| Footprint::nothing().write_slice::<Plan>())
         .rendered()
+        .vouched()
         .example("Mark a step as done", example, example_plan(StepStatus::Done))
 }
 
@@ -56,6 +59,7 @@ pub(super) fn read_plan() -> Tool<ReadPlan, Plan> {
     .annotations(annotations)
     .footprint(|_| Footprint::nothing().read_slice::<Plan>())
     .rendered()
+    .vouched()
 }
 
 /// Nothing is lost that a later call could not put back, and nothing leaves the session.

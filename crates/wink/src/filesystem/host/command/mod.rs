@@ -239,6 +239,17 @@ pub(super) fn attributes(path: &Path) -> FsError {
     }
 }
 
+/// Where something is mounted, neither an overlay nor a scan can tell what a command does.
+pub(super) fn mounted_there(path: &Path) -> FsError {
+    FsError::Io {
+        path: to_shown(path),
+        kind: io::ErrorKind::CrossesDevices,
+        message: "something else is mounted here, which a command could change and nobody restore, so no command is run; unmount \
+                  it, or mount it outside the workspace"
+            .to_owned(),
+    }
+}
+
 pub(super) fn root_changed() -> FsError {
     FsError::Io {
         path: FsPath::root(),

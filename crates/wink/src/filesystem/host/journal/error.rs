@@ -31,18 +31,21 @@ pub enum JournalError {
         /// What somebody else changed meanwhile.
         aside: Vec<KeptAside>,
     },
-    /// A plan failed on the way, and so did taking it back. The journal is still there, and
+    /// A plan was to be taken back, and that failed. The journal is still there, and
     /// [`Journal::recover`](super::Journal::recover) takes it back.
     #[error(
-        "{source}; taking back what had been done failed as well: {undoing}. Free some space or mend the disk, then open the workspace again: journal {id} is taken back then"
+        "{}{undoing}{}. Mend what stands in the way: it is taken back when the workspace is next opened or changed",
+        first(source.as_deref()), still_there(left)
     )]
     NotUndone {
         /// The journal.
         id: JournalId,
-        /// What failed first.
-        source: Box<JournalError>,
+        /// Why it was to be taken back, if it had failed on the way.
+        source: Option<Box<JournalError>>,
         /// What failed then.
         undoing: Box<JournalError>,
+        /// What of the plan could be seen in the tree afterwards.
+        left: Vec<PathBuf>,
     },
     /// There is a journal that was neither kept nor rolled back.
     #[error("journal {id} is neither kept nor rolled back; recover it before anything else is changed")]
@@ -134,6 +137,25 @@ pub(in super::super) fn told(aside: &[KeptAside]) -> String {
         }
         None => format!("{text}; '{}' is left as somebody changed it", path.display()),
     })
+}
+
+/// Why something was to be taken back, and that it could not be.
+fn first(source: Option<&JournalError>) -> String {
+    match source {
+        Some(source) => format!("{source}; taking back what had been done failed as well: "),
+        None => "what was left half-done cannot be taken back: ".to_owned(),
+    }
+}
+
+/// What is not taken back, to be added to a sentence.
+fn still_there(left: &[PathBuf]) -> String {
+    const NAMED: usize = 10;
+    let named: Vec<String> = left.iter().take(NAMED).map(|path| format!("'{}'", path.display())).collect();
+    match left.len().saturating_sub(NAMED) {
+        _ if named.is_empty() => String::new(),
+        0 => format!(". Not as it was before: {}", named.join(", ")),
+        more => format!(". Not as it was before: {} and {more} more", named.join(", ")),
+    }
 }
 
 /// Says what was being done to what.

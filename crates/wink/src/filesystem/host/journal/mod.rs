@@ -29,7 +29,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::clear::remove_tree;
-use super::disk::{Disk, Entry, Replace};
+use super::disk::{self, Disk, Entry, Replace};
 use super::plan::Plan;
 use crate::limits::{Clock, SystemClock};
 use crate::store::{JournalId, StoreError};
@@ -180,9 +180,15 @@ impl Journal {
         match done {
             Ok(placed) => Ok(Applied { id, sequence, placed }),
             Err(error) => Err(match self.take_back(&name) {
-                Err(undoing) => {
-                    JournalError::NotUndone { id, source: Box::new(error), undoing: Box::new(undoing) }
+                Err(JournalError::NotUndone { undoing, left, .. }) => {
+                    JournalError::NotUndone { id, source: Some(Box::new(error)), undoing, left }
                 }
+                Err(undoing) => JournalError::NotUndone {
+                    id,
+                    source: Some(Box::new(error)),
+                    undoing: Box::new(undoing),
+                    left: Vec::new(),
+                },
                 Ok(aside) => match error {
                     JournalError::Conflict { path, .. } => JournalError::Conflict { path, aside },
                     error => JournalError::NotApplied { source: Box::new(error), aside },
@@ -349,7 +355,11 @@ impl Journal {
                 for dir in [&place.pre(), &place.dir, &self.shelf] {
                     self.disk.sync_dir(dir).doing("sync", dir)?;
                 }
-                undo::undo(&*self.disk, &place, &self.trash, &intent)?
+                undo::undo(&*self.disk, &place, &self.trash, &intent).map_err(|error| {
+                    let left = undo::left(&*self.disk, &place, &intent);
+                    let (id, undoing) = (name.id, Box::new(error));
+                    JournalError::NotUndone { id, source: None, undoing, left }
+                })?
             }
             _ => Vec::new(),
         };
@@ -439,16 +449,8 @@ fn last_stored(names: &[Name]) -> Option<JournalId> {
     names.iter().rev().find(|name| name.state == State::Stored).map(|name| name.id)
 }
 
-/// What is behind a link is not in the tree: there is nothing.
 fn look_in_tree(disk: &dyn Disk, path: &Path) -> Result<Option<Entry>, JournalError> {
-    match disk.look(path) {
-        Err(error) if is_behind_a_link(&error) => Ok(None),
-        looked => looked.doing("look at", path),
-    }
-}
-
-fn is_behind_a_link(error: &io::Error) -> bool {
-    rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::LOOP)
+    disk::look_in_tree(disk, path).doing("look at", path)
 }
 
 fn is_older(time: Timestamp, now: Timestamp, age: Duration) -> bool {

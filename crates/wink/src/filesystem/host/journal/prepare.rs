@@ -55,7 +55,7 @@ pub(super) struct Prepared {
 
 pub(super) fn check(disk: &dyn Disk, expected: &[Expected]) -> Result<(), JournalError> {
     for expectation in expected {
-        let entry = disk.look(&expectation.path).doing("look at", &expectation.path)?;
+        let entry = look_in_tree(disk, &expectation.path)?;
         if !expectation.is_met_by(entry.as_ref()) {
             return Err(conflict(&expectation.path));
         }

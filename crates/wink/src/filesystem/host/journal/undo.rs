@@ -11,12 +11,12 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::super::disk::{Disk, Entry, Meta, Replace};
+use super::super::disk::{Disk, Entry, Meta, Replace, is_behind_a_link};
 use super::error::{Doing, JournalError, KeptAside};
 use super::intent::{From, Intent, MetaRecord, Record, Stamp};
+use super::look_in_tree;
 use super::shelf::Place;
 use super::touched::Touched;
-use super::{is_behind_a_link, look_in_tree};
 use crate::filesystem::EntryKind;
 use crate::support::steps::reach;
 
@@ -57,6 +57,27 @@ pub(super) fn undo(
     work.sync(intent)?;
     reach("journal.undone-synced");
     Ok(work.aside)
+}
+
+/// What of a plan is in the tree, or missing there, as far as that can be seen.
+pub(super) fn left(disk: &dyn Disk, place: &Place, intent: &Intent) -> Vec<PathBuf> {
+    let look = |path: &Path| look_in_tree(disk, path).ok().flatten();
+    let mut left: Vec<PathBuf> = Vec::new();
+    for step in &intent.steps {
+        let (path, is_done) = match step {
+            Record::Take { origin, slot, .. } => (origin, look(&place.taken(*slot)).is_some()),
+            Record::Put { path, ours, .. } => (path, look(path).is_some_and(|entry| ours.is_same(&entry))),
+            Record::Meta { path, before, after, .. } => {
+                let is_set =
+                    |entry: Entry| before.is_same(&entry) && meta_before(&entry, before, after) != entry.meta;
+                (path, look(path).is_some_and(is_set))
+            }
+        };
+        if is_done && !left.contains(path) {
+            left.push(path.clone());
+        }
+    }
+    left
 }
 
 /// Whether what is in the way may still go away.

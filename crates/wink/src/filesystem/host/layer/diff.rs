@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{Dir, Expected, Layer, Node};
 use crate::filesystem::FileVersion;
-use crate::filesystem::host::disk::Disk;
+use crate::filesystem::host::disk::look_in_tree;
 use crate::filesystem::host::host_disk::HostDisk;
 use crate::filesystem::host::view::{Spot, View};
 
@@ -143,7 +143,7 @@ impl Position {
         // What is in a directory comes after it: it goes first.
         for path in one.keys().rev().filter(|path| !two.contains_key(*path)) {
             let place = View { disk, layer }.place_below(path);
-            let is_below = place.map_or(Ok(None), |place| disk.look(&place))?.is_some();
+            let is_below = place.map_or(Ok(None), |place| look_in_tree(disk, &place))?.is_some();
             layer.remove(path, is_below);
         }
         for (path, _) in two.iter().filter(|(path, what)| one.get(*path) != Some(what)) {

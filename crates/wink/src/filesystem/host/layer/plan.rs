@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Dir, Expected, Layer, Link, Node};
-use crate::filesystem::host::disk::{Disk, Entry, Meta};
+use crate::filesystem::host::disk::{Disk, Entry, Meta, look_in_tree};
 use crate::filesystem::host::host_disk::HostDisk;
 use crate::filesystem::host::journal::{self, ExpectedState};
 use crate::filesystem::host::name::to_shown;
@@ -235,7 +235,7 @@ impl Work<'_> {
     /// Whether a place is as it was, and what was there.
     fn check(&mut self, place: &Path) -> io::Result<Option<EntryKind>> {
         let expected = self.expected(place);
-        if !expected.holds(self.disk.look(place)?.as_ref()) {
+        if !expected.holds(look_in_tree(&**self.disk, place)?.as_ref()) {
             self.conflicts.insert(place.to_owned());
         }
         self.checked.push(journal::Expected { path: place.to_owned(), state: expected.state() });
@@ -248,7 +248,7 @@ impl Work<'_> {
         let inside: Vec<_> =
             records.range(Arc::from(place)..).take_while(|(path, _)| path.starts_with(place)).collect();
         for (path, expected) in inside {
-            if !expected.holds(self.disk.look(path)?.as_ref()) {
+            if !expected.holds(look_in_tree(&**self.disk, path)?.as_ref()) {
                 self.conflicts.insert(path.to_path_buf());
             }
         }

@@ -1,29 +1,50 @@
-//! What a command must leave alone, where it cannot be hidden: the state directory.
+//! What a command must leave alone, where it cannot be hidden: the state directory, in which everything is saved that the
+//! command may spoil.
 //!
-//! Others write there while the command runs, so contents prove nothing; but nobody removes or replaces what is there.
+//! Others write there while the command runs, so contents prove nothing; but nobody removes or replaces what is there. It is held
+//! open meanwhile: so what was only moved away is found, wherever it is, and put back.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use rustix::fs::{Mode, OFlags};
+
 use super::super::STATE;
 use super::super::name::to_shown;
 use crate::filesystem::{FsError, FsResult};
 
-/// Which directory the state directory is, and which files and directories are in it.
+/// Which directory the state directory is, and which files and directories are in it. A directory comes before what is in it.
 #[derive(Default)]
-pub(super) struct Guard(Vec<(PathBuf, Identity)>);
+pub(super) struct Guard(Vec<Known>);
+
+struct Known {
+    path: PathBuf,
+    identity: Identity,
+    /// Held, it is not given its number again, and tells where it is.
+    handle: OwnedFd,
+}
 
 /// Numbers of inodes are given again at once; the time of birth tells them apart, where there is one.
 #[derive(PartialEq, Eq)]
 struct Identity(fs::FileType, u64, u64, Option<SystemTime>);
 
-fn identity(root: &Path, path: &Path) -> io::Result<Identity> {
-    let found = fs::symlink_metadata(root.join(path))?;
+/// What a command did to the state directory.
+#[derive(Default)]
+pub(super) struct Spoilt {
+    /// What it had removed or replaced, and is back.
+    moved: Vec<PathBuf>,
+    /// What it removed or replaced, and is gone.
+    lost: Vec<PathBuf>,
+}
+
+fn identity(path: &Path) -> io::Result<Identity> {
+    let found = fs::symlink_metadata(path)?;
     Ok(Identity(found.file_type(), found.dev(), found.ino(), found.created().ok()))
 }
 
@@ -33,35 +54,140 @@ fn comes_and_goes(name: &OsStr) -> bool {
 }
 
 impl Guard {
-    pub(super) fn look(root: &Path) -> io::Result<Self> {
+    /// Looks at what is in the state directory, and at the `copies` of everything, which are deeper in it.
+    pub(super) fn look(root: &Path, copies: &Path) -> io::Result<Self> {
         let state = PathBuf::from(STATE);
-        let mut known = Vec::new();
+        let mut paths = vec![state.clone()];
         for entry in fs::read_dir(root.join(&state))? {
             let name = entry?.file_name();
             if !comes_and_goes(&name) {
-                let path = state.join(name);
-                known.push((path.clone(), identity(root, &path)?));
+                paths.push(state.join(name));
             }
         }
-        known.push((state.clone(), identity(root, &state)?));
-        // The directory itself first.
-        known.reverse();
-        Ok(Self(known))
+        paths.push(copies.to_owned());
+        paths.into_iter().map(|path| Known::look(root, path)).collect::<io::Result<_>>().map(Self)
     }
 
-    /// Whether everything is still there.
-    pub(super) fn check(&self, root: &Path) -> FsResult<()> {
-        let is_other =
-            |(path, known): &&(PathBuf, Identity)| identity(root, path).ok().as_ref() != Some(known);
-        match self.0.iter().find(is_other) {
-            None => Ok(()),
-            Some((path, _)) => Err(FsError::Io {
-                path: to_shown(path),
-                kind: io::ErrorKind::InvalidData,
-                message: "the command removed or replaced this, which is the runtime's own state and not part of the workspace; \
-                          what it did is undone. Sessions and the undo of calls may be damaged: restore the directory from a copy, or open the workspace anew"
-                    .to_owned(),
-            }),
+    /// Puts back what is not where it was, as far as it is to be found.
+    pub(super) fn put_back(&self, root: &Path) -> Spoilt {
+        let mut spoilt = Spoilt::default();
+        for known in self.0.iter().filter(|known| !known.is_at(&root.join(&known.path))) {
+            let put_back = known.put_back(root);
+            match put_back {
+                Ok(()) => spoilt.moved.push(known.path.clone()),
+                Err(error) => {
+                    tracing::error!(%error, path = %known.path.display(), "a command removed it, or replaced it");
+                    spoilt.lost.push(known.path.clone());
+                }
+            }
+        }
+        spoilt
+    }
+}
+
+impl Known {
+    fn look(root: &Path, path: PathBuf) -> io::Result<Self> {
+        let place = root.join(&path);
+        let flags = Self::HOLDING | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let handle = rustix::fs::open(&place, flags, Mode::empty())?;
+        Ok(Self { path, identity: identity(&place)?, handle })
+    }
+
+    /// It need not be readable to be held.
+    #[cfg(target_os = "linux")]
+    const HOLDING: OFlags = OFlags::PATH;
+    #[cfg(not(target_os = "linux"))]
+    const HOLDING: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK);
+
+    fn is_at(&self, place: &Path) -> bool {
+        identity(place).is_ok_and(|found| found == self.identity)
+    }
+
+    /// Where it is now. Where the system does not tell, nowhere.
+    fn place(&self) -> io::Result<PathBuf> {
+        let place = fs::read_link(format!("/proc/self/fd/{}", self.handle.as_raw_fd()))?;
+        self.is_at(&place).then_some(place).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn put_back(&self, root: &Path) -> io::Result<()> {
+        let target = root.join(&self.path);
+        self.place()?;
+        if fs::symlink_metadata(&target).is_ok() {
+            // It becomes something that the command made, and is dealt with as such.
+            fs::rename(&target, free_name(root)?)?;
+        }
+        // That may have been above it.
+        fs::rename(self.place()?, target)
+    }
+}
+
+/// A name in the workspace that nothing has.
+fn free_name(root: &Path) -> io::Result<PathBuf> {
+    const MOST: u32 = 10_000;
+    let names = (0..MOST).map(|number| root.join(format!("{STATE}-replaced-{number}")));
+    let mut free = names.filter(|name| fs::symlink_metadata(name).is_err());
+    free.next().ok_or_else(|| io::ErrorKind::AlreadyExists.into())
+}
+
+impl Spoilt {
+    /// Whether something at this path is gone.
+    pub(super) fn has_lost(&self, path: &Path) -> bool {
+        self.lost.iter().any(|lost| path.starts_with(lost))
+    }
+
+    /// What it did to the workspace is undone, and that counts for nothing if sessions are gone.
+    pub(super) fn check_lost(&self) -> FsResult<()> {
+        let Some(first) = self.lost.first() else { return Ok(()) };
+        Err(self.not_undone(first, &[], "what it did to the workspace is undone"))
+    }
+
+    /// A command that reached for this is no success, also if nothing is lost.
+    pub(super) fn check(&self) -> FsResult<()> {
+        self.check_lost()?;
+        let Some(first) = self.moved.first() else { return Ok(()) };
+        Err(FsError::Io {
+            path: to_shown(first),
+            kind: io::ErrorKind::InvalidData,
+            message: format!("{SPOILT}; it is back where it was, and what the command did is undone"),
+        })
+    }
+
+    /// The workspace cannot be restored: what was saved of it is gone. What is not as it was is `left`.
+    pub(super) fn unsaved(&self, left: &[PathBuf]) -> FsError {
+        let first = self.lost.first().map_or(Path::new(STATE), PathBuf::as_path);
+        let became = match left.is_empty() {
+            true => "it did nothing else to the workspace".to_owned(),
+            false => format!(
+                "what was saved of the workspace is gone with it, so what the command did cannot be undone. Gone or not as \
+                 before: {}; restore that from a copy of your own",
+                listed(left)
+            ),
+        };
+        self.not_undone(first, left, &became)
+    }
+
+    fn not_undone(&self, first: &Path, left: &[PathBuf], became: &str) -> FsError {
+        let shown = to_shown(first);
+        FsError::NotUndone {
+            left: self.lost.iter().chain(left).map(|path| to_shown(path)).collect(),
+            reason: format!(
+                "'{shown}': {SPOILT}; {became}. Sessions and the undo of calls may be damaged: restore the directory from a \
+                 copy, or open the workspace anew"
+            ),
         }
     }
+}
+
+const SPOILT: &str =
+    "the command removed or replaced this, which is the runtime's own state and not part of the workspace";
+
+/// Paths, as a sentence has them.
+pub(super) fn listed(paths: &[PathBuf]) -> String {
+    const MOST: usize = 10;
+    let named: Vec<String> = paths.iter().take(MOST).map(|path| to_shown(path).to_string()).collect();
+    let more = match paths.len().saturating_sub(MOST) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{}{more}", named.join(", "))
 }

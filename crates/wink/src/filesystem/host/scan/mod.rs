@@ -26,11 +26,11 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use self::guard::Guard;
+use self::guard::{Guard, Spoilt, listed};
 use self::index::Index;
 use self::restore::{Restored, restore};
 use self::trash::Trash;
-use self::walk::{Before, Tree, walk};
+use self::walk::{Before, Tree, differing, walk};
 use super::clear::remove_tree;
 use super::command::too_deep;
 use super::disk::{Disk, Replace};
@@ -210,6 +210,20 @@ impl Scanner {
         self.disk.sync_dir(&self.places.dir)
     }
 
+    /// There are no copies any more: nothing is to be restored from them, nor taken for saved.
+    fn forget_all(&self) {
+        *lock(&self.index) = None;
+        for path in [&self.places.record, &self.places.index] {
+            match self.disk.unlink(path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    tracing::error!(%error, path = %path.display(), "what is known of a command could not be forgotten")
+                }
+                Ok(()) => {}
+            }
+        }
+    }
+
     /// Waits until the disk's clock, which goes in steps, shows a later time than now: so what changes from here on has
     /// another time than what was looked at. Says which.
     fn let_time_pass(&self) -> io::Result<i128> {
@@ -272,7 +286,7 @@ impl Scan {
         }
         let prepared = failed(Path::new(""), "prepared for a command");
         scan.began = scanner.let_time_pass().map_err(&prepared)?;
-        scan.guard = Guard::look(&base.root).map_err(prepared)?;
+        scan.guard = Guard::look(&base.root, &scanner.places.copies).map_err(prepared)?;
         Ok(scan)
     }
 
@@ -322,12 +336,9 @@ impl Scan {
     /// Restores the workspace. What the command did is the fork's then, as the layer that this gives back.
     pub(super) fn finish(mut self) -> FsResult<Layer> {
         reach("scan.command-over");
-        let spoilt = self.guard.check(&self.fork.base.root);
-        let restored = self.restore();
-        // That is why, if it could not be restored.
-        spoilt?;
-        let restored = restored?;
-        check_left(&restored)?;
+        let (restored, spoilt) = self.restore()?;
+        spoilt.check()?;
+        self.check_whole(&restored)?;
         let base = &self.fork.base;
         let before = self.given.as_ref().unwrap_or(&self.before.tree);
         let differences = capture::differences(before, &restored, self.began);
@@ -360,10 +371,11 @@ impl Scan {
 
     /// Restores the workspace, and forgets what the command did.
     pub(super) fn undo(mut self) -> FsResult<Undone> {
-        let restored = self.restore()?;
+        let (restored, spoilt) = self.restore()?;
         let before = self.given.as_ref().unwrap_or(&self.before.tree);
         capture::tidy(&self.fork.base, before, &restored.found, None, &self.trash);
-        check_left(&restored)?;
+        spoilt.check_lost()?;
+        self.check_whole(&restored)?;
         let left = self.trash.clear().map_err(failed(Path::new(""), "restored: the trash of it"))?;
         Ok(Undone {
             trash: (left > 0).then(|| self.trash.path()),
@@ -371,17 +383,60 @@ impl Scan {
         })
     }
 
-    /// Makes the workspace what it was before the command.
-    fn restore(&mut self) -> FsResult<Restored> {
+    /// Makes the workspace what it was before the command. Says what the command did to the runtime's own state.
+    fn restore(&mut self) -> FsResult<(Restored, Spoilt)> {
         let base = &self.fork.base;
         let scanner = &base.writing()?.scanner;
-        scanner.end_processes().map_err(failed(Path::new(""), "restored after a command"))?;
-        let restored = restore(&base.disk, &scanner.places, &self.before, &self.trash)?;
-        scanner.end(&restored).map_err(failed(Path::new(""), "restored after a command"))?;
+        // The record of its processes is there, too.
+        let spoilt = self.guard.put_back(&base.root);
+        if spoilt.has_lost(&scanner.places.copies) {
+            // What there is no copy of is left as it is: nothing better comes in its place.
+            scanner.forget_all();
+            self.is_over = true;
+            self.lock.note(None);
+            return Err(spoilt.unsaved(&differing(&base.disk, &self.before.tree)));
+        }
+        let restored = scanner
+            .end_processes()
+            .map_err(failed(Path::new(""), "restored after a command"))
+            .and_then(|()| restore(&base.disk, &scanner.places, &self.before, &self.trash))
+            .and_then(|restored| {
+                let ended = scanner.end(&restored);
+                ended.map_err(failed(Path::new(""), "restored after a command")).map(|()| restored)
+            })
+            .map_err(not_yet)?;
         self.is_over = true;
         self.lock.note(None);
         base.writing()?.report.aside(restored.left.clone());
-        Ok(restored)
+        Ok((restored, spoilt))
+    }
+
+    /// A workspace in which something is somebody else's by now is not as it was, and nobody can tell what of it a command did;
+    /// nor is one of which the command spoilt what was saved.
+    fn check_whole(&self, restored: &Restored) -> FsResult<()> {
+        let left: Vec<FsPath> = restored.left.iter().map(|left| to_shown(&left.path)).collect();
+        if let Some(first) = left.first() {
+            let reason = format!(
+                "'{first}': while the command ran somebody with other rights put something here, or mounted it, and only they \
+                 can take it away. Everything else is as it was before{}",
+                told(&restored.left)
+            );
+            return Err(FsError::NotUndone { left, reason });
+        }
+        // Of the others there is no copy.
+        let is_saved =
+            |path: &&PathBuf| self.before.tree.get(*path).is_some_and(|known| known.kind != EntryKind::Other);
+        let lost: Vec<PathBuf> = restored.lost.iter().filter(is_saved).cloned().collect();
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let reason = format!(
+            "the command removed what was saved of {} before it began, so that cannot be brought back; restore it from a copy \
+             of your own. What the command left is kept for a while in {}",
+            listed(&lost),
+            self.trash.path().display()
+        );
+        Err(FsError::NotUndone { left: lost.iter().map(|path| to_shown(path)).collect(), reason })
     }
 }
 
@@ -391,7 +446,7 @@ impl Drop for Scan {
             return;
         }
         match self.restore() {
-            Ok(restored) => {
+            Ok((restored, _)) => {
                 let before = self.given.as_ref().unwrap_or(&self.before.tree);
                 capture::tidy(&self.fork.base, before, &restored.found, None, &self.trash);
             }
@@ -402,18 +457,13 @@ impl Drop for Scan {
     }
 }
 
-/// A workspace in which something is somebody else's by now is not as it was, and nobody can tell what of it a command did.
-fn check_left(restored: &Restored) -> FsResult<()> {
-    let Some(first) = restored.left.first() else { return Ok(()) };
-    Err(FsError::Io {
-        path: to_shown(&first.path),
-        kind: io::ErrorKind::PermissionDenied,
-        message: format!(
-            "while the command ran somebody with other rights put something here, or mounted it, and only they can take it \
-             away. Everything else is as it was before{}",
-            told(&restored.left)
-        ),
-    })
+/// A restore that failed, and is tried again.
+fn not_yet(error: FsError) -> FsError {
+    let reason = format!(
+        "{error}. What the command did is not undone, or not all of it; that is tried again when the workspace is next opened or \
+         changed"
+    );
+    FsError::NotUndone { left: Vec::new(), reason }
 }
 
 /// Says where what a command left is, if it is not taken over.

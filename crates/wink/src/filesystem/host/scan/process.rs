@@ -140,10 +140,24 @@ mod linux {
     const SECONDS: i64 = 10;
 
     impl CommandProcesses {
+        /// Whether processes can be known here. An error where `/proc` is missing, or tells of another process namespace, as where
+        /// one was entered and its own not mounted: numbers mean others there.
+        pub fn check_proc() -> io::Result<()> {
+            let text = match fs::read_link("/proc/self") {
+                Ok(own) if own.to_str() == Some(&std::process::id().to_string()) => return Ok(()),
+                Ok(_) => "/proc is that of another process namespace than this process's".to_owned(),
+                Err(error) => format!("/proc does not tell of this process: {error}"),
+            };
+            let text =
+                format!("{text}; mount the one of this process namespace there (mount -t proc proc /proc)");
+            Err(io::Error::new(io::ErrorKind::Unsupported, text))
+        }
+
         /// Those below the process with this number, which is there.
         pub fn new(process: u32, tree: ProcessTree) -> io::Result<Self> {
+            Self::check_proc()?;
             let start = Seen::look(process)?.ok_or(io::ErrorKind::NotFound)?.start;
-            Ok(Self { process, tree, start, namespace: namespace(), boot: boot() })
+            Ok(Self { process, tree, start, namespace: namespace().unwrap_or(0), boot: boot() })
         }
 
         /// Ends all that the first does not take with it, and waits until they are gone; not the first itself, which may be gone
@@ -156,16 +170,18 @@ mod linux {
         }
 
         pub(super) fn end(&self) -> io::Result<()> {
-            if boot() != self.boot {
+            let boot = boot();
+            if !boot.is_empty() && boot != self.boot {
                 return Ok(());
             }
-            if namespace() != self.namespace {
+            if namespace().is_some_and(|namespace| namespace != self.namespace) {
                 tracing::warn!(
                     process = self.process,
                     "a command's process belongs to another process namespace, and cannot be waited for"
                 );
                 return Ok(());
             }
+            Self::check_proc()?;
             self.end_first()?;
             // It may have been killed before it could end them.
             self.end_others()
@@ -213,8 +229,8 @@ mod linux {
     }
 
     /// Where this is not told, there is but one.
-    fn namespace() -> u64 {
-        fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino())
+    fn namespace() -> Option<u64> {
+        fs::metadata("/proc/self/ns/pid").ok().map(|found| found.ino())
     }
 
     fn boot() -> String {
@@ -224,6 +240,11 @@ mod linux {
 
 #[cfg(not(target_os = "linux"))]
 impl CommandProcesses {
+    /// Nothing is known of processes here, and nothing relied on.
+    pub fn check_proc() -> io::Result<()> {
+        Ok(())
+    }
+
     /// Those below the process with this number, which is there.
     pub fn new(process: u32, tree: ProcessTree) -> io::Result<Self> {
         Ok(Self { process, tree, start: 0, namespace: 0, boot: String::new() })

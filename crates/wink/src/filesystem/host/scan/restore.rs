@@ -28,7 +28,8 @@ pub(super) struct Restored {
     pub(super) found: Tree,
     /// What of it was as before, and stayed.
     pub(super) stayed: HashSet<PathBuf>,
-    /// What was there before and cannot be brought back: sockets, and devices for want of privileges.
+    /// What was there before and cannot be brought back: sockets, devices for want of privileges, and what the command removed
+    /// the copies of.
     pub(super) lost: Vec<PathBuf>,
     /// What somebody else has put there, and nobody but they can take away.
     pub(super) left: Vec<KeptAside>,
@@ -284,9 +285,7 @@ impl Work<'_> {
         for (path, known) in before.iter().filter(|(path, _)| !stayed.contains(*path)) {
             if brought.is_some_and(|dir| path.starts_with(dir)) {
                 // What there is no copy of did not come with its directory.
-                let there = known.kind != EntryKind::Other
-                    || self.disk.look(path).map_err(failed(path, "looked at"))?.is_some();
-                if !there {
+                if self.disk.look(path).map_err(failed(path, "looked at"))?.is_none() {
                     self.lost.push(path.clone());
                 }
                 continue;

@@ -7,10 +7,9 @@ use std::sync::Arc;
 
 use super::failed;
 use crate::filesystem::host::clear::forced;
-use crate::filesystem::host::command::MOST_LEVELS;
+use crate::filesystem::host::command::{MOST_LEVELS, mounted_there};
 use crate::filesystem::host::disk::{Disk, Entry, Meta};
 use crate::filesystem::host::host_disk::{HostDisk, Protection};
-use crate::filesystem::host::name::to_shown;
 use crate::filesystem::host::view::is_state;
 use crate::filesystem::{EntryKind, FsError, FsResult};
 
@@ -51,6 +50,23 @@ pub(super) fn walk_after(disk: &HostDisk, before: &Tree) -> FsResult<Left> {
     walk_as(disk, Some(before))
 }
 
+/// What is not as it was `before`; of a directory that is new or gone, only that. Nothing, if nobody can look.
+pub(super) fn differing(disk: &HostDisk, before: &Tree) -> Vec<PathBuf> {
+    let Ok(Left { tree: found, .. }) = walk_after(disk, before) else { return Vec::new() };
+    let is_same = |path: &PathBuf, known: &Entry| {
+        found.get(path).is_some_and(|entry| match known.kind {
+            EntryKind::Directory => entry.kind == known.kind,
+            _ => entry == known,
+        })
+    };
+    let gone = before.iter().filter(|(path, known)| !is_same(path, known)).map(|(path, _)| path);
+    let new = found.keys().filter(|path| !before.contains_key(*path));
+    let mut differing: Vec<PathBuf> = gone.chain(new).cloned().collect();
+    differing.sort_unstable();
+    differing.dedup_by(|path, above| path.starts_with(above));
+    differing
+}
+
 /// Whether a directory is deeper than a workspace may be.
 pub(super) fn is_too_deep(dir: &Path) -> bool {
     dir.as_os_str().len() > LONGEST || dir.iter().count() > MOST_LEVELS
@@ -89,13 +105,7 @@ fn walk_as(disk: &HostDisk, before: Option<&Tree>) -> FsResult<Left> {
                     mounts.push(path);
                     continue;
                 }
-                return Err(FsError::Io {
-                    path: to_shown(&path),
-                    kind: io::ErrorKind::CrossesDevices,
-                    message: "another filesystem is mounted here, which cannot be restored after a command; \
-                              unmount it, or mount it outside the workspace"
-                        .to_owned(),
-                });
+                return Err(mounted_there(&path));
             }
             if entry.kind == EntryKind::Directory {
                 match before {

@@ -12,9 +12,10 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::OverlayDirs;
+use super::{OverlayDirs, mounted_there};
 use crate::filesystem::host::clear::remove_tree;
 use crate::filesystem::host::disk::{Disk, Meta};
+use crate::filesystem::host::host_disk::HostDisk;
 use crate::filesystem::host::layer::{Layer, Node};
 use crate::filesystem::host::{STATE, Shared, io_error};
 use crate::filesystem::{FileVersion, FsPath, FsResult};
@@ -40,6 +41,7 @@ pub(super) struct OverlayLayer {
 
 impl OverlayLayer {
     pub(super) fn new(fork: &Arc<Shared>, layer: Layer) -> FsResult<Self> {
+        refuse_mounts(&fork.base.disk)?;
         let dir = fork.base.writing()?.stage.fresh_layer();
         let mut made = Self {
             fork: Arc::clone(fork),
@@ -69,6 +71,17 @@ impl OverlayLayer {
 
     fn upper(&self) -> PathBuf {
         self.dir.join("upper")
+    }
+}
+
+/// An overlay shows what is below a mount instead of what is mounted, and nothing could be put there.
+fn refuse_mounts(disk: &HostDisk) -> FsResult<()> {
+    let mounts = disk
+        .mounts()
+        .map_err(|error| io_error(&FsPath::root(), "looked at: what is mounted in it", &error))?;
+    match mounts.iter().find(|mount| !mount.starts_with(STATE)) {
+        Some(mount) => Err(mounted_there(mount)),
+        None => Ok(()),
     }
 }
 

@@ -1,0 +1,144 @@
+//! Where a run was when somebody cancelled it: written down, and found again.
+//!
+//! What a clock says is in order already, so this is beside it: each call says how far it is, and a cancellation is where it came. In
+//! between, a run that is repeated takes the same way, and is cancelled as soon as it waits there.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use wink::BoxFuture;
+use wink::executor::{Moment, Step, StepHook};
+use wink::limits::CancelToken;
+use wink::session::InvocationId;
+
+use super::clock::{Place, ReplayingClock, Tick};
+#[cfg(all(feature = "claude", unix))]
+use super::talk::ReplayedTalk;
+use super::write::Shared;
+
+/// What is written, or was.
+pub(super) enum Tape {
+    Recorded(Arc<Shared>),
+    Replayed(Replay),
+}
+
+/// A run that is repeated.
+pub(super) struct Replay {
+    pub(super) clock: Arc<ReplayingClock>,
+    #[cfg(all(feature = "claude", unix))]
+    pub(super) talk: Option<Arc<ReplayedTalk>>,
+}
+
+impl Replay {
+    async fn call_is_at(&self, place: Place) {
+        #[cfg(all(feature = "claude", unix))]
+        if let Some(talk) = &self.talk {
+            talk.until_heard().await;
+        }
+        self.clock.call_is_at(place);
+    }
+}
+
+impl StepHook for Tape {
+    fn at<'a>(&'a self, step: Step, moment: Moment, _: InvocationId) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            match (self, place(step)) {
+                (Self::Recorded(shared), Some(place)) if moment == Moment::Before => {
+                    shared.tick(Tick::Call(place));
+                }
+                (Self::Replayed(replay), Some(place)) if moment == Moment::Before => {
+                    replay.call_is_at(place).await;
+                }
+                _ => {}
+            }
+            Ok(())
+        })
+    }
+}
+
+/// How far a call is with a step, as far as it matters: these may take long.
+fn place(step: Step) -> Option<Place> {
+    match step {
+        Step::Lookup => Some(Place::Begun),
+        Step::Policies => Some(Place::Judged),
+        Step::Handler => Some(Place::Run),
+        Step::OnResult | Step::Record => Some(Place::Over),
+        Step::Answer => Some(Place::Answered),
+        Step::Parse
+        | Step::Deadline
+        | Step::Context
+        | Step::Ledger
+        | Step::Begin
+        | Step::Subscribers
+        | Step::Commit
+        | Step::Feedback => None,
+    }
+}
+
+/// The tape of an evaluation.
+#[derive(Clone)]
+pub(crate) struct Taped {
+    tape: Arc<Tape>,
+    stopped: StoppedBy,
+}
+
+/// Who stops an evaluation.
+#[derive(Clone)]
+enum StoppedBy {
+    /// Whoever has its token.
+    Others,
+    /// Whoever has this token, by way of the tape.
+    Tape(CancelToken),
+    /// The run whose sub-run it is.
+    Run,
+}
+
+impl Taped {
+    pub(super) fn new(tape: Tape) -> Self {
+        Self { tape: Arc::new(tape), stopped: StoppedBy::Others }
+    }
+
+    /// The tape of a sub-run: its calls are on it, and it is stopped with the run.
+    pub(crate) fn of_sub_run(&self) -> Self {
+        Self { tape: Arc::clone(&self.tape), stopped: StoppedBy::Run }
+    }
+
+    /// Who is told of the steps of calls.
+    pub(crate) fn hook(&self) -> Arc<dyn StepHook> {
+        Arc::clone(&self.tape) as _
+    }
+
+    /// Takes the token of an evaluation, which has another from now on: what cancels it comes by here first.
+    pub(crate) fn take_over(&mut self, cancel: &mut CancelToken) {
+        if matches!(self.stopped, StoppedBy::Others) {
+            self.stopped = StoppedBy::Tape(std::mem::take(cancel));
+        }
+    }
+
+    /// Work that can be cancelled by `own`, which is when the tape says so, or when somebody wants it.
+    pub(crate) async fn held<T>(&self, own: &CancelToken, work: impl Future<Output = T>) -> T {
+        let StoppedBy::Tape(theirs) = &self.stopped else { return work.await };
+        if let Tape::Replayed(replay) = &*self.tape {
+            replay.clock.cancels(own);
+        }
+        let (mut work, mut wanted) = (pin!(work), pin!(theirs.cancelled()));
+        poll_fn(|cx| {
+            if !own.is_cancelled() && wanted.as_mut().poll(cx).is_ready() {
+                // Before anybody knows: what they do about it comes after it.
+                if let Tape::Recorded(shared) = &*self.tape {
+                    shared.tick(Tick::Cancelled);
+                }
+                own.cancel();
+            }
+            loop {
+                match (work.as_mut().poll(cx), &*self.tape) {
+                    (Poll::Pending, Tape::Replayed(replay)) if replay.clock.cancel_here() => {}
+                    (polled, _) => return polled,
+                }
+            }
+        })
+        .await
+    }
+}
