@@ -265,9 +265,9 @@ impl Agent {
     ) -> Result<Self, LoadError> {
         let mut problems = Problems::default();
         let file = crate::read::read(text, &mut problems);
-        let built = build(&file, None, &mut problems);
-        let per_workspace = (built.binding == Binding::PerWorkspace).then_some(file);
-        match built.prompt.clone() {
+        let Built { prompt, held, model, binding, digest, programs } = build(&file, None, &mut problems);
+        let per_workspace = (binding == Binding::PerWorkspace).then_some(file);
+        match prompt {
             Some(mut prompt) if problems.count() == 0 => {
                 let overrides = match &place {
                     Some(place) if texts == Texts::Overridden => {
@@ -278,7 +278,6 @@ impl Agent {
                 if let Some(overrides) = &overrides {
                     prompt = prompt.with_overrides(overrides.clone()).map_err(OverrideError::from)?;
                 }
-                let Built { held, digest, model, programs, .. } = built;
                 let read = matches!(origin, Origin::File(_)).then(|| Arc::from(text.as_bytes()));
                 let inner = Inner {
                     origin,

@@ -312,7 +312,7 @@ fn what_is_wrong_in_one_text_or_one_tool_is_told_at_once() {
         ),
         [
             "there is no shell to take \"make test\" apart",
-            "sensitive field `token` is not in the parameters",
+            "the parameters have no field `token`",
             "stray $ at \"$ ${b}\"",
             "the tool has no parameter `b`",
         ]

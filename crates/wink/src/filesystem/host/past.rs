@@ -83,7 +83,7 @@ impl Base {
         }
         pasts.sort_by_key(|(past, _)| std::cmp::Reverse(past.sequence));
         let start = layer.clone();
-        let (mut found, mut is_whole) = (Found::default(), true);
+        let mut found = Found::default();
         // By whom each path was changed next, as far as that is undone by now.
         let mut next: HashMap<&Path, MergedBy> = HashMap::new();
         for (past, by) in &pasts {
@@ -91,10 +91,7 @@ impl Base {
             let undone = self.check_left(layer, past, &given_up, &mut found);
             match undone.and_then(|()| self.undo(layer, past, &mut found)) {
                 // On something that is not as it was left, anything may go wrong.
-                Err(_) if force == UndoForce::Refuse && !found.changed.is_empty() => {
-                    is_whole = false;
-                    break;
-                }
+                Err(_) if force == UndoForce::Refuse && !found.changed.is_empty() => break,
                 undone => undone?,
             }
             next.extend(past.paths().map(|path| (path, *by)));
@@ -104,12 +101,7 @@ impl Base {
         for path in paths {
             let shown = to_shown(path);
             // What one journal did another may have taken back.
-            let differs = self.differs(&start, layer, path)?;
-            if !differs && is_whole {
-                // Whoever changed it on the way: it stays what it is, and nothing of anybody's is lost.
-                found.changed.remove(&shown);
-            }
-            if differs || found.changed.contains(&shown) {
+            if found.changed.contains(&shown) || self.differs(&start, layer, path)? {
                 files.insert(shown);
             }
         }
