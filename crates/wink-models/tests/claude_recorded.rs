@@ -105,7 +105,10 @@ type Came = (Result<PromptResponse, Stopped>, String);
 async fn evaluated(adapter: ClaudeAdapter, session: &Session, evaluation: Evaluation) -> Came {
     let evaluation = evaluation.task("Do it.").resources(resources().0);
     let (prompt, minute) = (prompt(), Duration::from_secs(60));
-    // On a clock of its own: a run that waits for what never comes is a failure, and no test that hangs.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "on a clock of its own: a run that waits for what never comes is a failure, and no test that hangs"
+    )]
     let came = tokio::time::timeout(minute, adapter.evaluate(&prompt, session, evaluation)).await.unwrap();
     (came, session.snapshot_of(SnapshotScope::IncludeAll).to_json().unwrap().to_string())
 }
