@@ -137,7 +137,10 @@ async fn replayed(text: &str, deadline: bool) -> (Came, Option<String>) {
         adapter = adapter.approver(approver);
     }
     let evaluating = evaluated(adapter, recording.another("listed"), &session, evaluation);
-    // On a clock of its own: a run that waits for what never comes is a failure, and no test that hangs.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "on a clock of its own: a run that waits for what never comes is a failure, and no test that hangs"
+    )]
     let came = tokio::time::timeout(Duration::from_secs(60), evaluating).await.unwrap();
     (came, recording.difference())
 }
