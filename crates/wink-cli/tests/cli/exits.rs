@@ -320,7 +320,7 @@ fn what_cannot_be_taken_back_is_exit_code_4_and_the_log_can_be_read() {
     let said = place.wink(&["call", "change", "--json"]);
     let later = place.wink(&["call", "change"]);
     let log = place.wink(&["log", "--json"]);
-    let ledger = place.wink(&["ledger"]);
+    let ledger = place.wink(&["ledger", "list"]);
     assert!(chattr("-a"));
 
     assert_eq!(said.code, Some(4), "{said:?}");
