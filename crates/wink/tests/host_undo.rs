@@ -380,11 +380,12 @@ async fn a_directory_that_became_a_link_is_named_and_the_link_goes_when_forced()
             );
         }
         let fork = place.files.fork().unwrap();
-        let refused = fork.revert(&[place.last()], UndoForce::Refuse).await.unwrap();
+        let last = [Revert { journal: place.last(), by: MergedBy::Call }];
+        let refused = fork.revert(&last, UndoForce::Refuse).await.unwrap();
         assert_eq!(refused.changed, paths(&["d", "d/e", "d/e/x", "d/n", "there/n"]), "{capture}");
         assert_eq!(fork.changes(), [], "{capture}");
 
-        let forced = fork.revert(&[place.last()], UndoForce::Anyway).await.unwrap();
+        let forced = fork.revert(&last, UndoForce::Anyway).await.unwrap();
         place.files.keep(place.files.merge(&*fork).unwrap());
         assert!(!place.path("d").exists() && !place.path("d").is_symlink(), "{capture}: {forced:?}");
         // What was to come back there has no directory to be in.
