@@ -6,12 +6,11 @@
 
 mod support;
 
-use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use support::{prompt, resources};
+use support::{Page, prompt, resources};
 use wink::limits::{CancelToken, Deadline, SystemClock};
 use wink::prelude::*;
 use wink::session::SnapshotScope;
@@ -21,27 +20,6 @@ use wink_models::recording::{Recorder, Recording, Scrubber};
 use wink_models::{Adapter, Evaluation, PromptResponse, Secret, Stopped};
 
 const KEY: &str = "sk-a-key-that-nobody-sees";
-
-/// A file in memory.
-#[derive(Clone, Default)]
-struct Page(Arc<Mutex<Vec<u8>>>);
-
-impl Page {
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-}
-
-impl Write for Page {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
 
 /// What the program says at first, up to the task.
 const BEGIN: &str = r#"

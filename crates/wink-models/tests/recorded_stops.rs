@@ -4,11 +4,10 @@
 
 mod support;
 
-use std::io::Write;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use support::{Listed, Silent, Text, calls, error, prompt_with, resources, says};
+use support::{Listed, Page, Silent, Text, calls, error, prompt_with, resources, says};
 use wink::BoxFuture;
 use wink::executor::{Approval, ApprovalRequest, Approver};
 use wink::limits::{CancelToken, Deadline};
@@ -21,21 +20,6 @@ use wink_models::recording::{Recorder, Recording, Scrubber};
 use wink_models::{
     Adapter, BoxModel, Evaluation, ModelAdapter, ModelErrorKind, PromptResponse, Stopped, SubAgent,
 };
-
-/// A file in memory.
-#[derive(Clone, Default)]
-struct Page(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Page {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
 
 /// What a run came to, and everything in its session and its sub-runs'.
 type Came = (Result<PromptResponse, Stopped>, Vec<String>);
@@ -121,7 +105,7 @@ async fn recorded(model: BoxModel, helper: BoxModel, deadline: bool, at_once: bo
     let evaluating = evaluated(adapter, recorder.another(helper), &session, evaluation);
     let (came, ()) = tokio::join!(evaluating, stopping);
     recorder.finish().unwrap();
-    let text = String::from_utf8(page.0.lock().unwrap().clone()).unwrap();
+    let text = page.text();
     (came, text)
 }
 

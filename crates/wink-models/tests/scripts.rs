@@ -4,11 +4,10 @@
 
 mod support;
 
-use std::io::Write;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use support::{JumpClock, Listed, calls, error, opens, prompt, resources, says};
+use support::{JumpClock, Listed, Page, calls, error, opens, prompt, resources, says};
 use wink::limits::{Clock, Deadline, SystemClock};
 use wink::prelude::*;
 use wink::session::SnapshotScope;
@@ -17,27 +16,6 @@ use wink_models::{
     Adapter, BoxModel, Called, Evaluation, ModelAdapter, ModelErrorKind, PromptResponse, Random,
     ScriptedModel, Secret, Stopped, SubAgent,
 };
-
-/// A file in memory.
-#[derive(Clone, Default)]
-struct Page(Arc<Mutex<Vec<u8>>>);
-
-impl Page {
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-}
-
-impl Write for Page {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
 
 async fn run(model: BoxModel) -> Result<PromptResponse, Stopped> {
     let session = Session::builder().clock(JumpClock::new()).build();

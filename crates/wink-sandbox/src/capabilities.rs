@@ -2,6 +2,7 @@
 
 use std::ffi::CString;
 use std::fmt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -248,12 +249,20 @@ pub(crate) fn probe_prepared(prepared: Prepared) -> Result<(), LaunchError> {
     }
 }
 
-/// Where directories of our own are made: the one for temporary files. If that is in a workspace, in the state directory: what is
-/// made and removed elsewhere in it changes the workspace.
+/// Where directories of our own are made: the one for temporary files, or what stands for it.
 pub(crate) fn scratch_place() -> std::io::Result<PathBuf> {
-    let place = std::env::temp_dir();
+    scratch_in(std::env::temp_dir())
+}
+
+/// If the place is in a workspace, the state directory: what is made and removed elsewhere in it changes the workspace. One of
+/// somebody else's is none: whoever has the directory may replace what is in it, and anybody can put one into `/tmp`.
+fn scratch_in(place: PathBuf) -> std::io::Result<PathBuf> {
+    let is_own = |state: &PathBuf| {
+        let found = std::fs::symlink_metadata(state);
+        found.is_ok_and(|found| found.is_dir() && found.uid() == rustix::process::geteuid().as_raw())
+    };
     let whole = place.canonicalize().unwrap_or_else(|_| place.clone());
-    let mut states = whole.ancestors().map(|dir| dir.join(STATE)).filter(|state| state.is_dir());
+    let mut states = whole.ancestors().map(|dir| dir.join(STATE)).filter(is_own);
     let Some(state) = states.next() else { return Ok(place) };
     let own = state.join("tmp");
     match std::fs::create_dir(&own) {
@@ -316,5 +325,31 @@ fn open_up(dir: &Path) {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             open_up(&entry.path());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{chown, symlink};
+
+    use super::{STATE, scratch_in};
+
+    #[test]
+    fn scratch_is_in_no_workspace_and_in_nothing_of_somebody_elses() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let inside = root.join("inside");
+        std::fs::create_dir(&inside).unwrap();
+        assert_eq!(scratch_in(inside.clone()).unwrap(), inside);
+        let state = root.join(STATE);
+        std::fs::create_dir(&state).unwrap();
+        assert_eq!(scratch_in(inside.clone()).unwrap(), state.join("tmp"));
+        // Only the superuser can give something away.
+        if chown(&state, Some(61_234), None).is_ok() {
+            assert_eq!(scratch_in(inside.clone()).unwrap(), inside);
+        }
+        std::fs::rename(&state, root.join("theirs")).unwrap();
+        symlink("theirs", &state).unwrap();
+        assert_eq!(scratch_in(inside.clone()).unwrap(), inside);
     }
 }

@@ -9,6 +9,7 @@
     reason = "every test uses its own part"
 )]
 
+use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -218,5 +219,26 @@ impl Model for Silent {
         _: &'a CancelToken,
     ) -> BoxFuture<'a, Result<ModelResponse, ModelError>> {
         Box::pin(std::future::pending())
+    }
+}
+
+/// A file in memory.
+#[derive(Clone, Default)]
+pub struct Page(Arc<Mutex<Vec<u8>>>);
+
+impl Page {
+    pub fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl Write for Page {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }

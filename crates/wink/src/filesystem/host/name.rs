@@ -91,6 +91,16 @@ pub(crate) fn named_path(path: &FsPath) -> String {
     if name.starts_with('"') { name } else { format!("'{name}'") }
 }
 
+/// Paths as they are on disk, in the middle of a sentence: the first ten, and how many more.
+pub(super) fn listed(paths: &[PathBuf]) -> String {
+    const MOST: usize = 10;
+    let named: Vec<String> = paths.iter().take(MOST).map(|path| named_path(&to_shown(path))).collect();
+    match paths.len().saturating_sub(MOST) {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
+    }
+}
+
 /// What an escape at the start of `bytes` stands for, and what follows it.
 fn escape(bytes: &[u8]) -> Option<(u8, &[u8])> {
     let [b'\\', b'x', high, low, tail @ ..] = bytes else { return None };

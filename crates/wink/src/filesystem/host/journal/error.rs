@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::super::name::listed;
 use crate::store::{JournalId, StoreError};
 
 /// Why a journal did not do what it was asked to.
@@ -149,12 +150,9 @@ fn first(source: Option<&JournalError>) -> String {
 
 /// What is not taken back, to be added to a sentence.
 fn still_there(left: &[PathBuf]) -> String {
-    const NAMED: usize = 10;
-    let named: Vec<String> = left.iter().take(NAMED).map(|path| format!("'{}'", path.display())).collect();
-    match left.len().saturating_sub(NAMED) {
-        _ if named.is_empty() => String::new(),
-        0 => format!(". Not as it was before: {}", named.join(", ")),
-        more => format!(". Not as it was before: {} and {more} more", named.join(", ")),
+    match left.is_empty() {
+        true => String::new(),
+        false => format!(". Not as it was before: {}", listed(left)),
     }
 }
 

@@ -16,7 +16,7 @@ use std::time::SystemTime;
 use rustix::fs::{Mode, OFlags};
 
 use super::super::STATE;
-use super::super::name::to_shown;
+use super::super::name::{listed, to_shown};
 use crate::filesystem::{FsError, FsResult};
 
 /// Which directory the state directory is, and which files and directories are in it. A directory comes before what is in it.
@@ -180,14 +180,3 @@ impl Spoilt {
 
 const SPOILT: &str =
     "the command removed or replaced this, which is the runtime's own state and not part of the workspace";
-
-/// Paths, as a sentence has them.
-pub(super) fn listed(paths: &[PathBuf]) -> String {
-    const MOST: usize = 10;
-    let named: Vec<String> = paths.iter().take(MOST).map(|path| to_shown(path).to_string()).collect();
-    let more = match paths.len().saturating_sub(MOST) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!("{}{more}", named.join(", "))
-}

@@ -26,7 +26,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use self::guard::{Guard, Spoilt, listed};
+use self::guard::{Guard, Spoilt};
 use self::index::Index;
 use self::restore::{Restored, restore};
 use self::trash::Trash;
@@ -38,7 +38,7 @@ use super::host_disk::HostDisk;
 use super::journal::{Recovered, Retention, told};
 use super::layer::{Expected, Layer, Planned, plan};
 use super::lock::{LockedWork, WorkspaceLock};
-use super::name::to_shown;
+use super::name::{listed, to_shown};
 use super::plan::{PlanStep, Source};
 use super::report::Report;
 use super::staged::{Stage, make_dir};
