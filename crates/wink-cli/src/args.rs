@@ -278,7 +278,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(i64).range(1..))]
     pub(crate) budget: Option<i64>,
     /// Record the run into a new file, for `wink replay` and script:FILE
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "resume")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) record: Option<PathBuf>,
     /// Go on with a run that was stopped: the session's last, or the one of this id
     #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true, conflicts_with = "task")]

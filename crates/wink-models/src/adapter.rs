@@ -56,6 +56,7 @@ pub struct Evaluation {
     pub(crate) opened: Option<ResourceContext>,
     pub(crate) watch: Option<Arc<dyn Watch>>,
     pub(crate) one_at_a_time: bool,
+    pub(crate) until_asked: bool,
     /// Where it is written down how it goes on, or was.
     pub(crate) tape: Option<Taped>,
     pub(crate) max_turns: Option<u32>,
@@ -132,6 +133,13 @@ impl Evaluation {
     /// calls that overlap read the clock in an order that nobody can repeat.
     pub fn one_at_a_time(mut self) -> Self {
         self.one_at_a_time = true;
+        self
+    }
+
+    /// Stops before the model is asked, with [`StopReason::Asking`]: a run that was stopped makes the calls that its last response
+    /// wants, and no more. For whoever wants to go on from there in another way, such as with a recording.
+    pub fn until_asked(mut self) -> Self {
+        self.until_asked = true;
         self
     }
 

@@ -135,6 +135,7 @@ impl Evaluation {
             spent: &self.spent,
             spends_for: &self.spends_for,
             cancel: &self.cancel,
+            until_asked: self.until_asked,
             watch: Watched::new(self.watch.as_deref().unwrap_or(&())),
         }
     }

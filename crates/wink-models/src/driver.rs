@@ -68,6 +68,7 @@ pub(crate) struct Ground<'a> {
     pub(crate) spent: &'a Spent,
     pub(crate) spends_for: &'a [Arc<Spent>],
     pub(crate) cancel: &'a CancelToken,
+    pub(crate) until_asked: bool,
     pub(crate) watch: Watched<'a>,
 }
 
@@ -152,6 +153,7 @@ impl Driver<'_> {
             let input = match conversation.next() {
                 Next::Ended(Ended::Completed(completed)) => return Ok(completed),
                 Next::Ended(Ended::Stopped(reason)) => return Err(reason),
+                Next::Ask if self.until_asked => return Err(StopReason::Asking),
                 Next::Ask => self.ask(conversation, &shown).await,
                 Next::Wait(wait) => self.wait(wait).await,
                 Next::Execute(calls) => {

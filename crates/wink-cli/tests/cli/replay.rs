@@ -160,6 +160,51 @@ fn a_stopped_run_is_stopped_again() {
 }
 
 #[test]
+fn a_run_that_goes_on_is_repeated_from_there() {
+    let place = place(STORY);
+    assert_eq!(run(&place, &["--max-turns", "1"]).code, Some(3));
+    let before = place.rows(&["log"]).len();
+    let script = ["run", "--resume", "--model", "script:../script.jsonl"];
+    let again = place.wink(&[&script[..], &["--max-turns", "9", "--record", "../run.jsonl"]].concat());
+    assert_eq!((again.code, again.out.as_str()), (Some(0), "Done.\n"), "{}", again.err);
+    let replayed = place.json(&["replay", "../run.jsonl", "--into", "../again"]);
+    check("replay", &replayed);
+    assert_eq!((&replayed["same"], &replayed["output"]), (&json!(true), &json!("Done.")), "{replayed:#}");
+    let log = |more: &[&str]| {
+        let mut rows = place.rows(&[&["log"][..], more].concat());
+        // They are counted from where the copy begins.
+        rows.iter_mut().for_each(|row| drop(row.as_object_mut().unwrap().remove("seq")));
+        rows
+    };
+    assert_eq!(log(&["--workspace", "../again"]), log(&[])[before..], "ids, times and all");
+    // A run that is over has nothing more to say, and says what it came to.
+    let over = place.wink(&[&script[..], &["--record", "../over.jsonl"]].concat());
+    assert_eq!((over.code, over.out.as_str()), (Some(0), "Done.\n"), "{}", over.err);
+    assert_eq!(place.wink(&["replay", "../over.jsonl"]).code, Some(0));
+}
+
+#[test]
+fn what_a_killed_run_owed_is_done_before_the_recording_begins() {
+    if !has_commands() {
+        return;
+    }
+    let (place, line) = waiting();
+    let mut command = place.command(&["run", "Go.", "--model", "script:../script.jsonl"]);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until_ready(&line);
+    kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+    child.wait().unwrap();
+    place.put("go-on", "");
+    let arguments = ["run", "--resume", "--model", "script:../script.jsonl", "--record", "../run.jsonl"];
+    let report = place.json(&arguments);
+    check("run", &report);
+    assert_eq!(report["stopped_by"], json!("completed"), "{report:#}");
+    let replayed = place.json(&["replay", "../run.jsonl", "--outside"]);
+    assert_eq!((&replayed["same"], &replayed["turns"]), (&json!(true), &report["turns"]), "{replayed:#}");
+    assert_eq!(place.rows(&["log", "--tool", "write_file"]).len(), 1, "what was done is not done again");
+}
+
+#[test]
 fn an_interrupted_run_is_interrupted_again_where_it_was() {
     if !has_commands() {
         return;

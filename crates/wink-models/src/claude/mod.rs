@@ -235,6 +235,7 @@ impl ClaudeAdapter {
             None => resume::take_up(ground, &mut conversation, workspace.as_deref()).await,
         };
         match ready {
+            Ok(None) if ground.until_asked => return (Err(StopReason::Asking), conversation.stats()),
             Ok(None) => {}
             Ok(Some(completed)) => return (Ok(completed), conversation.stats()),
             Err(reason) => return (Err(reason), conversation.stats()),

@@ -58,6 +58,9 @@ pub enum StopReason {
     /// Somebody cancelled it.
     #[error("the run was cancelled")]
     Cancelled,
+    /// It was to stop where the model is asked.
+    #[error("stopped before the model is asked")]
+    Asking,
     /// The request failed, and asking again is of no use.
     #[error(transparent)]
     Request(#[from] ModelError),
@@ -111,6 +114,7 @@ impl StopReason {
             Self::Budget(_) => "budget",
             Self::Deadline(_) => "deadline",
             Self::Cancelled => "cancelled",
+            Self::Asking => "asking",
             Self::Request(_) => "request_failed",
             Self::Retries(RetriesExhausted::Attempts { .. }) => "retry_attempts",
             Self::Retries(RetriesExhausted::Window { .. }) => "retry_window",

@@ -28,6 +28,21 @@ pub struct ConversationStep {
 }
 
 impl ConversationStep {
+    /// What a session knows of a run, from its beginning.
+    pub(crate) fn of_run(session: &Session, run: &str) -> Vec<Arc<Self>> {
+        // From the end, where a run is that is to be taken up; what was before it is not looked at.
+        let mut steps = Vec::new();
+        for step in session.slice::<Self>().newest().filter(|step| &*step.run == run) {
+            let is_first = matches!(step.said, Said::Began { .. });
+            steps.push(step);
+            if is_first {
+                break;
+            }
+        }
+        steps.reverse();
+        steps
+    }
+
     /// Whether the session, which has just been stored with this step at its end, has steps of the run by somebody else beside those
     /// of whoever made this one: since a step that was stored at once, as nothing was done on account of later ones.
     pub(crate) fn is_contested(&self, session: &Session) -> bool {
@@ -96,16 +111,7 @@ impl Conversation {
     /// # Errors
     /// When its steps are not a conversation, or it is too long ago.
     pub fn read_back(session: &Session, run: &str) -> Result<Option<Self>, NotReadBack> {
-        // From the end, where a run is that is to be taken up; what was before it is not looked at.
-        let mut steps = Vec::new();
-        for step in session.slice::<ConversationStep>().newest().filter(|step| &*step.run == run) {
-            let is_first = matches!(step.said, Said::Began { .. });
-            steps.push(step);
-            if is_first {
-                break;
-            }
-        }
-        let mut steps = steps.into_iter().rev();
+        let mut steps = ConversationStep::of_run(session, run).into_iter();
         let Some(first) = steps.next() else { return Ok(None) };
         let name = Arc::clone(&first.run);
         let Said::Began { task, terms } = &first.said else {

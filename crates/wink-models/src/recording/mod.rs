@@ -1,6 +1,6 @@
 //! Recordings: what was asked, what was answered and when, in one file, from which a run can be repeated without a model.
 //!
-//! A recording is JSON lines. The first is the header, and where the session had a past the next is its STATE; then a line for each request, one for its answer, and one for each
+//! A recording is JSON lines. The first is the header, and where the session had a past the next is its STATE, and where the run had one what was said in it; then a line for each request, one for its answer, and one for each
 //! answer of whoever a policy asked, each with what the clock said since the line before. Of the program `claude`, which asks its model
 //! itself, there is a line for each that it said and was told instead. A request says what is new in it since an earlier one of the same conversation, so a
 //! recording grows with what was said and not with its square.
@@ -32,6 +32,7 @@ pub(crate) use stops::Taped;
 #[cfg(all(feature = "claude", unix))]
 pub(crate) use talk::Talk;
 
+use crate::conversation::ConversationStep;
 use crate::model::ModelResponse;
 use crate::random::Random;
 use crate::scripted::Failure;
@@ -94,6 +95,9 @@ struct Line {
     /// What the session's STATE was when the run began, if whoever records it says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     state: Option<Value>,
+    /// What was said in the run before, if it was taken up again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    said: Option<Vec<ConversationStep>>,
     /// What somebody said whom a policy asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     approval: Option<RecordedApproval>,

@@ -24,6 +24,7 @@ use super::{Header, Line, Spoken, VERSION};
 use crate::adapter::Evaluation;
 #[cfg(all(feature = "claude", unix))]
 use crate::claude::ClaudeAdapter;
+use crate::conversation::ConversationStep;
 use crate::lock;
 use crate::model::{BoxModel, Model, ModelError, ModelErrorKind, ModelRequest, ModelResponse, Stream};
 use crate::random::Random;
@@ -41,6 +42,8 @@ pub struct Recording {
     /// Nobody, if nobody was asked.
     approver: Option<Arc<ReplayedApprover>>,
     state: Option<Value>,
+    /// What was said in the run before, if it went on.
+    said: Option<Vec<ConversationStep>>,
 }
 
 /// A recording cannot be used.
@@ -99,7 +102,7 @@ impl Recording {
         let mut clock = Vec::new();
         let mut exchanges = VecDeque::new();
         let mut answers = VecDeque::new();
-        let mut state = None;
+        let (mut state, mut said) = (None, None);
         #[cfg(all(feature = "claude", unix))]
         let mut talk = VecDeque::new();
         let mut called: Vec<Arc<str>> = Vec::new();
@@ -110,6 +113,7 @@ impl Recording {
             let line: Line = object(line).map_err(|reason| RecordingError::Line { line: at + 1, reason })?;
             clock.push(line.clock);
             state = state.or(line.state);
+            said = said.or(line.said);
             answers.extend(line.approval);
             let by_model = line.response.iter().flat_map(|response| &response.calls);
             let by_program = line.claude.iter().filter_map(called_by_program);
@@ -165,6 +169,7 @@ impl Recording {
             talk,
             approver,
             state,
+            said,
         })
     }
 
@@ -251,6 +256,17 @@ impl Recording {
         session.restore(&session.decode_snapshot_value(state)?)?;
         self.clock.next_line();
         Ok(())
+    }
+
+    /// Has the session know what was said in the run before it went on, if it did: once, after its STATE was restored and before the
+    /// run.
+    pub fn goes_on_in(&self, session: &Session) {
+        let Some(said) = &self.said else { return };
+        for step in said {
+            // What it does not take is missed when the run goes on, which is a difference.
+            let _ = session.dispatch(step.clone());
+        }
+        self.clock.next_line();
     }
 
     /// The time as it was then.

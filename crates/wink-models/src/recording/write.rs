@@ -9,7 +9,7 @@ use serde_json::Value;
 use wink::BoxFuture;
 use wink::executor::Approver;
 use wink::limits::{CancelToken, Clock};
-use wink::session::{SessionBuilder, SessionId};
+use wink::session::{Session, SessionBuilder, SessionId};
 
 use super::approvals::RecordedApprover;
 use super::clock::{RecordingClock, Tick};
@@ -20,6 +20,7 @@ use super::stops::{Tape, Taped};
 use super::talk::Talk;
 use super::{Header, Line, VERSION};
 use crate::adapter::Evaluation;
+use crate::conversation::ConversationStep;
 use crate::lock;
 use crate::model::{BoxModel, Model, ModelError, ModelRequest, ModelResponse, Stream};
 use crate::random::Random;
@@ -66,6 +67,8 @@ pub struct Recorder {
 pub struct About {
     /// The session that it is in; one of its own unless given.
     pub session: Option<String>,
+    /// The run, if it is one that goes on ([`Recorder::goes_on_in`]); a new one unless given.
+    pub run: Option<String>,
     /// Whatever is to be known when it is repeated. Secrets are taken out of it.
     pub note: Option<Value>,
 }
@@ -133,7 +136,7 @@ impl Recorder {
             wink_recording: VERSION,
             model: model.name().to_owned(),
             session: about.session.unwrap_or_else(|| random.name().to_string()),
-            run: random.name().to_string(),
+            run: about.run.unwrap_or_else(|| random.name().to_string()),
             seed: random.any(),
             note: about.note.map(|note| scrubber.value(note)),
         };
@@ -186,6 +189,15 @@ impl Recorder {
         self.shared.line(Line { state: Some(state), ..Line::default() });
     }
 
+    /// Writes down what was said so far in the run, which goes on in this session: once, before it does. Calls that its last response
+    /// wants have to be made before that ([`Evaluation::until_asked`]). Whoever repeats it has it go on from the same
+    /// ([`Recording::goes_on_in`](super::Recording::goes_on_in)).
+    pub fn goes_on_in(&self, session: &Session) {
+        let said = ConversationStep::of_run(session, &self.header.run);
+        let said = said.iter().map(|step| ConversationStep::clone(step)).collect();
+        self.shared.line(Line { said: Some(said), ..Line::default() });
+    }
+
     /// The clock, recorded.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
@@ -229,7 +241,7 @@ impl Shared {
         let mut value = serde_json::to_value(Line { clock, ..line });
         // All that somebody else has said; the rest is our own.
         let scrubber = lock(&self.scrubber);
-        for part in ["state", "request", "response", "error", "approval", "claude"] {
+        for part in ["state", "said", "request", "response", "error", "approval", "claude"] {
             if let Some(part) = value.as_mut().ok().and_then(|value| value.get_mut(part)) {
                 *part = scrubber.value(part.take());
             }

@@ -13,11 +13,15 @@ pub(super) struct Event {
     fields: serde_json::Map<String, Value>,
 }
 
-/// The events of the recorded run's calls in a workspace, oldest first.
-pub(super) async fn events(workspace: &Workspace, recording: &Recording) -> Result<Vec<Event>, CliError> {
+/// The events of the recorded run's calls in a workspace, of those after entry number `after`; oldest first.
+pub(super) async fn events(
+    workspace: &Workspace,
+    recording: &Recording,
+    after: u64,
+) -> Result<Vec<Event>, CliError> {
     let log = workspace.logbook(recording.session_name()).await?;
     let of_run = |event: &LogEvent| matches!(event, LogEvent::Call(call) if call.run.run_id.as_deref() == Some(recording.run_id()));
-    let entries = log.newest(0, usize::MAX, of_run).await?;
+    let entries = log.newest(after, usize::MAX, of_run).await?;
     let event = |event: &LogEvent| match event {
         LogEvent::Call(call) => {
             let Ok(Value::Object(mut fields)) = serde_json::to_value(&**call) else { return None };

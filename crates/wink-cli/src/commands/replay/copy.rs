@@ -97,15 +97,16 @@ fn copy_below(from: &Path, to: &Path, left_out: &dyn Fn(&Path) -> bool) -> Resul
     Ok(())
 }
 
-/// Takes back in the copy what the recorded run changed, as far as the workspace knows it.
+/// Takes back in the copy what the recorded run changed after entry number `after` of the log, as far as the workspace knows it.
 pub(super) async fn take_back(
     workspace: &Workspace,
     recording: &Recording,
+    after: u64,
     copy: &Path,
 ) -> Result<(), CliError> {
     let log = workspace.logbook(recording.session_name()).await?;
     let of_run = |event: &LogEvent| matches!(event, LogEvent::Call(call) if call.success && call.run.run_id.as_deref() == Some(recording.run_id()));
-    let calls = log.newest(0, usize::MAX, of_run).await?;
+    let calls = log.newest(after, usize::MAX, of_run).await?;
     let mut forgotten = false;
     for entry in calls.iter().rev() {
         let changed = log.changes(entry.event.id()).await?;

@@ -56,8 +56,9 @@ pub(super) async fn run(common: &Common, args: &ReplayArgs) -> Done {
     let original = match open::has_past(common)? {
         true => {
             let workspace = open::workspace(common)?;
-            let events = compare::events(&workspace, &recording).await?;
-            copy::take_back(&workspace, &recording, root).await?;
+            let after = asked.goes_on.as_ref().map_or(0, |goes_on| goes_on.after);
+            let events = compare::events(&workspace, &recording, after).await?;
+            copy::take_back(&workspace, &recording, after, root).await?;
             events
         }
         false => Vec::new(),
@@ -91,6 +92,7 @@ async fn repeat(
             CliError::new(Exit::Usage, format!("the session cannot be as it was when the run began: {error}"))
         })?;
     }
+    recording.goes_on_in(&prepared.session);
     let adapter = adapter(recording, asked.terms, asked.settings, prepared.limits.clone());
     let mut evaluation = Evaluation::new().watch(Arc::clone(view) as _);
     if let Some(task) = asked.task {
@@ -105,9 +107,12 @@ async fn repeat(
     if let Some(budget) = asked.budget {
         evaluation = evaluation.budget(Arc::new(BudgetTracker::new(budget)));
     }
+    if let Some(turns) = asked.goes_on.and_then(|goes_on| goes_on.max_turns) {
+        evaluation = evaluation.max_turns(turns);
+    }
     let evaluation = recording.evaluation(evaluation);
     let came = evaluate(&*adapter, prepared, evaluation, &mut Ending::listen()?, &waiting.reporter()).await;
-    let events = compare::events(&workspace, recording).await?;
+    let events = compare::events(&workspace, recording, 0).await?;
     Ok((came, events))
 }
 

@@ -11,10 +11,13 @@ pub(super) mod view;
 use std::sync::Arc;
 
 use wink::limits::{Budget, BudgetTracker, CancelToken, Deadline};
-use wink::session::RunContext;
-use wink_agent::{Prepared, duration};
+use wink::session::{RunContext, SessionBuilder};
+use wink_agent::{Agent, Prepared, duration};
+#[cfg(all(feature = "claude", unix))]
+use wink_models::claude::ClaudeAdapter;
 use wink_models::recording::Recorder;
 use wink_models::{Adapter, Evaluation, ModelAdapter, PromptResponse, StopReason, Stopped};
+use wink_store::Workspace;
 
 use self::model::{Chosen, Who};
 use self::record::Recorded;
@@ -59,40 +62,10 @@ pub(super) async fn run(common: &Common, args: RunArgs) -> Done {
         Told::Lines => Waiting::begin("opening the session"),
         Told::Nothing => Waiting::silent(),
     };
-    let recorded = match &args.record {
-        Some(path) => {
-            let asked = record::Asked {
-                task: task.clone(),
-                terms: chosen.terms.clone(),
-                settings: chosen.settings.clone(),
-                began,
-                deadline: deadline.map(Deadline::timestamp),
-                budget,
-            };
-            Some(Recorded::begin(path, common, &workspace, &agent, &chosen, &asked)?)
-        }
-        None => None,
-    };
-    let session = workspace.session(common.session.as_str());
-    let session = match &recorded {
-        Some(recorded) => recorded.recorder().session(session),
-        None => session.clock(Arc::clone(&clock)),
-    };
-    let prepared = agent.prepare(&workspace, session).await.map_err(|error| open::not_open(&error))?;
-    if let Some(recorded) = &recorded {
-        recorded.begins_in(&prepared.session, &workspace).await?;
-    }
     let view = View::new(told, waiting.reporter());
     let mut evaluation = Evaluation::new().watch(Arc::clone(&view) as _);
-    if let Some(resume) = &args.resume {
-        let run = resume::find(&prepared.session, resume.as_deref())?;
-        evaluation = evaluation.run(RunContext { run_id: Some(run), ..RunContext::default() });
-        if let Some(turns) = args.max_turns {
-            evaluation = evaluation.max_turns(turns);
-        }
-    }
-    if let Some(task) = task {
-        evaluation = evaluation.task(task);
+    if let Some(task) = &task {
+        evaluation = evaluation.task(task.as_str());
     }
     if let Some(deadline) = deadline {
         evaluation = evaluation.deadline(deadline);
@@ -101,12 +74,19 @@ pub(super) async fn run(common: &Common, args: RunArgs) -> Done {
     if let Some(budget) = budget {
         evaluation = evaluation.budget(Arc::new(BudgetTracker::new(budget)));
     }
-    if let Some(recorded) = &recorded {
-        evaluation = recorded.recorder().evaluation(evaluation);
-    }
     let started = clock.monotonic();
-    let adapter = adapter(chosen, &prepared, recorded.as_ref(), &args, waiting.reporter());
-    let came = evaluate(&*adapter, prepared, evaluation, &mut ending, &waiting.reporter()).await;
+    let reporter = waiting.reporter();
+    let run = Run { common, args: &args, agent: &agent, workspace: &workspace, chosen: &chosen, reporter };
+    let asked = record::Asked {
+        task,
+        terms: chosen.terms.clone(),
+        settings: chosen.settings.clone(),
+        began,
+        deadline: deadline.map(Deadline::timestamp),
+        budget,
+        goes_on: None,
+    };
+    let (came, recorded) = run.run(asked, evaluation, &mut ending).await?;
     drop(waiting);
     for left in workspace.report().aside {
         note(&format!("{} was left as somebody else has changed it", open::shown(&left.path)));
@@ -118,43 +98,124 @@ pub(super) async fn run(common: &Common, args: RunArgs) -> Done {
     kept.map(|()| exit)
 }
 
-/// Whoever answers, in the agent's session.
-fn adapter(
-    chosen: Chosen,
-    prepared: &Prepared,
-    recorded: Option<&Recorded>,
-    args: &RunArgs,
+/// What a run is made of.
+struct Run<'a> {
+    common: &'a Common,
+    args: &'a RunArgs,
+    agent: &'a Agent,
+    workspace: &'a Arc<Workspace>,
+    chosen: &'a Chosen,
     reporter: Reporter,
-) -> Arc<dyn Adapter> {
-    let recorder = recorded.map(Recorded::recorder);
-    let approver = approve::approver(args.yes, reporter).map(|approver| match recorder {
-        Some(recorder) => recorder.approver(approver),
-        None => approver,
-    });
-    let Chosen { who, terms, settings, .. } = chosen;
-    match who {
-        Who::Model(model) => {
-            let model = recorder.map_or(model, Recorder::model);
-            let mut adapter =
-                ModelAdapter::new(model).terms(terms).settings(settings).limits(prepared.limits.clone());
-            if let Some(approver) = approver {
-                adapter = adapter.approver(approver);
+}
+
+type Came = Result<PromptResponse, Stopped>;
+
+impl Run<'_> {
+    /// Runs, and gives what came of it with the recording, if there is one.
+    async fn run(
+        &self,
+        mut asked: record::Asked,
+        mut evaluation: Evaluation,
+        ending: &mut Ending,
+    ) -> Result<(Came, Option<Recorded>), CliError> {
+        let clock = Arc::clone(self.workspace.store().clock());
+        let mut opened = None;
+        if let Some(resume) = &self.args.resume {
+            let prepared = self.prepared(|session| session.clock(clock.clone())).await?;
+            let run = resume::find(&prepared.session, resume.as_deref())?;
+            evaluation = evaluation.run(RunContext { run_id: Some(run.clone()), ..RunContext::default() });
+            if let Some(turns) = self.args.max_turns {
+                evaluation = evaluation.max_turns(turns);
             }
-            if let Some(recorder) = recorder {
-                adapter = adapter.random(recorder.random());
+            if self.args.record.is_none() {
+                opened = Some(prepared);
+            } else {
+                // What its last response wants is no part of the recording: that some of it was done before cannot be repeated.
+                let owed = evaluation.clone().until_asked();
+                let came = self.evaluate(prepared, None, owed, ending).await;
+                if !matches!(came, Ok(_) | Err(Stopped { reason: StopReason::Asking, .. })) {
+                    return Ok((came, None));
+                }
+                let log = self.workspace.logbook(self.common.session.as_str()).await?;
+                let after = log.newest(0, 1, |_| true).await?.last().map_or(0, |entry| entry.seq);
+                asked.goes_on = Some(record::GoesOn { run, after, max_turns: self.args.max_turns });
             }
-            Arc::new(adapter)
         }
-        #[cfg(all(feature = "claude", unix))]
-        Who::Claude(adapter) => {
-            let mut adapter = adapter.terms(terms).limits(prepared.limits.clone());
-            if let Some(approver) = approver {
-                adapter = adapter.approver(approver);
+        let recorded = match &self.args.record {
+            Some(path) => {
+                Some(Recorded::begin(path, self.common, self.workspace, self.agent, self.chosen, &asked)?)
             }
-            if let Some(recorder) = recorder {
-                adapter = adapter.recorded(recorder).random(recorder.random());
+            None => None,
+        };
+        let prepared = match (&recorded, opened) {
+            (None, Some(opened)) => opened,
+            (None, None) => self.prepared(|session| session.clock(clock)).await?,
+            (Some(recorded), _) => {
+                let prepared = self.prepared(|session| recorded.recorder().session(session)).await?;
+                recorded.begins_in(&prepared.session, self.workspace, asked.goes_on.as_ref()).await?;
+                evaluation = recorded.recorder().evaluation(evaluation);
+                prepared
             }
-            Arc::new(adapter)
+        };
+        let came = self.evaluate(prepared, recorded.as_ref(), evaluation, ending).await;
+        Ok((came, recorded))
+    }
+
+    async fn prepared(
+        &self,
+        with: impl FnOnce(SessionBuilder) -> SessionBuilder,
+    ) -> Result<Prepared, CliError> {
+        let session = with(self.workspace.session(self.common.session.as_str()));
+        self.agent.prepare(self.workspace, session).await.map_err(|error| open::not_open(&error))
+    }
+
+    async fn evaluate(
+        &self,
+        prepared: Prepared,
+        recorded: Option<&Recorded>,
+        evaluation: Evaluation,
+        ending: &mut Ending,
+    ) -> Came {
+        let adapter = self.adapter(&prepared, recorded);
+        evaluate(&*adapter, prepared, evaluation, ending, &self.reporter).await
+    }
+
+    /// Whoever answers, in the agent's session.
+    fn adapter(&self, prepared: &Prepared, recorded: Option<&Recorded>) -> Arc<dyn Adapter> {
+        let recorder = recorded.map(Recorded::recorder);
+        let approver = approve::approver(self.args.yes, self.reporter.clone());
+        let approver = approver.map(|approver| match recorder {
+            Some(recorder) => recorder.approver(approver),
+            None => approver,
+        });
+        let Chosen { who, terms, settings, .. } = self.chosen;
+        match who {
+            Who::Model(model) => {
+                let model = recorder.map_or_else(|| Arc::clone(model), Recorder::model);
+                let mut adapter = ModelAdapter::new(model)
+                    .terms(terms.clone())
+                    .settings(settings.clone())
+                    .limits(prepared.limits.clone());
+                if let Some(approver) = approver {
+                    adapter = adapter.approver(approver);
+                }
+                if let Some(recorder) = recorder {
+                    adapter = adapter.random(recorder.random());
+                }
+                Arc::new(adapter)
+            }
+            #[cfg(all(feature = "claude", unix))]
+            Who::Claude(adapter) => {
+                let adapter = ClaudeAdapter::clone(adapter);
+                let mut adapter = adapter.terms(terms.clone()).limits(prepared.limits.clone());
+                if let Some(approver) = approver {
+                    adapter = adapter.approver(approver);
+                }
+                if let Some(recorder) = recorder {
+                    adapter = adapter.recorded(recorder).random(recorder.random());
+                }
+                Arc::new(adapter)
+            }
         }
     }
 }

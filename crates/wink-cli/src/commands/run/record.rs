@@ -30,6 +30,18 @@ pub(in crate::commands) struct Asked {
     pub(in crate::commands) began: jiff::Timestamp,
     pub(in crate::commands) deadline: Option<jiff::Timestamp>,
     pub(in crate::commands) budget: Option<Budget>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::commands) goes_on: Option<GoesOn>,
+}
+
+/// A run that was stopped, and goes on.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::commands) struct GoesOn {
+    pub(in crate::commands) run: String,
+    /// How many calls and undos were in the session's log before.
+    pub(in crate::commands) after: u64,
+    pub(in crate::commands) max_turns: Option<u32>,
 }
 
 /// A run that is recorded.
@@ -121,6 +133,7 @@ impl Recorded {
         };
         let about = About {
             session: Some(common.session.clone()),
+            run: asked.goes_on.as_ref().map(|it| it.run.clone()),
             note: Some(serde_json::to_value(asked).map_err(CliError::internal)?),
         };
         let to: &Path = staged.as_deref().unwrap_or(path);
@@ -139,9 +152,17 @@ impl Recorded {
     }
 
     /// The run begins in this session, with what is in it.
-    pub(super) async fn begins_in(&self, session: &Session, workspace: &Workspace) -> Result<(), CliError> {
+    pub(super) async fn begins_in(
+        &self,
+        session: &Session,
+        workspace: &Workspace,
+        goes_on: Option<&GoesOn>,
+    ) -> Result<(), CliError> {
         let state = session.snapshot().to_json().map_err(CliError::internal)?;
         self.recorder.begins_with(versions::named(state, &**workspace.files()).await);
+        if goes_on.is_some() {
+            self.recorder.goes_on_in(session);
+        }
         Ok(())
     }
 
