@@ -465,7 +465,7 @@ fn misfit(error: Unexpected) -> StopReason {
 }
 
 /// What follows from the model's last word: it is told what is wrong, as often as it may be, and then that is how it is.
-fn finished(judged: Judged, reminders_left: u32, text: Arc<str>) -> (Input, Option<Parsed>) {
+pub(crate) fn finished(judged: Judged, reminders_left: u32, text: Arc<str>) -> (Input, Option<Parsed>) {
     let said = |said| (Input::Said(said), None);
     match (judged.output, judged.missing) {
         (Err(missing), _) | (Ok(_), Some(missing)) if reminders_left > 0 => said(Said::Reminded { missing }),

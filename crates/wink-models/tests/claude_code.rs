@@ -11,7 +11,7 @@ mod messages;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use claude_subject::LEFT_OUT;
+use claude_subject::DIFFERS;
 use messages::{Answer, Messages, Reply};
 use serde_json::{Value, json};
 use wink::limits::{CancelToken, TokenUsage};
@@ -22,7 +22,7 @@ use wink::session::{Ending, ToolInvoked};
 use wink::transaction::{UndoForce, UndoReach, UndoRequest};
 use wink_models::claude::{ClaudeAdapter, Native, native_tools};
 use wink_models::conversation::RetriesExhausted;
-use wink_models::testing::{Arguments, LeftOut, Line, Running, Script, Setup, Subject, adapter_contract};
+use wink_models::testing::{Arguments, Differs, Line, Running, Script, Setup, Subject, adapter_contract};
 use wink_models::{
     Adapter, Evaluation, ModelErrorKind, PromptResponse, RetryPolicy, Secret, Stop, StopReason, Stopped,
     Terms,
@@ -393,8 +393,8 @@ impl Subject for Real {
         Arguments::Rewritten
     }
 
-    fn leaves_out(&self) -> &[LeftOut] {
-        LEFT_OUT
+    fn differs(&self) -> &[Differs] {
+        DIFFERS
     }
 
     fn start<'a>(&'a self, script: &'a Script, setup: Setup) -> wink::BoxFuture<'a, Box<dyn Running>> {

@@ -57,8 +57,10 @@ impl<R: AsyncRead + Unpin + Send> Server<'_, R> {
     fn before(&mut self, request: String, hook: Hook) -> Result<(), StopReason> {
         if self.is_stopping {
             self.writer.say(&wire::answer(&request, Ok(wire::deny("the run is being stopped"))));
-        } else if hook.tool_name.starts_with(PREFIX) || hook.tool_name == STRUCTURED {
+        } else if hook.tool_name.starts_with(PREFIX) {
             self.writer.say(&wire::answer(&request, Ok(wire::allow())));
+        } else if hook.tool_name == STRUCTURED {
+            return self.arrived(Held::Output { request, hook }, false);
         } else {
             return self.arrived(Held::Native { request, hook }, false);
         }

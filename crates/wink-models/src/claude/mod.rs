@@ -38,6 +38,7 @@ mod ending;
 mod hooks;
 mod mcp;
 mod native;
+mod output;
 mod pipes;
 mod process;
 mod resume;

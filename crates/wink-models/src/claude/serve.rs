@@ -51,6 +51,8 @@ pub(super) struct Server<'a, R> {
     pub(super) natives: HashMap<Arc<str>, NativeCall>,
     /// Calls of a response that is not whole yet.
     held: Vec<Held>,
+    /// Typed results that are to be judged, with the hooks that wait for that.
+    pub(super) outputs: Vec<(String, String)>,
     asks: u64,
     /// What the program said that it used, so far as it was counted.
     counted: TokenUsage,
@@ -73,13 +75,18 @@ pub(super) enum Held {
     Ours { request: String, id: Value, call: ToolCall },
     /// Of one of its own.
     Native { request: String, hook: Hook },
+    /// Of the one that hands over a typed result.
+    Output { request: String, hook: Hook },
+    /// The model was told what came of it.
+    Told { id: String, text: String },
 }
 
 impl Held {
     fn call_id(&self) -> &str {
         match self {
             Self::Ours { call, .. } => &call.id,
-            Self::Native { hook, .. } => &hook.tool_use_id,
+            Self::Native { hook, .. } | Self::Output { hook, .. } => &hook.tool_use_id,
+            Self::Told { id, .. } => id,
         }
     }
 }
@@ -129,6 +136,7 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
             asked: HashMap::new(),
             natives: HashMap::new(),
             held: Vec::new(),
+            outputs: Vec::new(),
             asks: 0,
             counted: TokenUsage::default(),
             is_initialized: false,
@@ -199,7 +207,7 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
                 let told = self.transcript.told(&said);
                 self.advance().await?;
                 for (id, text) in told {
-                    self.told(&id, text)?;
+                    self.arrived(Held::Told { id, text }, false)?;
                 }
             }
             Frame::Retried { status, error, delay } => {
@@ -231,6 +239,9 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
         for held in std::mem::take(&mut self.held) {
             self.arrived(held, true)?;
         }
+        for (request, id) in std::mem::take(&mut self.outputs) {
+            self.judge_output(&request, &id).await?;
+        }
         match self.transcript.settled() {
             Some(said) => self.tell(said).await,
             None => Ok(()),
@@ -260,7 +271,8 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
     fn refuse(&self, held: Held, reason: &str) {
         let (request, answer) = match held {
             Held::Ours { request, .. } => (request, Err(reason.to_owned())),
-            Held::Native { request, .. } => (request, Ok(wire::deny(reason))),
+            Held::Native { request, .. } | Held::Output { request, .. } => (request, Ok(wire::deny(reason))),
+            Held::Told { .. } => return,
         };
         self.writer.say(&wire::answer(&request, answer));
     }
@@ -269,6 +281,8 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
     fn make(&mut self, held: Held) -> Result<(), StopReason> {
         match held {
             Held::Native { request, hook } => self.native(request, hook),
+            Held::Output { request, hook } => self.outputs.push((request, hook.tool_use_id)),
+            Held::Told { id, text } => self.told(&id, text)?,
             Held::Ours { request, id, call } => {
                 let cancel = CancelToken::new();
                 self.asked.insert(request.clone(), cancel.clone());

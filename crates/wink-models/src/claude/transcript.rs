@@ -37,7 +37,8 @@ pub(super) struct Transcript {
 struct Turn {
     id: String,
     text: String,
-    structured: Option<Value>,
+    /// What it hands over as the typed result, and the id of that.
+    structured: Option<(String, Value)>,
     calls: Vec<Called>,
     usage: Usage,
     stop: Option<String>,
@@ -51,6 +52,15 @@ struct Turn {
 impl Turn {
     fn stop(&self) -> Stop {
         stopped_by(self.stop.as_deref())
+    }
+
+    fn has(&self, id: &str) -> bool {
+        self.calls.iter().any(|call| &*call.id == id)
+    }
+
+    /// Whether it is a typed result, handed over with this.
+    fn hands_over(&self, id: &str) -> bool {
+        self.structured.as_ref().is_some_and(|(handed, _)| handed == id)
     }
 
     /// The calls that are executed: one that was cut off is not.
@@ -106,7 +116,7 @@ impl Transcript {
                 "text" => turn.text.push_str(&block.text.unwrap_or_default()),
                 "tool_use" if block.name == STRUCTURED => {
                     stream.piece(Piece::Text(&block.input.to_string()));
-                    turn.structured = Some(block.input);
+                    turn.structured = Some((block.id, block.input));
                 }
                 "tool_use" => turn.calls.push(Called {
                     id: block.id.into(),
@@ -194,9 +204,10 @@ impl Transcript {
 
     /// Where a call is that the program is about to make. It makes none of a response that comes as a whole before all of that is here.
     pub(super) fn place(&mut self, id: &str) -> Place {
-        match self.turn.as_mut().filter(|turn| turn.calls.iter().any(|call| &*call.id == id)) {
+        let turn = self.turn.as_mut().filter(|turn| turn.hands_over(id) || turn.has(id));
+        match turn {
             None => Place::Elsewhere,
-            Some(turn) if turn.is_told => Place::Heard,
+            Some(turn) if turn.is_told || turn.is_whole && !turn.has(id) => Place::Heard,
             Some(turn) => {
                 turn.is_whole |= !turn.is_streamed;
                 Place::Coming
@@ -223,6 +234,19 @@ impl Transcript {
         Some(turn.response(stop))
     }
 
+    /// The typed result that is handed over with this, if that is all that the response is.
+    pub(super) fn handed_over(&self, id: &str) -> Option<String> {
+        let turn = self.turn.as_ref().filter(|turn| turn.calls.is_empty() && turn.hands_over(id))?;
+        let (_, output) = turn.structured.as_ref().filter(|_| turn.stop() == Stop::Complete)?;
+        Some(output.to_string())
+    }
+
+    /// The response that is a typed result, which is not taken.
+    pub(super) fn refused(&mut self, text: String) -> Said {
+        let turn = self.turn.take().unwrap_or_default();
+        Turn { text, ..turn }.response(Stop::Complete)
+    }
+
     /// What came of the calls of the last response, when that is known of all of them.
     pub(super) fn settled(&mut self) -> Option<Said> {
         let turn = self.turn.as_ref().filter(|turn| turn.is_told && !turn.executed().is_empty())?;
@@ -241,7 +265,7 @@ impl Transcript {
     pub(super) fn finish(&mut self, finished: &Finished) -> Vec<Said> {
         let last = self.turn.take_if(|turn| turn.calls.is_empty()).unwrap_or_default();
         let mut said = self.settle();
-        let structured = finished.structured_output.as_ref().or(last.structured.as_ref());
+        let structured = finished.structured_output.as_ref().or(last.structured.as_ref().map(|(_, it)| it));
         let text = match (structured, last.text.is_empty()) {
             (Some(output), _) => output.to_string(),
             (None, false) => last.text,

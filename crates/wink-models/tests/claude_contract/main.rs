@@ -18,11 +18,11 @@ mod program;
 
 use std::os::unix::fs::PermissionsExt;
 
-use claude_subject::{LEFT_OUT, adapter};
+use claude_subject::{DIFFERS, adapter};
 use wink::BoxFuture;
 use wink_models::Adapter;
 use wink_models::claude::ClaudeAdapter;
-use wink_models::testing::{Arguments, LeftOut, Running, Script, Setup, Subject, adapter_contract};
+use wink_models::testing::{Arguments, Differs, Running, Script, Setup, Subject, adapter_contract};
 
 /// The adapter, with this test in place of the program.
 struct Played;
@@ -36,8 +36,8 @@ impl Subject for Played {
         Arguments::Rewritten
     }
 
-    fn leaves_out(&self) -> &[LeftOut] {
-        LEFT_OUT
+    fn differs(&self) -> &[Differs] {
+        DIFFERS
     }
 
     fn start<'a>(&'a self, script: &'a Script, setup: Setup) -> BoxFuture<'a, Box<dyn Running>> {

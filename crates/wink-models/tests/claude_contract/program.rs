@@ -219,11 +219,12 @@ impl Played {
             _ => "tool_use",
         };
         let first = self.stream(line, &blocks, stop);
+        let mut is_taken = true;
         for (at, used) in uses.iter().enumerate() {
             let asked = first.clone().filter(|_| at == 0);
-            self.make(used, asked, is_cut && at + 1 == uses.len())?;
+            is_taken = self.make(used, asked, is_cut && at + 1 == uses.len())?;
         }
-        if let Some(output) = output {
+        if let Some(output) = output.filter(|_| is_taken) {
             self.result(json!({
                 "is_error": false, "terminal_reason": "completed", "stop_reason": stop, "result": output.to_string(),
                 "structured_output": output,
@@ -281,8 +282,16 @@ impl Played {
                 "id": id, "type": "message", "role": "assistant", "model": "scripted", "content": [block], "usage": used,
             });
             self.say(&json!({ "type": "assistant", "message": message, "parent_tool_use_id": null }));
-            if block["type"] == "tool_use" && first.is_none() && self.can_be_called(&block["name"]) {
-                first = Some(self.hook("PreToolUse", block, &json!({})));
+            match block["type"] == "tool_use" {
+                true if !self.can_be_called(&block["name"]) => {
+                    self.say(&told(
+                        block,
+                        &"<tool_use_error>No such tool available</tool_use_error>".into(),
+                        true,
+                    ));
+                }
+                true if first.is_none() => first = Some(self.hook("PreToolUse", block, &json!({}))),
+                _ => {}
             }
             self.event(&json!({ "type": "content_block_stop", "index": index }));
         }
@@ -297,31 +306,25 @@ impl Played {
         name == "StructuredOutput" || self.tools.iter().any(|tool| format!("{PREFIX}{tool}") == name)
     }
 
-    /// Makes a call, and tells the model what came of it.
-    fn make(&mut self, used: &Value, asked: Option<String>, is_cut: bool) -> Came<()> {
-        let tell = |text: &Value, is_error: bool| {
-            let block = json!({ "type": "tool_result", "tool_use_id": used["id"], "content": text, "is_error": is_error });
-            json!({ "type": "user", "message": { "role": "user", "content": [block] }, "parent_tool_use_id": null })
-        };
-        let refused = match () {
-            () if !self.can_be_called(&used["name"]) => {
-                Some("<tool_use_error>No such tool available</tool_use_error>")
-            }
-            () if is_cut => Some("<tool_use_error>InputValidationError: no JSON</tool_use_error>"),
-            () => None,
-        };
-        if let Some(refused) = refused {
+    /// Makes a call, and tells the model what came of it. Whether it could be made.
+    fn make(&mut self, used: &Value, asked: Option<String>, is_cut: bool) -> Came<bool> {
+        // The model was told at once.
+        if !self.can_be_called(&used["name"]) {
+            return Ok(false);
+        }
+        let tell = |text: &Value, is_error: bool| told(used, text, is_error);
+        if is_cut {
             if let Some(asked) = asked {
                 self.answer_to(&asked)?;
             }
-            self.say(&tell(&refused.into(), true));
-            return Ok(());
+            self.say(&tell(&"<tool_use_error>InputValidationError: no JSON</tool_use_error>".into(), true));
+            return Ok(false);
         }
         let asked = asked.unwrap_or_else(|| self.hook("PreToolUse", used, &json!({})));
         let decided = self.answer_to(&asked)?["hookSpecificOutput"].take();
         if decided["permissionDecision"] != "allow" {
             self.say(&tell(&decided["permissionDecisionReason"], true));
-            return Ok(());
+            return Ok(false);
         }
         let (content, is_error) = if used["name"] == "StructuredOutput" {
             (json!("Structured output provided successfully"), false)
@@ -340,7 +343,7 @@ impl Played {
         let after = self.hook(event, used, &more);
         self.answer_to(&after)?;
         self.say(&tell(&content, is_error));
-        Ok(())
+        Ok(true)
     }
 
     fn hook(&mut self, event: &str, used: &Value, more: &Value) -> String {
@@ -463,4 +466,11 @@ impl Played {
         let line = script.lines().nth(at);
         line.map(|line| serde_json::from_str(line).unwrap())
     }
+}
+
+/// The model is told what came of a call.
+fn told(used: &Value, text: &Value, is_error: bool) -> Value {
+    let block =
+        json!({ "type": "tool_result", "tool_use_id": used["id"], "content": text, "is_error": is_error });
+    json!({ "type": "user", "message": { "role": "user", "content": [block] }, "parent_tool_use_id": null })
 }

@@ -3,29 +3,23 @@
 #![allow(unreachable_pub, reason = "shared by tests")]
 
 use wink_models::claude::ClaudeAdapter;
-use wink_models::testing::{LeftOut, Setup};
+use wink_models::testing::{Differs, Setup};
 
-/// What the program does itself, so that no session can be the same.
-pub const LEFT_OUT: &[LeftOut] = &[
-    LeftOut {
+/// What the program does itself, so that no session can be the very same.
+pub const DIFFERS: &[Differs] = &[
+    Differs {
         scenario: "an unknown tool",
-        why: "the program answers calls of tools that it does not know, in its own words; that they are in the log is tested in \
-              `what_the_program_refuses_by_itself_is_in_the_log_and_changes_nothing`",
+        places: &["answers/text"],
+        why: "the program answers calls of tools that it does not know, in its own words",
     },
-    LeftOut {
-        scenario: "a typed result at the second try",
-        why: "the program checks typed results itself, and asks for another one without a word to us",
-    },
-    LeftOut {
-        scenario: "no typed result",
-        why: "the program checks typed results itself, and gives up by its own count",
-    },
-    LeftOut {
+    Differs {
         scenario: "throttling",
-        why: "the program waits between requests itself, by no clock of ours; the log has other times",
+        places: &["time", "items/id", "created_at", "note/last"],
+        why: "the program waits between requests itself, by no clock of ours",
     },
-    LeftOut {
+    Differs {
         scenario: "throttled for too long",
+        places: &["last/retry_after", "created_at"],
         why: "the program says how often it asked, and not how long the provider wanted it to wait",
     },
 ];

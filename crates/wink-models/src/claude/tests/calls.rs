@@ -189,15 +189,19 @@ async fn a_typed_result_is_handed_over_and_the_model_is_told_what_is_wrong_with_
             peer.begin().await;
             let block = json!({ "type": "tool_use", "id": "s", "name": "StructuredOutput", "input": { "wrong": 1 } });
             peer.say(&json!({ "type": "assistant", "message": { "id": "m1", "content": [block] } })).await;
-            let allowed = peer.hook("PreToolUse", "s", "StructuredOutput", json!({})).await;
-            assert_eq!(decision(&allowed), ("allow", ""));
-            peer.told("s", "no", true).await;
+            // It is not taken, and the model is told in our words.
+            let denied = peer.hook("PreToolUse", "s", "StructuredOutput", json!({})).await;
+            let (decided, why) = decision(&denied);
+            assert!(decided == "deny" && why.contains("`wrong`: unknown field"), "{decided} {why}");
+            peer.told("s", why, true).await;
             peer.says("m2", "I do not know.", &[]).await;
             peer.done("I do not know.").await;
             let reminder = peer.hear().await.unwrap();
             assert!(reminder["message"]["content"].as_str().unwrap().contains("JSON"), "{reminder}");
             let block = json!({ "type": "tool_use", "id": "s2", "name": "StructuredOutput", "input": { "text": "yes" } });
             peer.say(&json!({ "type": "assistant", "message": { "id": "m3", "content": [block] } })).await;
+            let allowed = peer.hook("PreToolUse", "s2", "StructuredOutput", json!({})).await;
+            assert_eq!(decision(&allowed), ("allow", ""));
             let output = json!({ "text": "yes" });
             peer.say(&json!({ "type": "result", "subtype": "success", "structured_output": output })).await;
             assert_eq!(peer.hear().await, None);
