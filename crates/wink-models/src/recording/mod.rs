@@ -11,6 +11,7 @@
 
 mod approvals;
 mod clock;
+mod forms;
 mod read;
 mod requests;
 mod scrub;

@@ -13,7 +13,7 @@ use wink::BoxFuture;
 use wink::executor::ExecutorLimits;
 use wink::limits::{BudgetTracker, Clock, Deadline, SystemClock};
 use wink_agent::Agent;
-use wink_models::recording::Recording;
+use wink_models::recording::{Recording, Scrubber};
 use wink_models::{
     Adapter, Evaluation, ModelAdapter, PromptResponse, RunReport, Settings, StopReason, Stopped, Terms,
 };
@@ -42,7 +42,7 @@ pub(super) async fn run(common: &Common, args: &ReplayArgs) -> Done {
         Recording::load(&args.file).map_err(|error| CliError::new(Exit::Usage, error.to_string()))?;
     let asked = asked(&recording)?;
     let agent = open::agent(common)?;
-    model::withhold_keys(&agent, None);
+    let scrubber = model::withhold_keys(&agent, None);
     if !args.outside {
         stays_inside(&agent, &recording)?;
     }
@@ -66,9 +66,10 @@ pub(super) async fn run(common: &Common, args: &ReplayArgs) -> Done {
     let told = if common.json { Told::Nothing } else { Told::Lines };
     let view = View::new(told, waiting.reporter());
     let began = SystemClock.monotonic();
-    let (came, repeated) = repeat(common, &recording, asked, root, (&view, &waiting)).await?;
+    let (came, repeated) = repeat(common, &recording, asked, &scrubber, root, (&view, &waiting)).await?;
     drop(waiting);
     let difference = recording.difference().or_else(|| compare::difference(&original, &repeated));
+    let difference = difference.map(|difference| scrubber.text(&difference));
     let (how, stats) = ended::how(&came);
     view.ended(&how, stats, SystemClock.monotonic().saturating_sub(began));
     tell(common, &came, difference)
@@ -79,6 +80,7 @@ async fn repeat(
     common: &Common,
     recording: &Recording,
     asked: Asked,
+    scrubber: &Scrubber,
     root: &Path,
     (view, waiting): (&Arc<View>, &Waiting),
 ) -> Result<(Result<PromptResponse, Stopped>, Vec<compare::Event>), CliError> {
@@ -93,7 +95,7 @@ async fn repeat(
         })?;
     }
     recording.goes_on_in(&prepared.session);
-    let adapter = adapter(recording, asked.terms, asked.settings, prepared.limits.clone());
+    let adapter = adapter(recording, asked.terms, asked.settings, prepared.limits.clone(), scrubber);
     let mut evaluation = Evaluation::new().watch(Arc::clone(view) as _);
     if let Some(task) = asked.task {
         evaluation = evaluation.task(task);
@@ -122,10 +124,11 @@ fn adapter(
     terms: Terms,
     settings: Settings,
     limits: ExecutorLimits,
+    scrubber: &Scrubber,
 ) -> Box<dyn Adapter> {
     #[cfg(all(feature = "claude", unix))]
     if let Some(adapter) = recording.claude() {
-        let adapter = adapter.terms(terms).random(recording.random()).limits(limits);
+        let adapter = adapter.terms(terms).random(recording.random()).limits(limits).withhold(scrubber);
         return Box::new(match recording.approver() {
             Some(approver) => adapter.approver(approver),
             None => adapter,
@@ -135,7 +138,8 @@ fn adapter(
         .terms(terms)
         .settings(settings)
         .random(recording.random())
-        .limits(limits);
+        .limits(limits)
+        .withhold(scrubber);
     Box::new(match recording.approver() {
         Some(approver) => adapter.approver(approver),
         None => adapter,

@@ -188,13 +188,14 @@ impl Run<'_> {
             Some(recorder) => recorder.approver(approver),
             None => approver,
         });
-        let Chosen { who, terms, settings, .. } = self.chosen;
+        let Chosen { who, terms, settings, scrubber } = self.chosen;
         match who {
             Who::Model(model) => {
                 let model = recorder.map_or_else(|| Arc::clone(model), Recorder::model);
                 let mut adapter = ModelAdapter::new(model)
                     .terms(terms.clone())
                     .settings(settings.clone())
+                    .withhold(scrubber)
                     .limits(prepared.limits.clone());
                 if let Some(approver) = approver {
                     adapter = adapter.approver(approver);
@@ -207,7 +208,7 @@ impl Run<'_> {
             #[cfg(all(feature = "claude", unix))]
             Who::Claude(adapter) => {
                 let adapter = ClaudeAdapter::clone(adapter);
-                let mut adapter = adapter.terms(terms.clone()).limits(prepared.limits.clone());
+                let mut adapter = adapter.terms(terms.clone()).limits(prepared.limits.clone()).withhold(scrubber);
                 if let Some(approver) = approver {
                     adapter = adapter.approver(approver);
                 }
