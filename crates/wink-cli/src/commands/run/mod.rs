@@ -9,6 +9,7 @@ pub(super) mod versions;
 pub(super) mod view;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use wink::limits::{Budget, BudgetTracker, CancelToken, Deadline};
 use wink::session::{RunContext, SessionBuilder};
@@ -208,7 +209,8 @@ impl Run<'_> {
             #[cfg(all(feature = "claude", unix))]
             Who::Claude(adapter) => {
                 let adapter = ClaudeAdapter::clone(adapter);
-                let mut adapter = adapter.terms(terms.clone()).limits(prepared.limits.clone()).withhold(scrubber);
+                let mut adapter =
+                    adapter.terms(terms.clone()).limits(prepared.limits.clone()).withhold(scrubber);
                 if let Some(approver) = approver {
                     adapter = adapter.approver(approver);
                 }
@@ -262,8 +264,11 @@ async fn task(given: Option<String>) -> Result<Option<String>, CliError> {
     }
 }
 
-fn deadline(text: &str) -> Result<std::time::Duration, CliError> {
-    duration(text).map_err(|hint| {
-        CliError::new(Exit::Usage, format!("--deadline {text}: this is no stretch of time")).hint(hint)
-    })
+fn deadline(text: &str) -> Result<Duration, CliError> {
+    let wrong = |how: &str| CliError::new(Exit::Usage, format!("--deadline {text}: {how}"));
+    let ahead = duration(text).map_err(|hint| wrong("this is no stretch of time").hint(hint))?;
+    match ahead < Deadline::SHORTEST {
+        true => Err(wrong("a run has at least a second").hint("give it longer, such as 90s or 10m")),
+        false => Ok(ahead),
+    }
 }
