@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use provider_support::{Told, WAYS, Way, answer, ask, called, output, request, said, user};
 use serde_json::json;
-use wink::limits::{CancelToken, TokenUsage};
+use wink::limits::{CancelToken, Clock, SystemClock, TokenUsage};
 use wink::testing::FakeClock;
 use wink_fake::{Fake, Script};
 use wink_models::providers::Streaming;
@@ -267,6 +267,38 @@ async fn cancelling_gives_the_request_up_wherever_it_is() {
     cancel.cancel();
     assert_eq!(provider.respond(&request([]), &(), &cancel).await.unwrap_err().kind, Kind::Cancelled);
     assert_eq!(fake.left(), 1);
+}
+
+/// Nobody waits for the end to show what there is.
+#[tokio::test]
+async fn text_is_told_while_it_comes() {
+    let streamed =
+        |(way, streaming): &(Way, Streaming)| *streaming == Streaming::On && *way != Way::Constrained;
+    // So many events that some of them have text, however an API begins.
+    let line = r#"{"text": "a long text that never gets to its end", "stall": 7}"#;
+    for (way, _) in WAYS.into_iter().filter(streamed) {
+        let (_fake, provider) = way.saying(Streaming::On, line).await;
+        let (asked, cancel) = (request([user("Hi")]), CancelToken::new());
+        let told = Told::default();
+        let canceller = async {
+            let too_long = SystemClock.sleep_until(SystemClock.monotonic() + Duration::from_secs(20));
+            let two_pieces = async {
+                while told.pieces("text") < 2 {
+                    tokio::task::yield_now().await;
+                }
+            };
+            let came = tokio::select! {
+                () = two_pieces => true,
+                () = too_long => false,
+            };
+            cancel.cancel();
+            came
+        };
+        let (answered, came) = tokio::join!(provider.respond(&asked, &told, &cancel), canceller);
+        assert!(came, "{way:?}: nothing was told of what had come");
+        assert_eq!(answered.unwrap_err().kind, Kind::Cancelled, "{way:?}");
+        assert!("a long text that never".starts_with(&told.all("text")), "{way:?}: {}", told.all("text"));
+    }
 }
 
 #[tokio::test]
