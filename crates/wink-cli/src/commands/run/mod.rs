@@ -47,6 +47,11 @@ pub(super) async fn run(common: &Common, args: RunArgs) -> Done {
     let workspace = open::workspace(common)?;
     let (read, agent) = (agent.model().cloned(), open::settled(&agent, &workspace, common)?);
     let chosen = if agent.model() == read.as_ref() { chosen } else { model::choose(&agent, &args)? };
+    let agent = match chosen.who {
+        Who::Model(_) => agent,
+        #[cfg(all(feature = "claude", unix))]
+        Who::Claude(_) => agent.with_native_tools(),
+    };
     let clock = Arc::clone(workspace.store().clock());
     let usage = |error: &dyn std::fmt::Display| CliError::new(Exit::Usage, error.to_string());
     let own = agent.limits();
