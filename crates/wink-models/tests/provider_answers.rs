@@ -264,7 +264,7 @@ async fn faults_have_kinds_and_say_when_to_come_back() {
             (Kind::Unavailable, true, None),
             (Kind::Unavailable, true, None),
             (Kind::TooLong, false, None),
-            (Kind::Malformed, false, None),
+            (Kind::Malformed, true, None),
             (Kind::Connection, true, None),
             (Kind::Connection, true, None),
         ];

@@ -402,8 +402,9 @@ impl Said {
     pub(crate) fn must_last(&self) -> bool {
         match self {
             Self::Responded(response) => !response.calls.is_empty(),
-            Self::Finished { .. } => true,
-            Self::Began { .. } | Self::Answered { .. } | Self::Reminded { .. } => false,
+            // Whoever takes up a run has to know that there is one.
+            Self::Began { .. } | Self::Finished { .. } => true,
+            Self::Answered { .. } | Self::Reminded { .. } => false,
         }
     }
 }

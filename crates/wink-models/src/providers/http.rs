@@ -14,13 +14,14 @@ use wink::limits::{CancelToken, Clock};
 use wink::tool::secret::Secret;
 
 use super::api::Api;
-use super::endpoint::{Endpoint, SetupError, without_userinfo};
+use super::endpoint::{Endpoint, SetupError, without_secrets};
 use super::{error, secrets};
 use crate::recording::Scrubber;
 use crate::{ModelError, ModelErrorKind};
 
-/// Bytes of an answer at most, and of one that says why there is none.
-const MAX_ANSWER: usize = 64 << 20;
+/// Bytes of an answer at most, and of one that says why there is none. The longest arguments that a tool takes fit in, however they are
+/// written; what is said in a run is kept.
+const MAX_ANSWER: usize = 24 << 20;
 const MAX_REFUSAL: usize = 64 << 10;
 /// How long it may take to reach the provider at all.
 const CONNECT_WITHIN: Duration = Duration::from_secs(30);
@@ -157,18 +158,22 @@ impl Answer<'_> {
 }
 
 fn url(base: &str, path: &str) -> Result<Url, SetupError> {
-    let refused = |reason: &str| SetupError::Url { url: without_userinfo(base), reason: reason.to_owned() };
-    let base_path = base.trim_end_matches('/');
-    // As other libraries have it, the version is part of the base.
-    let path = if base_path.ends_with("/v1") { path.strip_prefix("/v1").unwrap_or(path) } else { path };
-    let url = Url::parse(&format!("{base_path}{path}"));
-    let url = url.map_err(|reason| refused(&reason.to_string()))?;
+    let refused = |reason: &str| SetupError::Url { url: without_secrets(base), reason: reason.to_owned() };
+    let mut url = Url::parse(base).map_err(|reason| refused(&reason.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(refused("it is neither http nor https"));
     }
     if !url.username().is_empty() || url.password().is_some() {
         return Err(refused("it has a key in it; give that as the key"));
     }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err(refused("it has more than a path; give a key as the key"));
+    }
+    let before = url.path().trim_end_matches('/');
+    // As other libraries have it, the version is part of the base.
+    let path = if before.ends_with("/v1") { path.strip_prefix("/v1").unwrap_or(path) } else { path };
+    let whole = format!("{before}{path}");
+    url.set_path(&whole);
     Ok(url)
 }
 

@@ -21,6 +21,7 @@ mod endpoint;
 mod error;
 mod estimate;
 mod http;
+mod lenient;
 pub mod openai;
 mod provider;
 mod secrets;

@@ -18,6 +18,9 @@ use crate::recording::Scrubber;
 use crate::scripted::tell;
 use crate::{Model, ModelError, ModelRequest, ModelResponse, OutputSpec, Stop, Stream, ToolSpec, sse};
 
+/// More calls than this in one response are no answer.
+const MAX_CALLS: usize = 1_024;
+
 /// A model behind an HTTP API. Made from a wire format and an [`Endpoint`]: `openai::Chat::new("a-model").at(endpoint)`.
 pub struct Provider {
     api: Box<dyn Api>,
@@ -87,6 +90,9 @@ impl Provider {
             }
             false => self.api.response(&answer.whole().await?, &asked)?,
         };
+        if response.calls.len() > MAX_CALLS {
+            return Err(error::malformed(format_args!("there are more than {MAX_CALLS} calls")));
+        }
         // A provider that repeats a key does not have it written down.
         let response = self.wire.scrubber().said(restored(response, &asked, self.api.dialect()));
         let response = self.counted(sent, response);

@@ -403,7 +403,11 @@ pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     // It may grow meanwhile.
     let read = File::open(path)?.take(MOST_BYTES + 1).read_to_string(&mut text)?;
-    if read as u64 > MOST_BYTES { Err(too_large()) } else { Ok(text) }
+    if read as u64 > MOST_BYTES {
+        return Err(too_large());
+    }
+    // Some editors write this before everything.
+    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
 /// Whether a line of a recording is the last, and only half of it: a process that was killed leaves that.

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
@@ -26,16 +26,21 @@ pub(super) enum Place {
     Kept(PathBuf),
 }
 
+/// Who may look into a copy: nobody else, whoever may look at the workspace.
+fn private() -> fs::Permissions {
+    fs::Permissions::from_mode(0o700)
+}
+
 impl Place {
     pub(super) fn make(into: Option<&Path>, workspace: &Path) -> Result<Self, CliError> {
         let usage = |message: String| CliError::new(Exit::Usage, message);
         let Some(into) = into else {
-            let dir = tempfile::Builder::new().prefix("wink-replay-").tempdir();
+            let dir = tempfile::Builder::new().prefix("wink-replay-").permissions(private()).tempdir();
             return dir.map(Self::Passing).map_err(|error| {
                 CliError::internal(format!("there is no place for a copy of the workspace: {error}"))
             });
         };
-        fs::create_dir(into).map_err(|error| match error.kind() {
+        fs::DirBuilder::new().mode(private().mode()).create(into).map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => {
                 usage(format!("{} is there already", into.display())).hint("--into makes a new directory")
             }

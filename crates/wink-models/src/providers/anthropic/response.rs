@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use wink::limits::TokenUsage;
 
-use crate::providers::error;
+use crate::providers::{error, lenient};
 use crate::{Called, ModelError, ModelResponse, Stop};
 
 /// Whose `provider` it is: another provider's is not ours to send.
@@ -25,9 +25,13 @@ struct Answer<'a> {
 /// What was used; later counts take the place of earlier ones.
 #[derive(Debug, Default, Clone, Copy, Deserialize)]
 pub(super) struct Usage {
+    #[serde(default, deserialize_with = "lenient::count")]
     input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
     output_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
     cache_creation_input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
     cache_read_input_tokens: Option<u64>,
 }
 

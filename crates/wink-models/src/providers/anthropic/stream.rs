@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::response::{Block, Usage, response};
 use crate::providers::api::{Events, Progress};
-use crate::providers::error;
+use crate::providers::{error, lenient};
 use crate::{Called, ModelError, ModelResponse, Piece, Stream, sse};
 
 /// Any event: which fields there are depends on its type.
@@ -20,7 +20,7 @@ struct Event<'a> {
     index: usize,
     #[serde(borrow)]
     content_block: Option<&'a RawValue>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     delta: Delta,
     message: Option<Begun>,
     usage: Option<Usage>,
