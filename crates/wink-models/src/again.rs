@@ -6,12 +6,14 @@ use std::sync::Arc;
 use wink::executor::{Answer, Outcome, ToolCall};
 use wink::session::{Ending, ToolInvoked};
 
+use crate::conversation::Tally;
 use crate::driver::{Ground, Watch};
 
 impl Ground<'_> {
-    /// What comes of calls, in their order. One that failed before, when the run was stopped, is answered with what came of it then: by
-    /// its own word it had no effect, but it may have left something outside, and nobody has asked for it again.
-    pub(crate) async fn outcomes(&self, calls: Vec<ToolCall>) -> Vec<Outcome> {
+    /// What comes of calls, in their order, and how those ended that were made. One that failed before, when the run was stopped, is
+    /// answered with what came of it then: by its own word it had no effect, but it may have left something outside, and nobody has
+    /// asked for it again.
+    pub(crate) async fn outcomes(&self, calls: Vec<ToolCall>) -> (Vec<Outcome>, Tally) {
         let mut failed = match calls.iter().any(|call| call.attempt > 1) {
             true => self.failed_before(&calls),
             false => HashMap::new(),
@@ -28,8 +30,9 @@ impl Ground<'_> {
             true => Vec::new(),
             false => self.executor.batch_watched(open, Some(self.cancel.clone()), &told).await,
         };
+        let tally = Tally::of(made.iter().map(|outcome| outcome.event.ending));
         let mut made = made.into_iter();
-        known.into_iter().filter_map(|known| known.or_else(|| made.next())).collect()
+        (known.into_iter().filter_map(|known| known.or_else(|| made.next())).collect(), tally)
     }
 
     /// Those of the calls that the log says have come back and failed, by their keys: one that could not tell what became of its effect

@@ -356,8 +356,7 @@ impl Ground<'_> {
     pub(crate) async fn execute(&self, calls: Vec<ToolCall>) -> (Input, Option<Arc<RenderedPrompt>>) {
         let calls: Vec<ToolCall> = calls.into_iter().map(|call| self.keyed(call)).collect();
         self.watch.calls(&calls);
-        let outcomes = self.outcomes(calls).await;
-        let tally = Tally::of(outcomes.iter().map(|outcome| outcome.event.ending));
+        let (outcomes, tally) = self.outcomes(calls).await;
         let mut opened = None;
         if let Some(escalation) = outcomes.iter().find_map(|outcome| outcome.escalation.clone()) {
             match self.escalated(escalation) {

@@ -186,7 +186,7 @@ impl Tally {
 pub struct RunStats {
     /// Responses of the model.
     pub turns: u32,
-    /// Calls that it made.
+    /// Calls that it made: one for each that the log has, also of those that were stopped with the run and made again.
     pub calls: u64,
     /// Those that failed and were rolled back.
     pub rolled_back: u64,
@@ -202,5 +202,13 @@ impl RunStats {
         self.rolled_back += tally.rolled_back;
         self.denied += tally.denied;
         self.usage = self.usage.plus(tally.usage);
+    }
+
+    /// Counts all calls that the log has, with those that nobody answered because the run was stopped. There are no fewer than were
+    /// answered, wherever the log begins.
+    pub(super) fn count_logged(&mut self, logged: Tally) {
+        self.calls = self.calls.max(logged.calls);
+        self.rolled_back = self.rolled_back.max(logged.rolled_back);
+        self.denied = self.denied.max(logged.denied);
     }
 }

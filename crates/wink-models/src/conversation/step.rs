@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use wink::session::{Session, SliceKind, SliceType};
+use wink::session::{Session, SliceKind, SliceType, ToolInvoked};
 
-use super::{Conversation, Ended, Input, Next, RUN_LIFE, Said, StopReason, Unexpected};
+use super::{Conversation, Ended, Input, Next, RUN_LIFE, Said, StopReason, Tally, Unexpected};
 
 /// One step of a conversation. LOG: never rolled back, so that what was said stays said whatever became of the calls.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -63,6 +63,18 @@ impl ConversationStep {
 impl SliceType for ConversationStep {
     const NAME: &'static str = "wink.conversation";
     const KIND: SliceKind = SliceKind::Log;
+}
+
+/// No clock is set back this far while a run goes on.
+const SET_BACK: SignedDuration = SignedDuration::from_hours(24);
+
+/// How the calls of a run ended that began then, by the session's log.
+fn logged(session: &Session, run: &str, began: Timestamp) -> Tally {
+    // From the end, and not through all that there was before the run.
+    let is_later = |event: &Arc<ToolInvoked>| began.duration_since(event.time) < SET_BACK;
+    let calls = session.slice::<ToolInvoked>();
+    let calls = calls.newest().take_while(is_later);
+    Tally::of(calls.filter(|event| event.run.run_id.as_deref() == Some(run)).map(|event| event.ending))
 }
 
 /// A run cannot be taken up again.
@@ -127,6 +139,7 @@ impl Conversation {
             (last, withheld) = (step.time, step.withheld);
             conversation.hear_again(step.said.clone())?;
         }
+        conversation.stats.count_logged(logged(session, run, first.time));
         let name = Arc::clone(conversation.run());
         if withheld && conversation.is_executing() {
             return Err(NotReadBack::Withheld { run: name });
