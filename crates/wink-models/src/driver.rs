@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use wink::executor::{Escalation, Executor, Outcome, ToolCall};
 use wink::limits::{BudgetTracker, CancelToken, Clock, Deadline, TokenUsage};
-use wink::prompt::{PlacedTool, Prompt, RenderedPrompt};
+use wink::prompt::{Prompt, RenderedPrompt};
 use wink::session::{LoggedValue, PromptExecuted, RunContext, Session};
 use wink::store::Durability;
 use wink::{CatchPanic, catch_panic};
@@ -21,8 +21,9 @@ use crate::conversation::{
 };
 use crate::finish::{self, Judged, Parsed};
 use crate::message::ToolAnswer;
-use crate::model::{Model, ModelError, ModelRequest, OutputSpec, Settings, Stream, ToolSpec};
+use crate::model::{Model, ModelError, ModelRequest, Settings, Stream};
 use crate::random::Random;
+use crate::request::Shown;
 use crate::sub_agent::Spent;
 use crate::watched::Watched;
 
@@ -95,35 +96,6 @@ impl<'a> Deref for Driver<'a> {
     }
 }
 
-/// What the model is shown beside the messages.
-struct Shown {
-    rendered: Arc<RenderedPrompt>,
-    prompt: Arc<str>,
-    tools: Arc<[ToolSpec]>,
-    output: Option<Arc<OutputSpec>>,
-}
-
-impl Shown {
-    fn of(rendered: Arc<RenderedPrompt>) -> Self {
-        Self {
-            prompt: rendered.shared_text(),
-            tools: rendered.tools().iter().map(spec).collect(),
-            output: finish::output_spec(&rendered),
-            rendered,
-        }
-    }
-}
-
-fn spec(placed: &PlacedTool) -> ToolSpec {
-    let contract = placed.tool.contract();
-    ToolSpec {
-        name: Arc::clone(contract.name()),
-        description: contract.description().into(),
-        parameters: Arc::new(contract.schema().clone()),
-        examples: contract.examples().iter().map(|example| example.input.clone()).collect(),
-    }
-}
-
 impl Driver<'_> {
     /// Begins a run, or takes it up where the session says that it got.
     pub(crate) async fn run(
@@ -152,7 +124,8 @@ impl Driver<'_> {
         let Some(rendered) = self.executor.rendered() else {
             return Err(StopReason::Runtime("the prompt was not rendered".to_owned()));
         };
-        let mut shown = Shown::of(rendered);
+        let shown = |rendered| Shown::new(rendered, Arc::clone(&self.settings));
+        let mut showing = shown(rendered);
         loop {
             self.watch.stats(conversation.stats());
             self.watch.check()?;
@@ -161,20 +134,20 @@ impl Driver<'_> {
                 Next::Ended(Ended::Completed(completed)) => return Ok(completed),
                 Next::Ended(Ended::Stopped(reason)) => return Err(reason),
                 Next::Ask if self.until_asked => return Err(StopReason::Asking),
-                Next::Ask => self.ask(conversation, &shown).await,
+                Next::Ask => self.ask(&showing.request(conversation)).await,
                 Next::Wait(wait) => self.wait(wait).await,
                 Next::Execute(calls) => {
                     let tried = std::mem::replace(&mut attempt, 1);
                     let calls = calls.into_iter().map(|call| call.attempt(tried)).collect();
                     let (input, opened) = self.execute(calls).await;
                     if let Some(rendered) = opened {
-                        shown = Shown::of(rendered);
+                        showing = shown(rendered);
                     }
                     input
                 }
                 Next::Finish(text) => {
                     let left = conversation.reminders_left();
-                    let (input, output) = self.judged(&shown.rendered, left, text).await;
+                    let (input, output) = self.judged(showing.rendered(), left, text).await;
                     parsed = output;
                     input
                 }
@@ -294,16 +267,9 @@ impl Ground<'_> {
 }
 
 impl Driver<'_> {
-    async fn ask(&self, conversation: &Conversation, shown: &Shown) -> Input {
-        let request = ModelRequest {
-            prompt: Arc::clone(&shown.prompt),
-            messages: conversation.messages().clone(),
-            tools: Arc::clone(&shown.tools),
-            output: shown.output.clone(),
-            settings: Arc::clone(&self.settings),
-        };
+    async fn ask(&self, request: &ModelRequest) -> Input {
         let asking = async {
-            let responding = catch_panic(|| self.model.respond(&request, &self.watch, self.cancel))?;
+            let responding = catch_panic(|| self.model.respond(request, &self.watch, self.cancel))?;
             CatchPanic::new(responding).await
         };
         match self.held(asking).await {
@@ -364,7 +330,7 @@ impl Ground<'_> {
                 Err(reason) => return (Input::Stopped { reason, tally }, None),
             }
         }
-        let answers = outcomes.iter().map(answer).collect();
+        let answers = outcomes.iter().map(ToolAnswer::from).collect();
         (Input::Said(Said::Answered { answers, tally, expanded: opened.is_some() }), opened)
     }
 
@@ -483,15 +449,5 @@ pub(crate) fn finished(judged: Judged, reminders_left: u32, text: Arc<str>) -> (
             let output = parsed.as_ref().map(Parsed::json);
             (Input::Said(Said::Finished { output, missing }), parsed)
         }
-    }
-}
-
-/// What the model is told of a call.
-pub(crate) fn answer(outcome: &Outcome) -> ToolAnswer {
-    ToolAnswer {
-        id: Arc::clone(&outcome.answer.call_id),
-        name: Arc::clone(&outcome.answer.tool),
-        text: Arc::clone(&outcome.answer.text),
-        success: outcome.answer.success,
     }
 }

@@ -12,7 +12,8 @@ use super::retry::RetriesExhausted;
 use crate::model::ModelError;
 
 /// The end of a conversation.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Ended {
     /// The model is done.
     Completed(Completed),
@@ -21,7 +22,7 @@ pub enum Ended {
 }
 
 /// What the model came to.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Completed {
     /// Its last word.
     pub text: Arc<str>,
@@ -32,7 +33,8 @@ pub struct Completed {
 }
 
 /// Why a run was stopped. None of these goes away by asking again.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum StopReason {
     /// There were as many responses as there may be.
@@ -198,9 +200,9 @@ pub struct RunStats {
 
 impl RunStats {
     pub(super) fn count(&mut self, tally: Tally) {
-        self.calls += tally.calls;
-        self.rolled_back += tally.rolled_back;
-        self.denied += tally.denied;
+        self.calls = self.calls.saturating_add(tally.calls);
+        self.rolled_back = self.rolled_back.saturating_add(tally.rolled_back);
+        self.denied = self.denied.saturating_add(tally.denied);
         self.usage = self.usage.plus(tally.usage);
     }
 
