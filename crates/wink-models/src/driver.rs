@@ -8,6 +8,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use wink::executor::{Escalation, Executor, Outcome, ToolCall};
 use wink::limits::{BudgetTracker, CancelToken, Clock, Deadline, TokenUsage};
 use wink::prompt::{Prompt, RenderedPrompt};
@@ -107,10 +108,14 @@ impl Driver<'_> {
             Some(began) => (self.keep(&conversation, began, None).await, 1),
             None => (self.take_up(&mut conversation), if conversation.is_executing() { 2 } else { 1 }),
         };
+        let mut not_before = None;
         let ended = match begun {
-            Ok(()) => self.go_on(&mut conversation, attempt).await,
+            Ok(()) => self.go_on(&mut conversation, attempt, &mut not_before).await,
             Err(reason) => Err(reason),
         };
+        if let (Err(_), Some(until)) = (&ended, not_before) {
+            self.put_off(&conversation, until);
+        }
         self.flush().await;
         self.watch.stats(conversation.stats());
         (ended, conversation.stats())
@@ -120,6 +125,7 @@ impl Driver<'_> {
         &self,
         conversation: &mut Conversation,
         mut attempt: u32,
+        not_before: &mut Option<Timestamp>,
     ) -> Result<Completed, StopReason> {
         let Some(rendered) = self.executor.rendered() else {
             return Err(StopReason::Runtime("the prompt was not rendered".to_owned()));
@@ -133,7 +139,7 @@ impl Driver<'_> {
             let input = match conversation.next() {
                 Next::Ended(Ended::Completed(completed)) => return Ok(completed),
                 Next::Ended(Ended::Stopped(reason)) => return Err(reason),
-                Next::Ask if self.until_asked => return Err(StopReason::Asking),
+                Next::Ask | Next::Wait(_) if self.until_asked => return Err(StopReason::Asking),
                 Next::Ask => self.ask(&showing.request(conversation)).await,
                 Next::Wait(wait) => self.wait(wait).await,
                 Next::Execute(calls) => {
@@ -152,7 +158,28 @@ impl Driver<'_> {
                     input
                 }
             };
+            match &input {
+                Input::Failed { error, .. } => {
+                    let asked_for = error.retry_after;
+                    *not_before = asked_for.and_then(|after| self.clock().now().checked_add(after).ok());
+                }
+                Input::Said(_) => *not_before = None,
+                Input::Waited | Input::Stopped { .. } => {}
+            }
             self.tell(conversation, input, parsed).await?;
+        }
+    }
+
+    /// Keeps until when the provider wants to be left alone, for whoever takes the run up before that.
+    fn put_off(&self, conversation: &Conversation, until: Timestamp) {
+        let (run, time) = (Arc::clone(conversation.run()), self.clock().now());
+        if until <= time {
+            return;
+        }
+        let (said, number) = (Said::PutOff { until }, Some(conversation.steps() + 1));
+        let kept = self.session().dispatch(ConversationStep { run, time, said, withheld: false, number });
+        if !kept.is_ok() {
+            tracing::warn!(?kept, "how long the provider wants to be left alone could not be kept");
         }
     }
 }
@@ -180,7 +207,7 @@ impl Ground<'_> {
             }
             // Of sub-runs.
             Said::Answered { .. } => true,
-            Said::Began { .. } | Said::Reminded { .. } | Said::Finished { .. } => false,
+            Said::Began { .. } | Said::Reminded { .. } | Said::PutOff { .. } | Said::Finished { .. } => false,
         };
         self.keep(conversation, said, parsed).await?;
         if costs { self.stop_if_used_up(conversation) } else { Ok(()) }
@@ -289,8 +316,10 @@ impl Driver<'_> {
             Err(reason) => Input::Stopped { reason, tally: Tally::default() },
         }
     }
+}
 
-    async fn wait(&self, wait: Duration) -> Input {
+impl Ground<'_> {
+    pub(crate) async fn wait(&self, wait: Duration) -> Input {
         self.watch.waiting(wait);
         let until = self.clock().monotonic().saturating_add(wait);
         match self.held(self.clock().sleep_until(until)).await {
@@ -298,9 +327,7 @@ impl Driver<'_> {
             Err(reason) => Input::Stopped { reason, tally: Tally::default() },
         }
     }
-}
 
-impl Ground<'_> {
     /// What was used before counts, too: once, in a tracker that may have counted some of it.
     pub(crate) fn take_up(&self, conversation: &mut Conversation) -> Result<(), StopReason> {
         let (run, used) = (self.run_id(), conversation.stats().usage);

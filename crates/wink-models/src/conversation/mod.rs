@@ -3,7 +3,7 @@
 //! There is no I/O here, no clock and no chance: all of that is in the inputs. What was said ([`Said`]) is all that there is to
 //! keep: a conversation is read back by being told the same again ([`Conversation::read_back`] from a session,
 //! [`Conversation::from_said`] from anywhere), so keeping one more step never costs more than the step. How often a request failed, and that somebody stopped the run, are not said to anybody: a run
-//! that is taken up again starts with the same request or the same calls. A [`Conversation`] as a whole can be saved as well, at any
+//! that is taken up again starts with the same request, when the provider wants to hear it, or the same calls. A [`Conversation`] as a whole can be saved as well, at any
 //! step, and has all of that in it.
 
 mod end;
@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use imbl::Vector;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use wink::executor::ToolCall;
@@ -87,6 +88,11 @@ pub enum Said {
     Reminded {
         /// What is missing.
         missing: Arc<str>,
+    },
+    /// The run was stopped while the provider wanted to be left alone.
+    PutOff {
+        /// Until when.
+        until: Timestamp,
     },
     /// The model is done.
     Finished {
@@ -293,6 +299,8 @@ impl Conversation {
                 };
             }
             (Phase::Waiting(_), Input::Waited) => self.phase = Phase::Asking,
+            // What time it is, whoever reads it back knows.
+            (Phase::Asking, Input::Said(Said::PutOff { .. })) => {}
             (Phase::Executing(cut), Input::Said(Said::Answered { answers, tally, expanded }))
                 if self.answers_fit(*cut, &answers) =>
             {
@@ -316,6 +324,13 @@ impl Conversation {
         }
         self.steps = self.steps.saturating_add(more);
         Ok(())
+    }
+
+    /// Waits before it asks, if that is what it is to do.
+    fn wait(&mut self, wait: Duration) {
+        if self.phase == Phase::Asking && !wait.is_zero() {
+            self.phase = Phase::Waiting(wait);
+        }
     }
 
     /// Asks, if there may be another response.
@@ -426,7 +441,7 @@ impl Said {
         match self {
             Self::Responded(response) => !response.calls.is_empty(),
             Self::Finished { .. } => true,
-            Self::Began { .. } | Self::Answered { .. } | Self::Reminded { .. } => false,
+            Self::Began { .. } | Self::Answered { .. } | Self::Reminded { .. } | Self::PutOff { .. } => false,
         }
     }
 }
@@ -438,6 +453,7 @@ impl Input {
             Self::Said(Said::Responded(_)) => "a response",
             Self::Said(Said::Answered { .. }) => "answers",
             Self::Said(Said::Reminded { .. }) => "a reminder",
+            Self::Said(Said::PutOff { .. }) => "that it is put off",
             Self::Said(Said::Finished { .. }) => "that it is finished",
             Self::Failed { .. } => "that a request failed",
             Self::Waited => "that the wait is over",

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -130,13 +131,17 @@ impl Conversation {
             return Err(NotReadBack::NoBeginning { run: name });
         };
         let mut conversation = Self::begin(name, task.clone(), terms.clone());
-        let (mut last, mut withheld) = (first.time, false);
+        let (mut last, mut withheld, mut not_before) = (first.time, false, None);
         for step in steps {
             // Somebody else was faster, and whoever made it found that out before anything was done on account of it.
             if step.number.is_some_and(|number| number <= conversation.steps()) {
                 continue;
             }
             (last, withheld) = (step.time, step.withheld);
+            not_before = match step.said {
+                Said::PutOff { until } => Some(until),
+                _ => None,
+            };
             conversation.hear_again(step.said.clone())?;
         }
         conversation.stats.count_logged(logged(session, run, first.time));
@@ -144,8 +149,12 @@ impl Conversation {
         if withheld && conversation.is_executing() {
             return Err(NotReadBack::Withheld { run: name });
         }
-        let age = session.clock().now().duration_since(last);
-        let is_old = age.try_into().is_ok_and(|age: std::time::Duration| age >= RUN_LIFE);
+        let now = session.clock().now();
+        if let Some(left) = not_before.and_then(|until| Duration::try_from(until.duration_since(now)).ok()) {
+            conversation.wait(left);
+        }
+        let age = now.duration_since(last);
+        let is_old = age.try_into().is_ok_and(|age: Duration| age >= RUN_LIFE);
         match is_old && !conversation.has_ended() {
             true => Err(NotReadBack::TooOld { run: name, last }),
             false => Ok(Some(conversation)),
