@@ -6,13 +6,14 @@ use std::sync::Arc;
 use wink::executor::{Answer, Outcome, ToolCall};
 use wink::session::{Ending, ToolInvoked};
 
+use crate::conversation::Tally;
 use crate::driver::{Ground, Watch};
 
 impl Ground<'_> {
-    /// What comes of calls, in their order. One that was answered before, when the run was stopped, is answered with that: nobody has
-    /// asked for it again. A policy would say something else by now, a file would be read as it has become, and one that failed may have
-    /// left something outside.
-    pub(crate) async fn outcomes(&self, calls: Vec<ToolCall>) -> Vec<Outcome> {
+    /// What comes of calls, in their order, and how those ended that were made. One that was answered before, when the run was stopped, is
+    /// answered with that: nobody has asked for it again. A policy would say something else by now, a file would be read as it has become,
+    /// and one that failed may have left something outside.
+    pub(crate) async fn outcomes(&self, calls: Vec<ToolCall>) -> (Vec<Outcome>, Tally) {
         let mut answered = match calls.iter().any(|call| call.attempt > 1) {
             true => self.answered_before(&calls),
             false => HashMap::new(),
@@ -29,8 +30,9 @@ impl Ground<'_> {
             true => Vec::new(),
             false => self.executor.batch_watched(open, Some(self.cancel.clone()), &told).await,
         };
+        let tally = Tally::of(made.iter().map(|outcome| outcome.event.ending));
         let mut made = made.into_iter();
-        known.into_iter().filter_map(|known| known.or_else(|| made.next())).collect()
+        (known.into_iter().filter_map(|known| known.or_else(|| made.next())).collect(), tally)
     }
 
     /// What the log says that calls came to, by their keys, if that is all that will come of them.

@@ -149,7 +149,7 @@ impl Stream for () {
 }
 
 /// A request was not answered.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{kind}: {message}")]
 pub struct ModelError {
     /// What kind of failure it is; what is done next depends on it.

@@ -204,6 +204,31 @@ async fn what_was_thought_goes_back_as_it_was() {
     }
 }
 
+/// With what was thought, calls are kept in their places: by their order, and not by ids that a server may give twice.
+#[tokio::test]
+async fn calls_with_one_id_are_sent_back_as_two() {
+    let lines = r#"
+{"thinking": "Hm.", "tool_calls": [{"id": "1", "name": "read", "arguments": {"path": "a"}}, {"id": "1", "name": "tag", "arguments": {}}]}
+{"text": "Done."}"#;
+    for (way, list, places) in [
+        (Way::Anthropic, "/messages/1/content", ["/1/name", "/2/name"]),
+        (Way::Responses, "/input", ["/2/name", "/3/name"]),
+    ] {
+        for streaming in [Streaming::On, Streaming::Off] {
+            let (fake, provider) = way.saying(streaming, lines).await;
+            let first = ask(&provider, &request([user("Hi")])).await.unwrap();
+            let tools = Message::Tools {
+                answers: vec![answer("1", "read", "text", true), answer("1", "tag", "no", false)],
+            };
+            // Whether the provider takes it is its business.
+            let _ = ask(&provider, &request([user("Hi"), said(first), tools])).await;
+            let sent = fake.seen()[1].body.pointer(list).cloned().unwrap();
+            let names = places.map(|place| sent.pointer(place).cloned().unwrap_or_default());
+            assert_eq!(names, [json!("read"), json!("tag")], "{way:?} {streaming:?}: {sent:#}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn truncation_and_refusal_are_told() {
     let lines = r#"{"text": "Half", "stop": "truncated"}

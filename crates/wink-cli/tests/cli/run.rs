@@ -333,6 +333,10 @@ fn a_run_that_is_interrupted_is_undone_or_kept_and_goes_on() {
     let again = place.json(&["run", "--resume", "--model", "script:../script.jsonl"]);
     check("run", &again);
     assert_eq!((&again["stopped_by"], &again["turns"]), (&json!("completed"), &json!(3)), "{again:#}");
+    let rows = place.rows(&["log"]);
+    let logged = |name: &str| rows.iter().filter(|row| row[name] == true).count();
+    assert_eq!((&again["calls"], &again["rolled_back"]), (&json!(rows.len()), &json!(logged("rolled_back"))));
+    assert_eq!((rows.len(), logged("rolled_back")), (3, 1));
     // What a run came to that is over is said again, and nothing is done.
     let calls = place.rows(&["log"]).len();
     let over = place.json(&["run", "--resume", "--model", "script:../script.jsonl"]);
@@ -404,7 +408,8 @@ fn a_call_that_failed_before_the_run_was_stopped_is_not_made_again() {
     let again = place.json(&["run", "--resume", "--model", "script:../script.jsonl"]);
     assert_eq!(
         (&again["stopped_by"], &again["calls"], &again["rolled_back"]),
-        (&json!("completed"), &json!(2), &json!(1))
+        (&json!("completed"), &json!(3), &json!(2)),
+        "as many as the log has: one that failed, one that was cancelled, one of which nothing is known"
     );
     assert_eq!(std::fs::read_to_string(out).unwrap(), "failed\n");
     let endings: Vec<Value> = place.rows(&["log"]).iter().map(|row| row["error"]["kind"].clone()).collect();

@@ -13,6 +13,7 @@
 //! # Ok::<(), wink_models::providers::SetupError>(())
 //! ```
 
+mod again;
 pub mod anthropic;
 mod api;
 mod arguments;

@@ -159,7 +159,7 @@ impl fmt::Display for Phase {
 }
 
 /// An evaluation cannot go on.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("evaluation failed in phase {phase}: {message}")]
 pub struct PromptEvaluationError {
     /// Where.
