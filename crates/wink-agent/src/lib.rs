@@ -57,7 +57,8 @@
 //! a policy of `paths` to agents whose commands are in the workspace.
 //!
 //! Texts of the prompt, also those of suites, are replaced by files in [`OVERRIDES_NAME`] beside the agent file, which
-//! `wink override seed` writes to start from; tools do not change these either.
+//! `wink override seed` writes to start from; tools do not change these either. There may be several sets, by tag; `overrides` in `[agent]`
+//! says which is in place, unless somebody asks for another ([`Agent::find_tagged`]).
 //!
 //! [`Agent::schema`] is a JSON Schema of it, for editors. `[[section.mcp]]`, other MCP servers' tools, is not built yet.
 
