@@ -27,7 +27,7 @@ pub const FILE_NAME: &str = "wink.toml";
 /// The name of the directory beside an agent file that replaces texts of its prompt, and of the suites in it.
 pub const OVERRIDES_NAME: &str = "wink-overrides";
 
-/// The overrides that count, unless somebody asks for others.
+/// The tag of the overrides that count, unless somebody asks for others. They need not be there.
 pub const OVERRIDES_TAG: &str = "latest";
 
 /// No agent file is larger.
@@ -51,7 +51,8 @@ pub(crate) struct Inner {
     place: Option<PathBuf>,
     /// What was in its file; nothing for one that is in no file.
     read: Option<Arc<[u8]>>,
-    /// What replaces texts of its prompt.
+    /// The tag of its overrides, and what replaces texts of its prompt.
+    tag: Tag,
     overrides: Option<Overrides>,
     /// Whether its prompt has the tools of the program that answers.
     natives: Natives,
@@ -61,9 +62,43 @@ pub(crate) struct Inner {
 
 /// Whether overrides are put in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Texts {
-    Overridden,
+enum Texts<'a> {
+    /// Those with this tag; the file's unless told.
+    Overridden(Option<&'a str>),
     AsWritten,
+}
+
+/// The tag of an agent's overrides.
+#[derive(Debug, Clone)]
+enum Tag {
+    /// Somebody asked for these, whatever the file says.
+    Asked(String),
+    /// The file says so, or nobody does.
+    Own(String),
+}
+
+impl Tag {
+    fn of(texts: Texts<'_>, own: Option<String>) -> Self {
+        match texts {
+            Texts::Overridden(Some(asked)) => Self::Asked(asked.to_owned()),
+            Texts::Overridden(None) | Texts::AsWritten => {
+                Self::Own(own.unwrap_or_else(|| OVERRIDES_TAG.to_owned()))
+            }
+        }
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            Self::Asked(name) | Self::Own(name) => name,
+        }
+    }
+
+    fn asked(&self) -> Option<&str> {
+        match self {
+            Self::Asked(name) => Some(name),
+            Self::Own(_) => None,
+        }
+    }
 }
 
 /// What a session of an agent is held to as a whole.
@@ -95,7 +130,7 @@ impl Agent {
         Self::load_from(path, None, Texts::AsWritten)
     }
 
-    fn load_from(path: &Path, place: Option<PathBuf>, texts: Texts) -> Result<Self, LoadError> {
+    fn load_from(path: &Path, place: Option<PathBuf>, texts: Texts<'_>) -> Result<Self, LoadError> {
         let file = path.display().to_string();
         let bytes = match read_bounded(path) {
             Ok(bytes) => bytes,
@@ -124,13 +159,25 @@ impl Agent {
     /// The agent of a workspace: the file that was asked for, else [`FILE_NAME`] in the workspace, else the
     /// [built-in](Agent::builtin) one. Its tools do not change that file, nor make one: it is the user's.
     ///
-    /// Texts of its prompt are replaced by what is under [`OVERRIDES_TAG`] in [`OVERRIDES_NAME`] beside the file, or in the
-    /// workspace for the built-in agent. Its tools do not change that either.
+    /// Texts of its prompt are replaced by what is in [`OVERRIDES_NAME`] beside the file, or in the workspace for the built-in agent,
+    /// under the tag that the file says, else [`OVERRIDES_TAG`]. Its tools do not change that either.
     ///
     /// # Errors
-    /// As [`Agent::load`]; and when the overrides cannot be used.
+    /// As [`Agent::load`]; and when the overrides cannot be used, or are not there though the file wants others than the usual.
     pub fn find(workspace: &Path, explicit: Option<&Path>) -> Result<Self, LoadError> {
-        Self::find_with(workspace, explicit, Texts::Overridden)
+        Self::find_tagged(workspace, explicit, None)
+    }
+
+    /// The same with the overrides of this tag, whatever the file says.
+    ///
+    /// # Errors
+    /// As [`Agent::find`].
+    pub fn find_tagged(
+        workspace: &Path,
+        explicit: Option<&Path>,
+        tag: Option<&str>,
+    ) -> Result<Self, LoadError> {
+        Self::find_with(workspace, explicit, Texts::Overridden(tag))
     }
 
     /// The same without overrides in place: for whoever looks after them.
@@ -141,7 +188,7 @@ impl Agent {
         Self::find_with(workspace, explicit, Texts::AsWritten)
     }
 
-    fn find_with(workspace: &Path, explicit: Option<&Path>, texts: Texts) -> Result<Self, LoadError> {
+    fn find_with(workspace: &Path, explicit: Option<&Path>, texts: Texts<'_>) -> Result<Self, LoadError> {
         let own = workspace.join(FILE_NAME);
         if let Some(path) = explicit {
             return Self::load_from(path, Some(own_file::overrides_beside(path)), texts);
@@ -172,7 +219,7 @@ impl Agent {
             {
                 Ok(self.clone())
             }
-            _ => Self::find(root, explicit),
+            _ => Self::find_tagged(root, explicit, self.inner.tag.asked()),
         };
         workspace.files().at_rest(again).unwrap_or_else(|error| {
             let file = file.display().to_string();
@@ -194,7 +241,7 @@ impl Agent {
         })
     }
 
-    fn builtin_from(place: Option<PathBuf>, texts: Texts) -> Result<Self, LoadError> {
+    fn builtin_from(place: Option<PathBuf>, texts: Texts<'_>) -> Result<Self, LoadError> {
         Self::read(&builtin::text(), "the built-in agent", Origin::Builtin, place, texts)
     }
 
@@ -254,10 +301,15 @@ impl Agent {
         self.inner.place.clone().map(LocalOverrides::new)
     }
 
+    /// The tag of its overrides.
+    pub fn overrides_tag(&self) -> &str {
+        self.inner.tag.name()
+    }
+
     /// Whether its overrides are what is on the disk now.
     fn has_overrides_of_now(&self) -> bool {
         let Some(local) = self.overrides() else { return true };
-        local.read(&self.inner.prompt, OVERRIDES_TAG).is_ok_and(|now| now == self.inner.overrides)
+        local.read(&self.inner.prompt, self.overrides_tag()).is_ok_and(|now| now == self.inner.overrides)
     }
 
     /// The prompt as it is in a workspace.
@@ -282,21 +334,20 @@ impl Agent {
         name: &str,
         origin: Origin,
         place: Option<PathBuf>,
-        texts: Texts,
+        texts: Texts<'_>,
     ) -> Result<Self, LoadError> {
         let mut problems = Problems::default();
         let file = crate::read::read(text, &mut problems);
         let natives = Natives::LeftOut;
-        let Built { prompt, held, model, binding, digest, programs } =
+        let Built { prompt, held, tag, model, binding, digest, programs } =
             build(&file, None, natives, &mut problems);
         let has_natives = model.as_ref().is_some_and(|model| !model.native_tools.is_empty());
         let again = (binding == Binding::PerWorkspace || has_natives).then_some(file);
         match prompt {
             Some(mut prompt) if problems.count() == 0 => {
+                let tag = Tag::of(texts, tag);
                 let overrides = match &place {
-                    Some(place) if texts == Texts::Overridden => {
-                        LocalOverrides::new(place).read(&prompt, OVERRIDES_TAG)?
-                    }
+                    Some(place) if texts != Texts::AsWritten => in_place(place, &prompt, tag.name())?,
                     Some(_) | None => None,
                 };
                 if let Some(overrides) = &overrides {
@@ -312,6 +363,7 @@ impl Agent {
                     programs,
                     place,
                     read,
+                    tag,
                     overrides,
                     natives,
                     again,
@@ -321,6 +373,17 @@ impl Agent {
             // Nothing is left out silently.
             Some(_) | None => Err(problems.into_error(name, text)),
         }
+    }
+}
+
+/// The overrides of a tag. Only the usual ones need not be there.
+fn in_place(place: &Path, prompt: &Prompt, tag: &str) -> Result<Option<Overrides>, LoadError> {
+    let local = LocalOverrides::new(place);
+    match local.read(prompt, tag)? {
+        None if tag != OVERRIDES_TAG => {
+            Err(LoadError::NoOverrides { tag: tag.to_owned(), file: local.file(prompt, tag)? })
+        }
+        found => Ok(found),
     }
 }
 

@@ -45,7 +45,8 @@
 //! `sandbox = true` confines it. When its time is over or the call is cancelled, every process of it is gone.
 //!
 //! `[model]` says who answers, for whoever runs the agent ([`Agent::model`]); never with a key, but with the name of the variable that
-//! has it.
+//! has it. With `native_tools` Claude Code is given tools of its own; policies know `Edit` as `claude_edit`, and the file that it is given as
+//! `path` ([`Agent::with_native_tools`]).
 //!
 //! `when` of an approval compares arguments; one that the model left out may stand for anything, and is asked about.
 //!
@@ -56,7 +57,8 @@
 //! a policy of `paths` to agents whose commands are in the workspace.
 //!
 //! Texts of the prompt, also those of suites, are replaced by files in [`OVERRIDES_NAME`] beside the agent file, which
-//! `wink override seed` writes to start from; tools do not change these either.
+//! `wink override seed` writes to start from; tools do not change these either. There may be several sets, by tag; `overrides` in `[agent]`
+//! says which is in place, unless somebody asks for another ([`Agent::find_tagged`]).
 //!
 //! [`Agent::schema`] is a JSON Schema of it, for editors. `[[section.mcp]]`, other MCP servers' tools, is not built yet.
 

@@ -32,6 +32,14 @@ pub enum LoadError {
     /// The overrides of its texts cannot be used.
     #[error("the overrides of the agent's texts cannot be used: {0}")]
     Overrides(#[from] wink::prompt::OverrideError),
+    /// There are none of the overrides that its file, or whoever looked for it, wants to be in place.
+    #[error("there are no overrides with the tag {tag}: {} is not there", file.display())]
+    NoOverrides {
+        /// The tag.
+        tag: String,
+        /// Where they would be.
+        file: std::path::PathBuf,
+    },
     /// Something is wrong with it.
     #[error("{}", Listed(file, problems))]
     Invalid {
@@ -46,7 +54,7 @@ impl LoadError {
     /// Everything that is wrong with the text, in its order; nothing if it could not be read.
     pub fn problems(&self) -> &[Problem] {
         match self {
-            Self::Unreadable { .. } | Self::Overrides(_) => &[],
+            Self::Unreadable { .. } | Self::Overrides(_) | Self::NoOverrides { .. } => &[],
             Self::Invalid { problems, .. } => problems,
         }
     }

@@ -49,6 +49,9 @@ pub(crate) struct Common {
     /// The agent file [default: wink.toml in DIR, else the built-in agent]
     #[arg(long, value_name = "FILE", global = true, value_hint = ValueHint::FilePath)]
     pub(crate) agent: Option<PathBuf>,
+    /// The overrides of the agent's texts, by their tag [default: the agent file's, else latest]
+    #[arg(long, value_name = "NAME", global = true)]
+    pub(crate) tag: Option<String>,
     /// Print JSON, for programs
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -385,36 +388,21 @@ pub(crate) enum OverrideCommand {
     ///
     /// The file is in wink-overrides, beside the agent file, and is meant for
     /// version control. In one that is there, what was edited stays, what is
-    /// missing is added, and what nobody edited is brought up to date.
+    /// missing is added, and what nobody edited is brought up to date. With --tag
+    /// it is another file, which counts where the same --tag is given, or where
+    /// the agent file says so (`overrides` in [agent]).
     #[command(verbatim_doc_comment, after_help = EXIT_CODES)]
-    Seed {
-        #[command(flatten)]
-        tag: Tag,
-    },
+    Seed,
     /// List the texts that can be replaced, and which are
     ///
     /// `fresh` ones count. A `stale` one was written for another text than is
     /// there now, an `unknown` one for a part that is not there: both are left
     /// out.
     #[command(verbatim_doc_comment, after_help = EXIT_CODES)]
-    List {
-        #[command(flatten)]
-        tag: Tag,
-    },
+    List,
     /// Show how the texts in the file differ from those that they replace
     #[command(after_help = EXIT_CODES)]
-    Diff {
-        #[command(flatten)]
-        tag: Tag,
-    },
-}
-
-/// Which overrides.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct Tag {
-    /// The name of a set of overrides; only `latest` is in place by itself
-    #[arg(long, value_name = "NAME", default_value = "latest")]
-    pub(crate) tag: String,
+    Diff,
 }
 
 /// Whether an effect happened.

@@ -264,3 +264,11 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     let kept: String = line.chars().take(width.saturating_sub(1)).collect();
     kept.trim_end().to_owned() + "…"
 }
+
+/// The text, or as much of its end as fits, with a mark that something is missing.
+pub(crate) fn end_of(text: &str, width: usize) -> String {
+    match text.chars().count().checked_sub(width) {
+        None | Some(0) => text.to_owned(),
+        Some(more) => format!("…{}", text.chars().skip(more + 1).collect::<String>().trim_start()),
+    }
+}

@@ -18,7 +18,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use wink::prompt::{OPEN_SECTIONS, Prompt, PromptTemplate, PromptValidationError, READ_SECTION, Section};
+use wink::prompt::{
+    LocalOverrides, OPEN_SECTIONS, Prompt, PromptTemplate, PromptValidationError, READ_SECTION, Section,
+};
 use wink::suites::PlanChecker;
 use wink::tool::AnyTool;
 use wink_store::Workspace;
@@ -39,6 +41,8 @@ pub(crate) struct Built {
     pub(crate) prompt: Option<Prompt>,
     /// What calls are held to.
     pub(crate) held: Held,
+    /// The tag of the overrides that are in place, if the file says that.
+    pub(crate) tag: Option<String>,
     /// Who answers.
     pub(crate) model: Option<ModelConfig>,
     /// Whether the prompt has to be built again for each workspace.
@@ -127,7 +131,8 @@ pub(crate) fn build(
         (0, Some(output)) => build.whole(builder.output(output).build().map(|template| template.prompt())),
         _ => None,
     };
-    Built { prompt, held, model, binding, digest, programs }
+    let tag = file.agent.as_ref().and_then(|agent| agent.overrides.as_ref()).map(|tag| tag.value.clone());
+    Built { prompt, held, tag, model, binding, digest, programs }
 }
 
 /// A file on its way to a prompt.
@@ -193,6 +198,12 @@ impl Build<'_> {
             && let Err(error) = PromptTemplate::builder("ns", key.value.clone()).build()
         {
             self.problems.hint(&key.span, error.reason, key_hint(key));
+        }
+        if let Some(tag) = &agent.overrides
+            && let Ok(template) = PromptTemplate::builder("ns", "key").build()
+            && let Err(error) = LocalOverrides::new("").file(&template.prompt(), tag)
+        {
+            self.problems.hint(&tag.span, error.to_string(), key_hint(tag));
         }
         let (ns, key) = (text(&agent.ns), text(&agent.key));
         (ns.unwrap_or_default(), key.unwrap_or_default(), text(&agent.name))

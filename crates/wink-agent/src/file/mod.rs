@@ -67,6 +67,8 @@ pub(crate) struct AgentTable {
     pub(crate) key: Option<At<String>>,
     /// A name for people.
     pub(crate) name: Option<At<String>>,
+    /// The tag of the overrides that are in place (`wink override`): `latest` unless told.
+    pub(crate) overrides: Option<At<String>>,
 }
 
 /// What calls are held to.

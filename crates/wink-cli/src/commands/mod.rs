@@ -58,9 +58,9 @@ pub(crate) fn run(common: &Common, command: Command) -> Done {
         Command::Ledger(LedgerCommand::Resolve { key, verdict, message, value }) => {
             block_on(ledger::resolve(common, &key, &verdict, message, value))?
         }
-        Command::Override(OverrideCommand::Seed { tag }) => overrides::seed(common, &tag.tag),
-        Command::Override(OverrideCommand::List { tag }) => overrides::list(common, &tag.tag),
-        Command::Override(OverrideCommand::Diff { tag }) => overrides::diff(common, &tag.tag),
+        Command::Override(OverrideCommand::Seed) => overrides::seed(common),
+        Command::Override(OverrideCommand::List) => overrides::list(common),
+        Command::Override(OverrideCommand::Diff) => overrides::diff(common),
         Command::Init { schema: true, .. } => init::schema(),
         Command::Init { force, .. } => init::run(common, force),
         Command::Doctor { deep } => block_on(doctor::run(common, deep))?,

@@ -79,7 +79,8 @@ pub(super) async fn log(workspace: &Workspace, common: &Common) -> Result<Logboo
 /// The agent that was asked for, or found, or built in.
 pub(super) fn agent(common: &Common) -> Result<Agent, CliError> {
     must_be_there(common)?;
-    Agent::find(common.root(), common.agent.as_deref()).map_err(|error| bad_agent(&error))
+    Agent::find_tagged(common.root(), common.agent.as_deref(), common.tag.as_deref())
+        .map_err(|error| bad_agent(&error))
 }
 
 /// The same in this form: for people and with all that is known, it has what its own model would be given; as the APIs of others take
@@ -109,6 +110,9 @@ pub(super) fn bad_agent(error: &LoadError) -> CliError {
     let said = CliError::new(Exit::Usage, error.to_string());
     match error {
         LoadError::Unreadable { .. } => said.hint("`wink init` writes an agent file to start from"),
+        LoadError::NoOverrides { tag, .. } => {
+            said.hint(format!("`wink override seed --tag {tag}` writes them, to be edited"))
+        }
         LoadError::Invalid { file, problems } => {
             said.problems(problems.iter().map(|problem| located(file, problem)).collect())
         }

@@ -56,8 +56,9 @@ struct Difference<'a> {
     diff: String,
 }
 
-pub(super) fn seed(common: &Common, tag: &str) -> Done {
-    let (prompt, local) = written(common)?;
+pub(super) fn seed(common: &Common) -> Done {
+    let (prompt, local, tag) = written(common)?;
+    let tag = tag.as_str();
     let seeded = local.seed(&prompt, tag).map_err(not_used)?;
     let file = seeded.file.display().to_string();
     if common.json {
@@ -73,9 +74,9 @@ pub(super) fn seed(common: &Common, tag: &str) -> Done {
     frame::print(&file)
 }
 
-pub(super) fn list(common: &Common, tag: &str) -> Done {
-    let (prompt, local) = written(common)?;
-    let (of, overrides) = (prompt.descriptor(), read(&local, &prompt, tag)?);
+pub(super) fn list(common: &Common) -> Done {
+    let (prompt, local, tag) = written(common)?;
+    let (of, overrides) = (prompt.descriptor(), read(&local, &prompt, &tag)?);
     let listed = listed(&of, overrides.as_ref());
     if common.json {
         return listed.iter().try_fold(Exit::Success, |_, one| frame::print_json(one));
@@ -84,9 +85,9 @@ pub(super) fn list(common: &Common, tag: &str) -> Done {
     Ok(Exit::Success)
 }
 
-pub(super) fn diff(common: &Common, tag: &str) -> Done {
-    let (prompt, local) = written(common)?;
-    let (of, overrides) = (prompt.descriptor(), read(&local, &prompt, tag)?);
+pub(super) fn diff(common: &Common) -> Done {
+    let (prompt, local, tag) = written(common)?;
+    let (of, overrides) = (prompt.descriptor(), read(&local, &prompt, &tag)?);
     let differences: Vec<Difference<'_>> = overrides
         .iter()
         .flat_map(Overrides::parts)
@@ -98,7 +99,7 @@ pub(super) fn diff(common: &Common, tag: &str) -> Done {
         })
         .collect();
     if common.json {
-        let file = local.file(&prompt, tag).map_err(not_used)?.display().to_string();
+        let file = local.file(&prompt, &tag).map_err(not_used)?.display().to_string();
         return frame::print_json(&serde_json::json!({ "file": file, "tag": tag, "parts": differences }));
     }
     if differences.is_empty() {
@@ -107,12 +108,13 @@ pub(super) fn diff(common: &Common, tag: &str) -> Done {
     differences.iter().try_fold(Exit::Success, |_, one| frame::print(&one.diff))
 }
 
-/// The agent's prompt as it is without overrides, and where these are.
-fn written(common: &Common) -> Result<(Prompt, LocalOverrides), CliError> {
+/// The agent's prompt as it is without overrides, where these are, and which of them are meant.
+fn written(common: &Common) -> Result<(Prompt, LocalOverrides, String), CliError> {
     let agent = open::agent_as_written(common)?;
     let local =
         agent.overrides().ok_or_else(|| CliError::internal("the agent has no place for overrides"))?;
-    Ok((agent.prompt().clone(), local))
+    let tag = common.tag.as_deref().unwrap_or(agent.overrides_tag());
+    Ok((agent.prompt().clone(), local, tag.to_owned()))
 }
 
 fn read(local: &LocalOverrides, prompt: &Prompt, tag: &str) -> Result<Option<Overrides>, CliError> {

@@ -14,6 +14,8 @@ use crate::term;
 
 /// How long nothing is said.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// In fewer columns nobody would know what is being said.
+const LEAST_NOW: usize = 8;
 const TICK: Duration = Duration::from_millis(100);
 const FRAMES: [&str; 8] = ["⣷", "⣯", "⣟", "⡿", "⢿", "⣻", "⣽", "⣾"];
 
@@ -34,6 +36,8 @@ struct Shared {
 
 struct State {
     text: String,
+    /// What is being done or said right now: as much of its end as there is room for, after all else.
+    now: Option<String>,
     /// When there is no more time, on the machine's clock that never goes back.
     until: Option<Duration>,
     over: bool,
@@ -48,7 +52,8 @@ impl Waiting {
         if !io::stderr().is_terminal() {
             return Self { shared: None, thread: None };
         }
-        let state = State { text: text.into(), until: None, over: false, paused: false, shown: false };
+        let state =
+            State { text: text.into(), now: None, until: None, over: false, paused: false, shown: false };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
         let its = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("wink-waiting".into()).spawn(move || its.show());
@@ -114,13 +119,28 @@ impl State {
         let ticks = waited.as_millis() / TICK.as_millis();
         let frame = usize::try_from(ticks).unwrap_or(0) % FRAMES.len();
         let frame = FRAMES.get(frame).copied().unwrap_or_default();
-        let left = self
-            .until
-            .map(|until| format!(", {} left", short(until.saturating_sub(SystemClock.monotonic()))));
-        let line = format!("{frame} {} {}s{}", self.text, waited.as_secs(), left.unwrap_or_default());
-        let line = term::cut(&visible(&line), term::width_of(&io::stderr()).saturating_sub(1));
+        let left = self.until.map(|until| until.saturating_sub(SystemClock.monotonic()));
+        let line =
+            format!("{frame} {}", self.line(waited, left, term::width_of(&io::stderr()).saturating_sub(3)));
         let _ = write!(io::stderr(), "\r\x1b[2K{line}");
         self.shown = true;
+    }
+
+    /// The line, in so many columns: what must be seen is first.
+    fn line(&self, waited: Duration, left: Option<Duration>, width: usize) -> String {
+        let text = visible(&self.text);
+        let Some(now) = &self.now else {
+            let left = left.map(|left| format!(", {} left", short(left))).unwrap_or_default();
+            return term::cut(&format!("{text} {}s{left}", waited.as_secs()), width);
+        };
+        // There is no room for both.
+        let time =
+            left.map_or_else(|| format!("{}s", waited.as_secs()), |left| format!("{} left", short(left)));
+        let first = format!("{text}, {time}");
+        match width.checked_sub(first.chars().count() + 2) {
+            Some(room) if room >= LEAST_NOW => format!("{first}; {}", term::end_of(&visible(now), room)),
+            Some(_) | None => term::cut(&first, width),
+        }
     }
 
     fn wipe(&mut self) {
@@ -131,10 +151,17 @@ impl State {
 }
 
 impl Reporter {
-    /// Says what is going on now.
+    /// Says what is going on.
     pub(super) fn say(&self, text: impl Into<String>) {
         if let Some(shared) = &self.0 {
-            shared.change(|state| state.text = text.into());
+            shared.change(|state| (state.text, state.now) = (text.into(), None));
+        }
+    }
+
+    /// Says how far it is, and what is being done or said right now.
+    pub(super) fn say_now(&self, text: String, now: String) {
+        if let Some(shared) = &self.0 {
+            shared.change(|state| (state.text, state.now) = (text, Some(now)));
         }
     }
 
@@ -198,5 +225,35 @@ impl Progress for Reporter {
 
     fn still_running(&self, _: InvocationId, _: u32) {
         // How long it takes is shown anyway.
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_must_be_seen_is_first_and_the_newest_words_get_the_rest() {
+        let mut state = State {
+            text: "12 turns, 34 calls (2 rolled back), 124k tokens".to_owned(),
+            now: Some("the first words and the last".to_owned()),
+            until: None,
+            over: false,
+            paused: false,
+            shown: false,
+        };
+        let (waited, left) = (Duration::from_secs(75), Some(Duration::from_secs(3599)));
+        let line = |state: &State, width| state.line(waited, left, width);
+        let first = "12 turns, 34 calls (2 rolled back), 124k tokens, 59m 59s left";
+        assert_eq!(line(&state, 77), format!("{first}; …and the last"));
+        assert_eq!(line(&state, 120), format!("{first}; the first words and the last"));
+        assert_eq!(line(&state, 70), first);
+        assert_eq!(
+            state.line(waited, None, 63),
+            "12 turns, 34 calls (2 rolled back), 124k tokens, 75s; …the last"
+        );
+        state.now = None;
+        assert_eq!(line(&state, 120), "12 turns, 34 calls (2 rolled back), 124k tokens 75s, 59m 59s left");
+        assert_eq!(line(&state, 12), "12 turns, 3…");
     }
 }

@@ -16,6 +16,7 @@ mod hostile;
 mod inside;
 mod json;
 mod killed;
+mod live;
 mod names;
 #[cfg(feature = "claude")]
 mod natives;

@@ -37,7 +37,7 @@ edit() {
     hook "$1" PreToolUse "\"tool_input\":$input"
     case $answer in
     *'"permissionDecision":"allow"'*)
-        echo "# edited" >> "$2"
+        eval "$3"
         echo "$2 $(tail -n 1 "$2")" >> ../edits
         hook "$1" PostToolUse "\"tool_response\":{}"
         ;;
@@ -48,31 +48,37 @@ echo "$@" > ../started
 read -r initialize
 echo '{"type":"control_response","response":{"subtype":"success","request_id":"1","response":{"hooks_applied":true,"hook_on_failure_supported":true}}}'
 read -r task
-edit 1 theirs
-edit 2 wink.toml
-edit 3 secrets/key
-echo '{"type":"assistant","message":{"id":"m4","model":"m","content":[{"type":"text","text":"Done."}],"usage":{"input_tokens":3,"output_tokens":2}}}'
+EDITS
+echo '{"type":"assistant","message":{"id":"m","model":"m","content":[{"type":"text","text":"Done."}],"usage":{"input_tokens":3,"output_tokens":2}}}'
 echo '{"type":"result","subtype":"success","result":"Done."}'
 read -r end
 "##;
+
+/// A directory for `PATH` in which such a program is: it changes each file by a line of the shell.
+pub(crate) fn path_with_claude(place: &Place, edits: &[(&str, &str)]) -> String {
+    let (dir, edits) = (place.outside("bin"), edits.iter().enumerate());
+    let edits: Vec<String> =
+        edits.map(|(at, (file, how))| format!("edit {} {file} '{how}'", at + 1)).collect();
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join("claude"), CLAUDE.replace("EDITS", &edits.join("\n"))).unwrap();
+    std::fs::set_permissions(dir.join("claude"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    dir.to_str().unwrap().to_owned()
+}
 
 fn place() -> Place {
     let place = Place::with_agent(AGENT);
     place.put("theirs", "as it was\n");
     place.put("secrets/key", "secret\n");
-    std::fs::create_dir(place.outside("bin")).unwrap();
-    let program = place.outside("bin/claude");
-    std::fs::write(&program, CLAUDE).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     place
 }
 
 fn run(place: &Place, more: &[&str]) -> Said {
+    let edits =
+        ["theirs", "wink.toml", "secrets/key"].map(|file| (file, format!("echo \"# edited\" >> {file}")));
+    let edits: Vec<_> = edits.iter().map(|(file, how)| (*file, how.as_str())).collect();
+    let path = format!("{}:{}", path_with_claude(place, &edits), std::env::var("PATH").unwrap());
     let mut command = place.command(&[&["run", "Go."], more].concat());
-    let path = std::env::var("PATH").unwrap();
-    command
-        .env("PATH", format!("{}:{path}", place.outside("bin").display()))
-        .env("ANTHROPIC_API_KEY", "sk-a-key-that-nobody-sees");
+    command.env("PATH", path).env("ANTHROPIC_API_KEY", "sk-a-key-that-nobody-sees");
     said(command.stdin(Stdio::null()).output().unwrap())
 }
 

@@ -67,6 +67,52 @@ fn a_text_that_is_edited_is_what_the_model_is_given() {
     assert!(said.contains("+Look into a text file"), "{said}");
 }
 
+/// A set of overrides that says this of notes.
+fn tagged(place: &Place, tag: &str, text: &str) {
+    let file = format!("wink-overrides/ops/notes/{tag}.json");
+    assert_eq!(place.wink(&["override", "seed", "--tag", tag]).out, format!("./{file}\n"));
+    let seeded = place.text(&file).unwrap();
+    place.put(&file, &seeded.replacen("\"Keep notes.\"", &format!("{text:?}"), 1));
+}
+
+#[test]
+fn another_set_counts_where_it_is_asked_for() {
+    let place = seeded();
+    edit(&place, "\"Keep notes.\"", "\"Keep few notes.\"");
+    tagged(&place, "exp", "Keep experiments.");
+    tagged(&place, "own", "Keep your own.");
+    let says = |arguments: &[&str], text: &str| {
+        let said = place.wink(arguments);
+        assert!(said.code == Some(0) && said.out.contains(text), "{arguments:?}: {said:?}");
+    };
+    says(&["prompt"], "Keep few notes.");
+    says(&["prompt", "--tag", "exp"], "Keep experiments.");
+    // What a model is asked with, too.
+    let script = "{\"text\": \"Done.\"}\n";
+    std::fs::write(place.outside("script.jsonl"), script).unwrap();
+    let run = ["run", "x", "--model", "script:../script.jsonl", "--record", "../run.jsonl", "--tag", "exp"];
+    assert_eq!(place.wink(&run).code, Some(0));
+    let recorded = std::fs::read_to_string(place.outside("run.jsonl")).unwrap();
+    assert!(recorded.contains("Keep experiments.") && !recorded.contains("Keep few notes."), "{recorded}");
+    says(&["replay", "../run.jsonl", "--tag", "exp"], "Done.");
+    assert_eq!(place.wink(&["replay", "../run.jsonl"]).code, Some(1), "another prompt");
+
+    place.put("wink.toml", &AGENT.replace("key = \"notes\"\n\n", "key = \"notes\"\noverrides = \"own\"\n\n"));
+    says(&["prompt"], "Keep your own.");
+    says(&["prompt", "--tag", "latest"], "Keep few notes.");
+    says(&["override", "diff"], "+Keep your own.");
+    assert_eq!(place.json(&["override", "seed"])["tag"], "own");
+    let said = place.wink(&["prompt", "--tag", "nothing"]);
+    assert_eq!(
+        (said.code, said.err.as_str()),
+        (
+            Some(2),
+            "error: there are no overrides with the tag nothing: ./wink-overrides/ops/notes/nothing.json is not there\n\
+             hint: `wink override seed --tag nothing` writes them, to be edited\n"
+        )
+    );
+}
+
 // case 222
 #[test]
 fn states_are_listed() {

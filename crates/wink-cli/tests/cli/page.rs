@@ -13,6 +13,7 @@
 //! <!-- using: json -->          JSON
 //! <!-- using: provider -->      sh: as one script, with a server in the provider's place
 //! <!-- using: local -->         sh: as one script, with a server in place of the one at port 8080
+//! <!-- using: native -->        sh: as one script, with a program in place of Claude Code that edits with a tool of its own
 //! <!-- using: model -->         toml: goes into wink.toml
 //! ```
 
@@ -200,7 +201,7 @@ fn model() -> &'static str {
 "#
 }
 
-/// The page has three ways, each from an empty directory. The files are the same for all.
+/// The page has four ways, each from an empty directory. The files are the same for all.
 #[test]
 fn the_page_on_a_first_agent_is_true() {
     if !has_commands() {
@@ -211,8 +212,9 @@ fn the_page_on_a_first_agent_is_true() {
     let (begin, rest) = page.split_once("## Without a model").unwrap();
     let (script, rest) = rest.split_once("## With a provider's key").unwrap();
     let (provider, rest) = rest.split_once("## With a server of your own").unwrap();
-    let (local, end) = rest.split_once("## When it does not go on").unwrap();
-    for way in [format!("{script}{end}"), provider.to_owned(), local.to_owned()] {
+    let (local, rest) = rest.split_once("## With Claude Code").unwrap();
+    let (claude, end) = rest.split_once("## When it does not go on").unwrap();
+    for way in [format!("{script}{end}"), provider.to_owned(), local.to_owned(), claude.to_owned()] {
         let place = Place::new();
         let commands = follow(&place, begin) + follow(&place, &way);
         assert!((3..10).contains(&commands), "{commands} commands");
@@ -244,6 +246,24 @@ fn follow(place: &Place, part: &str) -> usize {
                 assert!(ran.out.contains("The quince is on the list.\n"), "{}", ran.out);
                 assert_eq!(place.text("plants.txt").as_deref(), Some("apple\npear\nquince\n"));
                 assert_eq!(server.fake.left(), 0, "all was asked of the model");
+                commands += body.lines().count();
+            }
+            #[cfg(feature = "claude")]
+            ("native", "sh") => {
+                let path =
+                    crate::natives::path_with_claude(place, &[("plants.txt", "echo quince >> plants.txt")]);
+                let mut command = shell(place, &format!("set -e\n{body}"));
+                let usual =
+                    command.get_envs().find(|(name, _)| *name == "PATH").unwrap().1.unwrap().to_owned();
+                command.env("PATH", format!("{path}:{}", usual.display()));
+                let ran = said(command.stdin(Stdio::null()).output().unwrap());
+                assert_eq!(ran.code, Some(0), "{}", ran.out);
+                assert!(
+                    ran.out.contains("claude_edit") && ran.out.contains("1 file is as before"),
+                    "{}",
+                    ran.out
+                );
+                assert_eq!(place.text("plants.txt").as_deref(), Some("apple\npear\n"));
                 commands += body.lines().count();
             }
             ("model", "toml") => {

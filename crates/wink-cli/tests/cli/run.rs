@@ -513,25 +513,6 @@ fn a_run_may_be_given_more_turns() {
 }
 
 #[test]
-fn a_terminal_shows_how_far_it_is() {
-    if !has_commands() {
-        return;
-    }
-    let (place, line) = waiting();
-    let mut terminal = Terminal::start(
-        place.command(&["run", "Go.", "--model", "script:../script.jsonl", "--deadline", "1h"]),
-        200,
-    );
-    until_ready(&line);
-    terminal.until("2 turns, 1 call; calling wait");
-    terminal.until(" left");
-    terminal.interrupt();
-    let (code, seen) = terminal.ends();
-    assert_eq!(code, Some(3), "{seen}");
-    assert!(seen.contains("the run was cancelled"), "{seen}");
-}
-
-#[test]
 fn a_call_is_told_when_it_ends_and_not_when_all_do() {
     if !has_commands() {
         return;

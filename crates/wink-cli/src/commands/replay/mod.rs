@@ -84,7 +84,8 @@ async fn repeat(
     root: &Path,
     (view, waiting): (&Arc<View>, &Waiting),
 ) -> Result<(Result<PromptResponse, Stopped>, Vec<compare::Event>), CliError> {
-    let agent = Agent::find(root, common.agent.as_deref()).map_err(|error| open::bad_agent(&error))?;
+    let agent = Agent::find_tagged(root, common.agent.as_deref(), common.tag.as_deref())
+        .map_err(|error| open::bad_agent(&error))?;
     let workspace = Arc::new(Workspace::open(root).map_err(CliError::internal)?);
     let session = recording.session(workspace.session(recording.session_name()));
     let prepared = agent.prepare(&workspace, session).await.map_err(|error| open::not_open(&error))?;

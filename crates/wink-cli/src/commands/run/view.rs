@@ -14,13 +14,13 @@ use wink_models::{ModelError, Piece, RunStats, Stream, Watch};
 use super::super::progress::{Reporter, short};
 use super::super::row;
 use crate::frame::visible;
-use crate::term::{BAD, DIM, GOOD, NAME, ODD, cut};
+use crate::term::{BAD, DIM, GOOD, NAME, ODD, cut, end_of};
 
 /// How much of a call's arguments, and of what came of it, a line has.
 const MOST_ARGUMENTS: usize = 60;
 const MOST_SAID: usize = 120;
-/// How much of what the model is saying the last line has.
-const MOST_STREAMED: usize = 60;
+/// How much of what the model is saying the last line can have, on the widest terminal.
+const MOST_STREAMED: usize = 400;
 
 /// Who is told how a run goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,19 @@ struct State {
     stats: RunStats,
     /// What the model has said since it was asked.
     text: String,
+    arriving: Arriving,
     calling: Vec<Arc<str>>,
+}
+
+/// What of a response arrives right now.
+#[derive(Default)]
+enum Arriving {
+    #[default]
+    Nothing,
+    Thinking,
+    Text,
+    /// A call of this tool.
+    Call(String),
 }
 
 impl View {
@@ -69,7 +81,8 @@ impl View {
     /// The last line, where there is one.
     fn status(&self) {
         if self.reporter.is_shown() {
-            self.reporter.say(self.with(|state| state.status()));
+            let (told, now) = self.with(|state| (so_far(state.stats), state.now()));
+            self.reporter.say_now(told, now);
         }
     }
 
@@ -80,23 +93,37 @@ impl View {
 }
 
 impl State {
-    fn status(&self) -> String {
-        let doing = match self.calling.first() {
-            Some(first) if self.calling.len() == 1 => format!("calling {first}"),
-            Some(first) => format!("calling {first} and {} more", self.calling.len() - 1),
-            None => match one_line(
-                self.text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default(),
-            ) {
-                none if none.is_empty() => "asking the model".to_owned(),
-                text => end_of(&text, MOST_STREAMED),
-            },
-        };
-        format!("{}; {doing}", told(self.stats))
+    /// What is being done or said.
+    fn now(&self) -> String {
+        match (self.calling.as_slice(), &self.arriving) {
+            ([one], _) => format!("calling {one}"),
+            ([first, more @ ..], _) => format!("calling {first} and {} more", more.len()),
+            ([], Arriving::Nothing) => "asking the model".to_owned(),
+            ([], Arriving::Thinking) => "thinking".to_owned(),
+            ([], Arriving::Call(tool)) => format!("writing a call of {}", one_line(tool)),
+            ([], Arriving::Text) => {
+                let newest = self.text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+                one_line(&end_of(newest, MOST_STREAMED))
+            }
+        }
     }
 }
 
 /// What a run came to, in words.
 fn told(stats: RunStats) -> String {
+    counted(stats, |tokens| tokens.to_string())
+}
+
+/// The same while it goes on, where there is little room, and nobody needs the last of some hundred thousand tokens.
+fn so_far(stats: RunStats) -> String {
+    counted(stats, |tokens| match tokens {
+        0..10_000 => tokens.to_string(),
+        10_000..1_000_000 => format!("{}k", tokens / 1000),
+        _ => format!("{}.{}M", tokens / 1_000_000, tokens / 100_000 % 10),
+    })
+}
+
+fn counted(stats: RunStats, tokens: impl Fn(u64) -> String) -> String {
     let RunStats { turns, calls, rolled_back, denied, usage } = stats;
     let many = |count: u64, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
     let mut text = format!("{}, {}", many(turns.into(), "turn"), many(calls, "call"));
@@ -109,7 +136,8 @@ fn told(stats: RunStats) -> String {
     let TokenUsage { input_tokens, output_tokens, .. } = usage;
     match input_tokens.saturating_add(output_tokens) {
         0 => text,
-        tokens => format!("{text}, {}", many(tokens, "token")),
+        1 => format!("{text}, 1 token"),
+        count => format!("{text}, {} tokens", tokens(count)),
     }
 }
 
@@ -138,14 +166,6 @@ fn call(turn: u32, event: &ToolInvoked) -> String {
     format!("{DIM}{turn:>3}{DIM:#} {NAME}{tool}{NAME:#} {DIM}{arguments}{DIM:#}{style}{how}{style:#}{said}")
 }
 
-/// The last characters of a text.
-fn end_of(text: &str, most: usize) -> String {
-    match text.chars().count().checked_sub(most) {
-        None | Some(0) => text.to_owned(),
-        Some(more) => format!("…{}", text.chars().skip(more + 1).collect::<String>()),
-    }
-}
-
 /// A text on one line, without commands for the terminal.
 fn one_line(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -154,22 +174,36 @@ fn one_line(text: &str) -> String {
 
 impl Stream for View {
     fn piece(&self, piece: Piece<'_>) {
-        if let Piece::Text(text) = piece {
-            self.with(|state| state.text.push_str(text));
-            self.status();
-        }
+        self.with(|state| {
+            state.arriving = match piece {
+                Piece::Thinking(_) => Arriving::Thinking,
+                Piece::Call { name } => Arriving::Call(name.to_owned()),
+                Piece::Text(text) => {
+                    state.text.push_str(text);
+                    // Where nothing but space has come, nothing is to be seen of it.
+                    if state.text.trim().is_empty() { Arriving::Nothing } else { Arriving::Text }
+                }
+            };
+        });
+        self.status();
     }
 }
 
 impl Watch for View {
     fn stats(&self, stats: RunStats) {
-        self.with(|state| state.stats = stats);
+        self.with(|state| {
+            if stats.turns != state.stats.turns {
+                state.arriving = Arriving::Nothing;
+            }
+            state.stats = stats;
+        });
         self.status();
     }
 
     fn calls(&self, calls: &[ToolCall]) {
         let (turn, text) = self.with(|state| {
             state.calling = calls.iter().map(|call| Arc::clone(&call.tool)).collect();
+            state.arriving = Arriving::Nothing;
             (state.stats.turns, std::mem::take(&mut state.text))
         });
         let text = cut(&one_line(&text), MOST_SAID);
@@ -195,7 +229,10 @@ impl Watch for View {
     }
 
     fn failed(&self, error: &ModelError) {
-        self.with(|state| state.text.clear());
+        self.with(|state| {
+            state.text.clear();
+            state.arriving = Arriving::Nothing;
+        });
         self.line(&format!(
             "    {BAD}the request failed{BAD:#}: {}",
             cut(&one_line(&error.to_string()), MOST_SAID)
@@ -209,17 +246,46 @@ impl Watch for View {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::progress::Waiting;
     use super::*;
 
+    fn said(pieces: &[Piece<'_>]) -> String {
+        let view = View::new(Told::Nothing, Waiting::silent().reporter());
+        pieces.iter().for_each(|piece| view.piece(*piece));
+        view.with(|state| state.now())
+    }
+
     #[test]
-    fn the_last_line_says_what_is_done_or_the_end_of_what_is_said() {
-        let mut state = State::default();
-        assert_eq!(state.status(), "0 turns, 0 calls; asking the model");
-        state.text = "First.\nThen \u{1b}[1m\n \n".to_owned();
-        assert_eq!(state.status(), format!("0 turns, 0 calls; {}", one_line("Then \u{1b}[1m")));
-        state.text = format!("{}end", "x".repeat(100));
-        assert_eq!(state.status(), format!("0 turns, 0 calls; …{}end", "x".repeat(56)));
-        state.calling = vec!["one".into(), "two".into()];
-        assert_eq!(state.status(), "0 turns, 0 calls; calling one and 1 more");
+    fn what_is_being_said_is_its_last_line_without_commands_for_the_terminal() {
+        assert_eq!(said(&[]), "asking the model");
+        assert_eq!(said(&[Piece::Text(" \n")]), "asking the model");
+        let text = [Piece::Text("First.\nThen "), Piece::Text("\u{1b}[1m\n \n")];
+        assert_eq!(said(&text), one_line("Then \u{1b}[1m"));
+        let long = format!("{}end", "x".repeat(1000));
+        assert_eq!(said(&[Piece::Text(&long)]), format!("…{}end", "x".repeat(396)));
+    }
+
+    #[test]
+    fn what_is_thought_or_written_is_named() {
+        let (thinking, call) = (Piece::Thinking("hm"), Piece::Call { name: "gr\u{1b}ep" });
+        assert_eq!(said(&[thinking]), "thinking");
+        assert_eq!(said(&[thinking, Piece::Text("Now.")]), "Now.");
+        assert_eq!(
+            said(&[thinking, Piece::Text("Now."), call]),
+            format!("writing a call of {}", one_line("gr\u{1b}ep"))
+        );
+        let mut state = State { calling: vec!["one".into(), "two".into()], ..State::default() };
+        assert_eq!(state.now(), "calling one and 1 more");
+        state.calling.truncate(1);
+        assert_eq!(state.now(), "calling one");
+    }
+
+    #[test]
+    fn many_tokens_are_told_in_short_while_it_goes_on() {
+        let with = |tokens| RunStats { usage: TokenUsage::new(tokens, 0), ..RunStats::default() };
+        let tokens = [0, 1, 9999, 124_690, 12_345_678].map(|tokens| so_far(with(tokens)));
+        let wanted = ["", ", 1 token", ", 9999 tokens", ", 124k tokens", ", 12.3M tokens"];
+        assert_eq!(tokens, wanted.map(|end| format!("0 turns, 0 calls{end}")));
+        assert_eq!(told(with(124_690)), "0 turns, 0 calls, 124690 tokens");
     }
 }
