@@ -1,6 +1,5 @@
 //! `wink replay`: a recorded run is the same once more, byte for byte; and where it is not, that is said.
 
-#[cfg(feature = "claude")]
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
@@ -28,6 +27,16 @@ fn a_recorded_run_is_the_same_byte_for_byte() {
     let said = place.wink(&["replay", "run.jsonl"]);
     assert_eq!((said.code, said.out.as_str()), (Some(0), "Done.\n"), "{}", said.err);
     assert!(said.err.ends_with("note: the same as recorded\n"), "{}", said.err);
+}
+
+#[test]
+fn a_recording_is_for_nobody_else() {
+    let place = place(STORY);
+    for (record, session) in [("run.jsonl", "one"), ("../run.jsonl", "two")] {
+        assert_eq!(run(&place, &["--record", record, "--session", session]).code, Some(0));
+        let mode = std::fs::metadata(place.root().join(record)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{record}");
+    }
 }
 
 #[test]

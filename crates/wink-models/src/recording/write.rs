@@ -86,7 +86,7 @@ struct Out {
 }
 
 impl Recorder {
-    /// Records into a new file.
+    /// Records into a new file, which nobody else may read.
     ///
     /// # Errors
     /// When it cannot be made; one that is there is not overwritten.
@@ -110,7 +110,12 @@ impl Recorder {
         scrubber: Scrubber,
         about: About,
     ) -> std::io::Result<Self> {
-        let file = File::create_new(path)?;
+        let mut options = File::options();
+        options.write(true).create_new(true);
+        // It has what was said, and what was in files.
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(path)?;
         Ok(Self::begin(BufWriter::new(file), model, clock, scrubber, about))
     }
 
