@@ -3,7 +3,8 @@
 //! A recording is JSON lines. The first is the header, and where the session had a past the next is its STATE, and where the run had one what was said in it; then a line for each request, one for its answer, and one for each
 //! answer of whoever a policy asked, each with what the clock said since the line before. Of the program `claude`, which asks its model
 //! itself, there is a line for each that it said and was told instead. A request says what is new in it since an earlier one of the same conversation, so a
-//! recording grows with what was said and not with its square.
+//! recording grows with what was said and not with its square. Where files are watched there is a line for what each call changed in them,
+//! with what was there before the run: a replay puts that back, and compares. The last but one has digests of the STATE that the run left.
 //!
 //! What makes a session the same, byte for byte: its id, the ids of its calls, chance, the time, and when somebody cancelled it. The header
 //! has the seeds, the lines have every reading of the clock, with how far each call was meanwhile and where the run was cancelled, and calls
@@ -11,7 +12,13 @@
 
 mod approvals;
 mod clock;
+mod ending;
+#[cfg(unix)]
+mod files;
 mod forms;
+mod images;
+#[cfg(unix)]
+mod put;
 mod read;
 mod requests;
 mod scrub;
@@ -24,6 +31,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use wink::session::IdSource;
 
+#[cfg(unix)]
+pub use files::WatchedFiles;
+pub use images::{Content, FileChange, FileImage, FilesChanged};
+#[cfg(unix)]
+pub use put::{Put, put};
 pub use read::{Recording, RecordingError};
 pub use scrub::{Scrubber, TooShort};
 pub use write::{About, Recorder};
@@ -39,6 +51,7 @@ use crate::random::Random;
 use crate::scripted::Failure;
 use approvals::RecordedApproval;
 use clock::Tick;
+use ending::Ended;
 use requests::RecordedRequest;
 
 /// The version of the form.
@@ -105,6 +118,12 @@ struct Line {
     /// What was said between us and the program `claude`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     claude: Option<Spoken>,
+    /// What a call changed in files. The clock goes on as if this line were not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    files: Option<FilesChanged>,
+    /// The STATE when the run was over. The clock goes on as if this line were not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ended: Option<Ended>,
     /// The request was given up, so that there is no answer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     dropped: bool,

@@ -16,11 +16,15 @@ use wink::session::{Session, SessionBuilder, SessionId, SnapshotError};
 
 use super::approvals::ReplayedApprover;
 use super::clock::{NextLine, Replayed, ReplayingClock};
+use super::ending::{self, Ended};
+#[cfg(unix)]
+use super::files::{ReplayedFiles, WatchedFiles};
+use super::images::FilesChanged;
 use super::requests::{RecordedRequest, Requests};
 use super::stops::{Replay, Tape, Taped};
 #[cfg(all(feature = "claude", unix))]
 use super::talk::{ReplayedTalk, Talk};
-use super::{Header, Line, Spoken, VERSION};
+use super::{Header, Line, Scrubber, Spoken, VERSION};
 use crate::adapter::Evaluation;
 #[cfg(all(feature = "claude", unix))]
 use crate::claude::ClaudeAdapter;
@@ -44,6 +48,11 @@ pub struct Recording {
     state: Option<Value>,
     /// What was said in the run before, if it went on.
     said: Option<Vec<ConversationStep>>,
+    /// What its calls changed in files.
+    #[cfg(unix)]
+    files: Arc<ReplayedFiles>,
+    /// The STATE that it left, if that was written down.
+    ended: Option<Ended>,
 }
 
 /// A recording cannot be used.
@@ -102,7 +111,8 @@ impl Recording {
         let mut clock = Vec::new();
         let mut exchanges = VecDeque::new();
         let mut answers = VecDeque::new();
-        let (mut state, mut said) = (None, None);
+        let (mut state, mut said, mut ended) = (None, None, None);
+        let mut files: Vec<FilesChanged> = Vec::new();
         #[cfg(all(feature = "claude", unix))]
         let mut talk = VecDeque::new();
         let mut called: Vec<Arc<str>> = Vec::new();
@@ -111,6 +121,11 @@ impl Recording {
                 break;
             }
             let line: Line = object(line).map_err(|reason| RecordingError::Line { line: at + 1, reason })?;
+            if line.files.is_some() || line.ended.is_some() {
+                files.extend(line.files);
+                ended = ended.or(line.ended);
+                continue;
+            }
             clock.push(line.clock);
             state = state.or(line.state);
             said = said.or(line.said);
@@ -170,6 +185,9 @@ impl Recording {
             approver,
             state,
             said,
+            #[cfg(unix)]
+            files: Arc::new(ReplayedFiles::new(files)),
+            ended,
         })
     }
 
@@ -269,6 +287,34 @@ impl Recording {
         self.clock.next_line();
     }
 
+    /// What the calls of the run changed in files, oldest first, where that was written down: then it can be put back before the run
+    /// is repeated.
+    #[cfg(unix)]
+    pub fn changed(&self) -> &[FilesChanged] {
+        self.files.then()
+    }
+
+    /// Compares what calls change in these files with what they changed then. What the scrubber knows is no difference.
+    #[cfg(unix)]
+    pub fn watch(&self, files: WatchedFiles, scrubber: Scrubber) {
+        self.files.watch(files, scrubber);
+    }
+
+    /// Compares what the repeated run left with what the recorded one did, once, when it is over: its STATE, which is a snapshot's JSON,
+    /// and what calls changed in files that nobody had looked at by then.
+    pub async fn ends_with(&self, state: &Value, scrubber: &Scrubber) {
+        let mut differs = None;
+        #[cfg(unix)]
+        for call in self.files.now().left() {
+            differs = differs.or(self.files.difference(call).await);
+        }
+        let left = self.ended.as_ref();
+        let left = left.and_then(|then| ending::difference(then, &ending::digests(state, scrubber)));
+        if let Some(differs) = differs.or(left) {
+            lock(&self.model.difference).get_or_insert(differs);
+        }
+    }
+
     /// The time as it was then.
     pub fn clock(&self) -> Arc<dyn Clock> {
         Arc::new(Replayed(Arc::clone(&self.clock)))
@@ -284,6 +330,10 @@ impl Recording {
         evaluation.run.run_id = Some(self.header.run.clone());
         evaluation.tape = Some(Taped::new(Tape::Replayed(Replay {
             clock: Arc::clone(&self.clock),
+            #[cfg(unix)]
+            files: Arc::clone(&self.files),
+            #[cfg(unix)]
+            difference: Arc::clone(&self.model.difference),
             #[cfg(all(feature = "claude", unix))]
             talk: self.talk.clone(),
         })));

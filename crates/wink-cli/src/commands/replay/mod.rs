@@ -22,7 +22,7 @@ use wink_store::Workspace;
 use super::ending::Ending;
 use super::open;
 use super::progress::Waiting;
-use super::run::record::Asked;
+use super::run::record::{self, Asked};
 use super::run::view::{Told, View};
 use super::run::{ended, evaluate, model, versions};
 use crate::args::{Common, ReplayArgs};
@@ -58,10 +58,14 @@ pub(super) async fn run(common: &Common, args: &ReplayArgs) -> Done {
             let workspace = open::workspace(common)?;
             let after = asked.goes_on.as_ref().map_or(0, |goes_on| goes_on.after);
             let events = compare::events(&workspace, &recording, after).await?;
-            copy::take_back(&workspace, &recording, after, root).await?;
+            let past = copy::Past::of(&workspace, &recording, after).await?;
+            copy::take_back(&recording, Some(&past), root).await?;
             events
         }
-        false => Vec::new(),
+        false => {
+            copy::take_back(&recording, None, root).await?;
+            Vec::new()
+        }
     };
     let told = if common.json { Told::Nothing } else { Told::Lines };
     let view = View::new(told, waiting.reporter());
@@ -86,6 +90,7 @@ async fn repeat(
 ) -> Result<(Result<PromptResponse, Stopped>, Vec<compare::Event>), CliError> {
     let agent = Agent::find(root, common.agent.as_deref()).map_err(|error| open::bad_agent(&error))?;
     let workspace = Arc::new(Workspace::open(root).map_err(CliError::internal)?);
+    recording.watch(record::watched(&workspace, recording.session_name()), scrubber.clone());
     let session = recording.session(workspace.session(recording.session_name()));
     let prepared = agent.prepare(&workspace, session).await.map_err(|error| open::not_open(&error))?;
     if let Some(state) = recording.state() {
@@ -113,7 +118,9 @@ async fn repeat(
         evaluation = evaluation.max_turns(turns);
     }
     let evaluation = recording.evaluation(evaluation);
+    let session = prepared.session.clone();
     let came = evaluate(&*adapter, prepared, evaluation, &mut Ending::listen()?, &waiting.reporter()).await;
+    recording.ends_with(&record::state(&session, &workspace).await?, scrubber).await;
     let events = compare::events(&workspace, recording, 0).await?;
     Ok((came, events))
 }

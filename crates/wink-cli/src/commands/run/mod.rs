@@ -157,7 +157,11 @@ impl Run<'_> {
                 prepared
             }
         };
+        let session = prepared.session.clone();
         let came = self.evaluate(prepared, recorded.as_ref(), evaluation, ending).await;
+        if let Some(recorded) = &recorded {
+            recorded.ends_in(&session, self.workspace).await?;
+        }
         Ok((came, recorded))
     }
 
@@ -208,7 +212,8 @@ impl Run<'_> {
             #[cfg(all(feature = "claude", unix))]
             Who::Claude(adapter) => {
                 let adapter = ClaudeAdapter::clone(adapter);
-                let mut adapter = adapter.terms(terms.clone()).limits(prepared.limits.clone()).withhold(scrubber);
+                let mut adapter =
+                    adapter.terms(terms.clone()).limits(prepared.limits.clone()).withhold(scrubber);
                 if let Some(approver) = approver {
                     adapter = adapter.approver(approver);
                 }

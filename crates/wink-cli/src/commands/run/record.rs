@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tempfile::TempPath;
 use wink::filesystem::STATE;
 use wink::limits::Budget;
-use wink::session::Session;
+use wink::session::{Logbook, Session};
 use wink_agent::Agent;
-use wink_models::recording::{About, Recorder};
+use wink_models::recording::{About, Recorder, WatchedFiles};
 use wink_models::{Settings, Terms};
 use wink_store::Workspace;
 
@@ -144,6 +145,7 @@ impl Recorded {
             std::io::ErrorKind::AlreadyExists => there_already(path),
             _ => failed(error),
         })?;
+        recorder.watch(watched(workspace, &common.session));
         let staged = match staged {
             Some(staged) => Some(Staged { _lock: lock(&staged).map_err(failed)?, path: staged }),
             None => None,
@@ -158,11 +160,16 @@ impl Recorded {
         workspace: &Workspace,
         goes_on: Option<&GoesOn>,
     ) -> Result<(), CliError> {
-        let state = session.snapshot().to_json().map_err(CliError::internal)?;
-        self.recorder.begins_with(versions::named(state, &**workspace.files()).await);
+        self.recorder.begins_with(state(session, workspace).await?);
         if goes_on.is_some() {
             self.recorder.goes_on_in(session);
         }
+        Ok(())
+    }
+
+    /// The run is over, and left this.
+    pub(super) async fn ends_in(&self, session: &Session, workspace: &Workspace) -> Result<(), CliError> {
+        self.recorder.ends_with(&state(session, workspace).await?).await;
         Ok(())
     }
 
@@ -185,6 +192,18 @@ impl Recorded {
             }
         }
     }
+}
+
+/// The files of a workspace, with the log of a session.
+pub(in crate::commands) fn watched(workspace: &Workspace, session: &str) -> WatchedFiles {
+    let log = Logbook::of(Arc::clone(workspace.store()) as _, session);
+    WatchedFiles::new(Arc::clone(workspace.files()), log)
+}
+
+/// The STATE of a session, as it can be compared with that of a copy.
+pub(in crate::commands) async fn state(session: &Session, workspace: &Workspace) -> Result<Value, CliError> {
+    let state = session.snapshot().to_json().map_err(CliError::internal)?;
+    Ok(versions::named(state, &**workspace.files()).await)
 }
 
 /// Whether a path that is not there yet would be below a directory.
