@@ -42,7 +42,8 @@ fn inside(name: &str) -> String {
     )
 }
 
-fn calls(names: &[&str]) -> String {
+/// A script that calls these, one after the other, and is done.
+pub(crate) fn calls(names: &[&str]) -> String {
     let call = |name: &&str| {
         format!("{}\n", json!({ "tool_calls": [{ "id": name, "name": name, "arguments": {} }] }))
     };
@@ -50,7 +51,7 @@ fn calls(names: &[&str]) -> String {
 }
 
 /// Changes the lines of a recording.
-fn rewrite(place: &Place, with: impl Fn(Value) -> Option<Value>) {
+pub(crate) fn rewrite(place: &Place, with: impl Fn(Value) -> Option<Value>) {
     let file = place.outside("run.jsonl");
     let text = std::fs::read_to_string(&file).unwrap();
     let lines = text.lines().filter_map(|line| with(serde_json::from_str(line).unwrap()));
@@ -76,11 +77,13 @@ fn every_kind_of_change_is_put_back_from_the_recording() {
     place.put_script("mess", script);
     std::fs::write(place.outside("script.jsonl"), calls(&["mess"])).unwrap();
     assert_eq!(run(&place, &["--record", "../run.jsonl"]).code, Some(0));
-    let replayed = place.json(&["replay", "../run.jsonl"]);
+    let replayed = place.json(&["replay", "../run.jsonl", "--outside"]);
     assert_eq!(replayed["same"], true, "{replayed:#}");
     std::fs::remove_dir_all(place.root().join(".wink")).unwrap();
-    let replayed = place.json(&["replay", "../run.jsonl"]);
-    assert_eq!(replayed["same"], true, "{replayed:#}");
+    for more in [&["--outside"][..], &[]] {
+        let replayed = place.json(&[&["replay", "../run.jsonl"], more].concat());
+        assert_eq!(replayed["same"], true, "{replayed:#}");
+    }
 }
 
 #[test]
@@ -107,10 +110,10 @@ fn what_is_too_large_for_a_recording_is_put_back_from_what_the_workspace_remembe
     assert_eq!(run(&place, &["--record", "../run.jsonl"]).code, Some(0));
     assert_eq!(place.text("large"), None);
     assert!(std::fs::metadata(place.outside("run.jsonl")).unwrap().len() < 1 << 20);
-    let replayed = place.json(&["replay", "../run.jsonl"]);
+    let replayed = place.json(&["replay", "../run.jsonl", "--outside"]);
     assert_eq!(replayed["same"], true, "{replayed:#}");
     std::fs::remove_dir_all(place.root().join(".wink")).unwrap();
-    let said = place.wink(&["replay", "../run.jsonl"]);
+    let said = place.wink(&["replay", "../run.jsonl", "--outside"]);
     assert_eq!(said.code, Some(1), "{}", said.err);
     assert!(said.err.contains("note: not all that the run changed is known any more"), "{}", said.err);
 }
@@ -124,7 +127,7 @@ fn files_that_come_to_be_others_are_a_difference() {
     place.put_script("roll", "cat /proc/sys/kernel/random/uuid > rolled\necho rolled");
     std::fs::write(place.outside("script.jsonl"), calls(&["roll"])).unwrap();
     assert_eq!(run(&place, &["--record", "../run.jsonl"]).code, Some(0));
-    let replayed = place.json(&["replay", "../run.jsonl"]);
+    let replayed = place.json(&["replay", "../run.jsonl", "--outside"]);
     let difference =
         "a call changed files otherwise than when this was recorded: rolled is not what it was then";
     assert_eq!((&replayed["same"], &replayed["difference"]), (&json!(false), &json!(difference)));

@@ -3,7 +3,7 @@
 //! A recording has what was there before a run as each call found it, and so does not need what the workspace remembers: that is as
 //! much as undoing takes, and no more.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use wink::filesystem::host::{HostFilesystem, PastContent, PastEntry};
@@ -42,13 +42,14 @@ impl WatchedFiles {
     /// When what it remembers cannot be read.
     pub async fn remembered(&self, call: InvocationId) -> Result<Option<FilesChanged>, String> {
         let keeping = Keeping { most: MOST_REMEMBERED, left: u64::MAX, known: BTreeSet::new() };
-        self.changed(call, &Mutex::new(keeping), &Scrubber::new()).await
+        self.changed(call, &Mutex::new(keeping), Afterwards::Compared, &Scrubber::new()).await
     }
 
     async fn changed(
         &self,
         call: InvocationId,
         keeping: &Mutex<Keeping>,
+        afterwards: Afterwards,
         scrubber: &Scrubber,
     ) -> Result<Option<FilesChanged>, String> {
         let changed = self.log.changes(call).await.map_err(|error| error.to_string())?;
@@ -63,12 +64,19 @@ impl WatchedFiles {
                 true => Wanted::Compared,
                 false => Wanted::Kept,
             };
+            let of_after = match afterwards {
+                Afterwards::Kept => Wanted::Kept,
+                Afterwards::Compared => Wanted::Compared,
+            };
             let mut image = |entry: Option<&PastEntry>, wanted| {
                 entry.map(|entry| self.image(entry, wanted, &mut keeping, scrubber)).transpose()
             };
             let before = image(change.before.as_ref(), of_before)?;
-            let after = image(change.after.as_ref(), Wanted::Compared)?;
-            changes.push(FileChange { path: change.path, from: change.moved_from, before, after });
+            let after = image(change.after.as_ref(), of_after)?;
+            let change = FileChange { path: change.path, from: change.moved_from, before, after };
+            if !change.is_none() {
+                changes.push(change);
+            }
         }
         keeping.learn(&changes);
         let forgotten = changed.forgotten || !past.forgotten.is_empty();
@@ -102,6 +110,13 @@ impl WatchedFiles {
             }
         })
     }
+}
+
+/// Whether what is there after a call is kept, or only compared.
+#[derive(Clone, Copy)]
+pub(super) enum Afterwards {
+    Kept,
+    Compared,
 }
 
 /// What is wanted of something that was at a path.
@@ -153,12 +168,19 @@ pub(super) struct CallFiles {
     keeping: Mutex<Keeping>,
     /// Calls that are to be looked at.
     begun: Mutex<Vec<InvocationId>>,
+    /// Calls that a replay does not make: it has to know what they left.
+    stood_in_for: Mutex<HashSet<InvocationId>>,
 }
 
 impl Default for CallFiles {
     fn default() -> Self {
         let keeping = Keeping { most: MOST_OF_A_FILE, left: MOST_OF_ALL, known: BTreeSet::new() };
-        Self { watched: OnceLock::new(), keeping: Mutex::new(keeping), begun: Mutex::default() }
+        Self {
+            watched: OnceLock::new(),
+            keeping: Mutex::new(keeping),
+            begun: Mutex::default(),
+            stood_in_for: Mutex::default(),
+        }
     }
 }
 
@@ -175,6 +197,11 @@ impl CallFiles {
         }
     }
 
+    /// What this call leaves is needed, and not only how it compares.
+    pub(super) fn stands_in_for(&self, call: InvocationId) {
+        lock(&self.stood_in_for).insert(call);
+    }
+
     /// The calls that nobody has looked at.
     pub(super) fn left(&self) -> Vec<InvocationId> {
         lock(&self.begun).clone()
@@ -183,7 +210,11 @@ impl CallFiles {
     /// What a call changed, if it was committed; once.
     pub(super) async fn changed(&self, call: InvocationId, scrubber: &Scrubber) -> Option<FilesChanged> {
         let watched = self.watched.get()?;
-        let changed = watched.changed(call, &self.keeping, scrubber).await;
+        let afterwards = match lock(&self.stood_in_for).contains(&call) {
+            true => Afterwards::Kept,
+            false => Afterwards::Compared,
+        };
+        let changed = watched.changed(call, &self.keeping, afterwards, scrubber).await;
         let mut begun = lock(&self.begun);
         let at = begun.iter().position(|one| *one == call)?;
         begun.swap_remove(at);

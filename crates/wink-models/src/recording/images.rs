@@ -127,12 +127,21 @@ impl FileImage {
 }
 
 impl FileChange {
-    fn is_same(&self, other: &Self) -> bool {
-        let same = |one: &Option<FileImage>, other: &Option<FileImage>| match (one, other) {
-            (Some(one), Some(other)) => one.is_same(other),
-            (one, other) => one.is_none() && other.is_none(),
+    /// Whether nothing came to be another: what was written is what was there.
+    pub(super) fn is_none(&self) -> bool {
+        let is_same = |before: &FileImage, after: &FileImage| {
+            // What is in a directory is told by itself.
+            let is_known = before.digest.is_some() || before.kind == EntryKind::Directory;
+            is_known && before.mode == after.mode && before.is_same_inside(after)
         };
-        self.from == other.from && same(&self.before, &other.before) && same(&self.after, &other.after)
+        self.from.is_none()
+            && self.before.as_ref().zip(self.after.as_ref()).is_some_and(|(one, two)| is_same(one, two))
+    }
+
+    /// Where a directory was and is that was moved, with all that is in it.
+    fn moved(&self) -> Option<[&FsPath; 2]> {
+        let is_directory = self.after.as_ref().is_some_and(|after| after.kind == EntryKind::Directory);
+        self.from.as_ref().filter(|_| is_directory).map(|from| [from, &self.path])
     }
 }
 
@@ -173,23 +182,35 @@ impl FilesChanged {
         self.changes.iter().map(back).collect()
     }
 
-    /// The first path at which a call that is repeated did not do what this did, if there is one.
+    /// The first path at which a call that is repeated did not leave what this left, if there is one. Whether something was moved there or
+    /// made there, and what became of what was in a directory that was moved, cannot always be seen, and does not count.
     pub(super) fn difference(&self, now: &Self) -> Option<FsPath> {
-        let by_path = |one: &Self| {
-            let mut paths: BTreeMap<FsPath, Vec<FileChange>> = BTreeMap::new();
-            for change in &one.changes {
-                paths.entry(change.path.clone()).or_default().push(change.clone());
-            }
-            paths
+        let (then_left, now_left) = (self.left(), now.left());
+        let moved: Vec<&FsPath> =
+            self.changes.iter().chain(&now.changes).filter_map(FileChange::moved).flatten().collect();
+        let is_moved = |path: &FsPath| {
+            let is_above = |above: &&FsPath| {
+                path.as_str().strip_prefix(above.as_str()).is_some_and(|rest| rest.starts_with('/'))
+            };
+            moved.iter().any(is_above)
         };
-        let (then, now) = (by_path(self), by_path(now));
-        let is_same = |path: &FsPath| match (then.get(path), now.get(path)) {
-            (Some(then), Some(now)) => {
-                then.len() == now.len() && then.iter().zip(now).all(|(then, now)| then.is_same(now))
-            }
-            _ => false,
+        let is_same = |path: &FsPath| match (then_left.get(path), now_left.get(path)) {
+            (Some(Some(then)), Some(Some(now))) => then.is_same(now),
+            (Some(None), Some(None)) => true,
+            (Some(_), Some(_)) => false,
+            (_, _) => is_moved(path),
         };
-        then.keys().chain(now.keys()).find(|path| !is_same(path)).cloned()
+        then_left.keys().chain(now_left.keys()).find(|path| !is_same(path)).map(|path| FsPath::clone(path))
+    }
+
+    /// What is at each path afterwards, or nothing.
+    fn left(&self) -> BTreeMap<&FsPath, Option<&FileImage>> {
+        let gone = self.changes.iter().filter(|change| change.after.is_none()).map(|change| &change.path);
+        let gone = gone.chain(self.changes.iter().filter_map(|change| change.from.as_ref()));
+        let mut left: BTreeMap<&FsPath, Option<&FileImage>> = gone.map(|path| (path, None)).collect();
+        let there = self.changes.iter().filter(|change| change.after.is_some());
+        left.extend(there.map(|change| (&change.path, change.after.as_ref())));
+        left
     }
 }
 

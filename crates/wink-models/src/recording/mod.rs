@@ -8,7 +8,8 @@
 //!
 //! What makes a session the same, byte for byte: its id, the ids of its calls, chance, the time, and when somebody cancelled it. The header
 //! has the seeds, the lines have every reading of the clock, with how far each call was meanwhile and where the run was cancelled, and calls
-//! of recorded runs are executed one after the other. What tools find in the world outside has to be the same as well.
+//! of recorded runs are executed one after the other. What tools find in the world outside has to be the same as well, but for those whose
+//! handlers are recorded, too ([`Handlers`]): there is a line for what came of each.
 
 mod approvals;
 mod clock;
@@ -17,6 +18,8 @@ mod ending;
 mod files;
 mod forms;
 mod images;
+#[cfg(unix)]
+mod outcomes;
 #[cfg(unix)]
 mod put;
 mod read;
@@ -34,6 +37,8 @@ use wink::session::IdSource;
 #[cfg(unix)]
 pub use files::WatchedFiles;
 pub use images::{Content, FileChange, FileImage, FilesChanged};
+#[cfg(unix)]
+pub use outcomes::Handlers;
 #[cfg(unix)]
 pub use put::{Put, put};
 pub use read::{Recording, RecordingError};
@@ -121,6 +126,10 @@ struct Line {
     /// What a call changed in files. The clock goes on as if this line were not there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     files: Option<FilesChanged>,
+    /// What came of a handler that reaches outside. The clock goes on as if this line were not there.
+    #[cfg(unix)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    outcome: Option<outcomes::RecordedOutcome>,
     /// The STATE when the run was over. The clock goes on as if this line were not there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ended: Option<Ended>,

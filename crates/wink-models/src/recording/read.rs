@@ -20,6 +20,8 @@ use super::ending::{self, Ended};
 #[cfg(unix)]
 use super::files::{ReplayedFiles, WatchedFiles};
 use super::images::FilesChanged;
+#[cfg(unix)]
+use super::outcomes::{Handlers, ReplayedOutcomes};
 use super::requests::{RecordedRequest, Requests};
 use super::stops::{Replay, Tape, Taped};
 #[cfg(all(feature = "claude", unix))]
@@ -51,6 +53,9 @@ pub struct Recording {
     /// What its calls changed in files.
     #[cfg(unix)]
     files: Arc<ReplayedFiles>,
+    /// What came of handlers that reach outside.
+    #[cfg(unix)]
+    outcomes: Arc<ReplayedOutcomes>,
     /// The STATE that it left, if that was written down.
     ended: Option<Ended>,
 }
@@ -113,6 +118,8 @@ impl Recording {
         let mut answers = VecDeque::new();
         let (mut state, mut said, mut ended) = (None, None, None);
         let mut files: Vec<FilesChanged> = Vec::new();
+        #[cfg(unix)]
+        let mut outcomes = Vec::new();
         #[cfg(all(feature = "claude", unix))]
         let mut talk = VecDeque::new();
         let mut called: Vec<Arc<str>> = Vec::new();
@@ -121,6 +128,11 @@ impl Recording {
                 break;
             }
             let line: Line = object(line).map_err(|reason| RecordingError::Line { line: at + 1, reason })?;
+            #[cfg(unix)]
+            if let Some(outcome) = line.outcome {
+                outcomes.push(outcome);
+                continue;
+            }
             if line.files.is_some() || line.ended.is_some() {
                 files.extend(line.files);
                 ended = ended.or(line.ended);
@@ -175,6 +187,10 @@ impl Recording {
             clock: Arc::clone(&clock),
             state: Arc::new(Mutex::new((Requests::default(), exchanges))),
         });
+        #[cfg(unix)]
+        let files = Arc::new(ReplayedFiles::new(files));
+        #[cfg(unix)]
+        let outcomes = Arc::new(ReplayedOutcomes::new(outcomes, &files, &clock, &model.difference));
         Ok(Self {
             header,
             clock,
@@ -186,7 +202,9 @@ impl Recording {
             state,
             said,
             #[cfg(unix)]
-            files: Arc::new(ReplayedFiles::new(files)),
+            files,
+            #[cfg(unix)]
+            outcomes,
             ended,
         })
     }
@@ -292,6 +310,12 @@ impl Recording {
     #[cfg(unix)]
     pub fn changed(&self) -> &[FilesChanged] {
         self.files.then()
+    }
+
+    /// Stands around handlers that reach outside, and answers with what came of them then.
+    #[cfg(unix)]
+    pub fn handlers(&self) -> Handlers {
+        Handlers::replayed(&self.outcomes)
     }
 
     /// Compares what calls change in these files with what they changed then. What the scrubber knows is no difference.

@@ -18,6 +18,8 @@ use super::clock::{RecordingClock, Tick};
 use super::ending;
 #[cfg(unix)]
 use super::files::{CallFiles, WatchedFiles};
+#[cfg(unix)]
+use super::outcomes::Handlers;
 use super::requests::Requests;
 use super::scrub::Scrubber;
 use super::stops::{Tape, Taped};
@@ -219,6 +221,12 @@ impl Recorder {
         self.shared.files.watch(files);
     }
 
+    /// Stands around handlers that reach outside, and writes down what comes of them: a replay has that, and does not run them.
+    #[cfg(unix)]
+    pub fn handlers(&self) -> Handlers {
+        Handlers::recorded(&self.shared)
+    }
+
     /// Writes down what the run left, once, when it is over: digests of the STATE, which is a snapshot's JSON, and what calls changed in
     /// files that nobody had looked at by then.
     pub async fn ends_with(&self, state: &Value) {
@@ -283,11 +291,13 @@ impl Shared {
     }
 
     /// A line, beside what the clock says.
-    fn aside(&self, line: Line) {
+    pub(super) fn aside(&self, line: Line) {
         let mut value = serde_json::to_value(line);
         // All that somebody else has said; the rest is our own.
         let scrubber = lock(&self.scrubber);
-        for part in ["state", "said", "request", "response", "error", "approval", "claude", "files"] {
+        for part in
+            ["state", "said", "request", "response", "error", "approval", "claude", "files", "outcome"]
+        {
             if let Some(part) = value.as_mut().ok().and_then(|value| value.get_mut(part)) {
                 *part = scrubber.value(part.take());
             }

@@ -84,6 +84,7 @@ pub(super) async fn run(common: &Common, args: RunArgs) -> Done {
         began,
         deadline: deadline.map(Deadline::timestamp),
         budget,
+        commands: record::Commands::Recorded,
         goes_on: None,
     };
     let (came, recorded) = run.run(asked, evaluation, &mut ending).await?;
@@ -154,7 +155,7 @@ impl Run<'_> {
                 let prepared = self.prepared(|session| recorded.recorder().session(session)).await?;
                 recorded.begins_in(&prepared.session, self.workspace, asked.goes_on.as_ref()).await?;
                 evaluation = recorded.recorder().evaluation(evaluation);
-                prepared
+                prepared.around_commands(Arc::new(record::Around(recorded.recorder().handlers())))
             }
         };
         let session = prepared.session.clone();

@@ -8,11 +8,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tempfile::TempPath;
+use wink::BoxFuture;
 use wink::filesystem::STATE;
 use wink::limits::Budget;
 use wink::session::{Logbook, Session};
-use wink_agent::Agent;
-use wink_models::recording::{About, Recorder, WatchedFiles};
+use wink::tool::ToolContext;
+use wink_agent::{Agent, AroundCommands, CommandOutcome};
+use wink_models::recording::{About, Handlers, Recorder, WatchedFiles};
 use wink_models::{Settings, Terms};
 use wink_store::Workspace;
 
@@ -31,8 +33,34 @@ pub(in crate::commands) struct Asked {
     pub(in crate::commands) began: jiff::Timestamp,
     pub(in crate::commands) deadline: Option<jiff::Timestamp>,
     pub(in crate::commands) budget: Option<Budget>,
+    #[serde(default)]
+    pub(in crate::commands) commands: Commands,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::commands) goes_on: Option<GoesOn>,
+}
+
+/// What a recording has of the commands that tools ran.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::commands) enum Commands {
+    /// Nothing: those of earlier versions.
+    #[default]
+    Unknown,
+    /// What came of each.
+    Recorded,
+}
+
+/// Stands around the commands of an agent's tools.
+pub(in crate::commands) struct Around(pub(in crate::commands) Handlers);
+
+impl AroundCommands for Around {
+    fn call<'a>(
+        &'a self,
+        cx: &'a ToolContext,
+        run: BoxFuture<'a, CommandOutcome>,
+    ) -> BoxFuture<'a, CommandOutcome> {
+        Box::pin(self.0.handled(cx, run))
+    }
 }
 
 /// A run that was stopped, and goes on.
