@@ -261,6 +261,13 @@ fn a_run_of_claude_code_is_repeated_without_it() {
     check("replay", &replayed);
     assert_eq!((&replayed["same"], &replayed["output"]), (&json!(true), &json!("Done.")), "{replayed:#}");
     assert_eq!(log(&["--workspace", "../again"]), log(&[]), "ids, times and all");
+    // What it said can be said by a script as well.
+    let other = self::place(STORY);
+    let script = format!("script:{}", place.outside("run.jsonl").display());
+    let report = other.json(&["run", "Go.", "--model", &script]);
+    let told = (&report["output"], &report["turns"], &report["calls"], &report["rolled_back"]);
+    assert_eq!(told, (&json!("Done."), &json!(3), &json!(2), &json!(0)), "{report:#}");
+    assert_eq!(other.text("notes/a").as_deref(), Some("one"));
 }
 
 #[test]

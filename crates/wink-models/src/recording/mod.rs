@@ -28,6 +28,7 @@ mod scrub;
 mod stops;
 #[cfg(all(feature = "claude", unix))]
 mod talk;
+mod text;
 mod write;
 
 use serde::{Deserialize, Serialize};
@@ -45,10 +46,10 @@ pub use read::{Recording, RecordingError};
 pub use scrub::{Scrubber, TooShort};
 pub use write::{About, Recorder};
 
-pub(crate) use read::{answer_on, is_cut_off, is_recording, object, read_text};
 pub(crate) use stops::Taped;
 #[cfg(all(feature = "claude", unix))]
 pub(crate) use talk::Talk;
+pub(crate) use text::{answers, is_recording, object, read_text};
 
 use crate::conversation::ConversationStep;
 use crate::model::ModelResponse;

@@ -1,13 +1,9 @@
 //! Reading a recording, and repeating its run.
 
 use std::collections::VecDeque;
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::Value;
 use wink::BoxFuture;
 use wink::executor::Approver;
@@ -26,6 +22,7 @@ use super::requests::{RecordedRequest, Requests};
 use super::stops::{Replay, Tape, Taped};
 #[cfg(all(feature = "claude", unix))]
 use super::talk::{ReplayedTalk, Talk};
+use super::text::{is_cut_off, object, read_text};
 use super::{Header, Line, Scrubber, Spoken, VERSION};
 use crate::adapter::Evaluation;
 #[cfg(all(feature = "claude", unix))]
@@ -153,7 +150,7 @@ impl Recording {
             talk.extend(line.claude);
             #[cfg(not(all(feature = "claude", unix)))]
             if line.claude.is_some() {
-                let reason = "it is of a run of Claude Code, which this was built without".to_owned();
+                let reason = super::text::WITHOUT_CLAUDE.to_owned();
                 return Err(RecordingError::Line { line: at + 1, reason });
             }
             match (line.request, line.response, line.error, line.dropped) {
@@ -458,56 +455,4 @@ impl Model for ReplayedModel {
             }
         })
     }
-}
-
-/// No script or recording is larger.
-const MOST_BYTES: u64 = 1 << 30;
-
-/// The text of a script or a recording: of a file that has an end.
-pub(crate) fn read_text(path: &Path) -> io::Result<String> {
-    let too_large = || io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 1 GiB");
-    // Before it is opened: opening a pipe waits for somebody.
-    let about = std::fs::metadata(path)?;
-    if !about.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
-    }
-    if about.len() > MOST_BYTES {
-        return Err(too_large());
-    }
-    let mut text = String::new();
-    // It may grow meanwhile.
-    let read = File::open(path)?.take(MOST_BYTES + 1).read_to_string(&mut text)?;
-    if read as u64 > MOST_BYTES { Err(too_large()) } else { Ok(text) }
-}
-
-/// Whether a line of a recording is the last, and only half of it: a process that was killed leaves that.
-pub(crate) fn is_cut_off(text: &str, line: &str) -> bool {
-    let is_at_end = text.as_bytes().as_ptr_range().end == line.as_bytes().as_ptr_range().end;
-    is_at_end && serde_json::from_str::<IgnoredAny>(line).is_err()
-}
-
-/// Reads a line, which is an object. By themselves types are read from lists as well.
-pub(crate) fn object<'a, T: Deserialize<'a>>(line: &'a str) -> Result<T, String> {
-    match line.trim_start().starts_with('{') {
-        true => serde_json::from_str(line).map_err(|error| error.to_string()),
-        false => Err("it is no object".to_owned()),
-    }
-}
-
-/// Whether a text is a recording.
-pub(crate) fn is_recording(text: &str) -> bool {
-    text.lines().next().is_some_and(|line| object::<Header>(line).is_ok())
-}
-
-/// The answer on a line of a recording, if there is one.
-pub(crate) fn answer_on(line: &str) -> Result<Option<Result<ModelResponse, ModelError>>, String> {
-    if object::<Header>(line).is_ok() {
-        return Ok(None);
-    }
-    let line: Line = object(line)?;
-    Ok(match (line.response, line.error) {
-        (Some(response), _) => Some(Ok(response)),
-        (None, Some(failure)) => Some(Err(failure.into())),
-        (None, None) => None,
-    })
 }
