@@ -13,7 +13,7 @@ use wink::limits::Budget;
 use wink::prompt::{LocalOverrides, OverrideError, Overrides, Prompt};
 use wink_store::Workspace;
 
-use crate::build::{Binding, Built, Digest, Held, build};
+use crate::build::{Binding, Built, Digest, Held, Natives, build};
 use crate::builtin;
 use crate::file::File;
 use crate::model::ModelConfig;
@@ -39,6 +39,7 @@ pub struct Agent {
     pub(crate) inner: Arc<Inner>,
 }
 
+#[derive(Clone)]
 pub(crate) struct Inner {
     origin: Origin,
     prompt: Prompt,
@@ -52,8 +53,10 @@ pub(crate) struct Inner {
     read: Option<Arc<[u8]>>,
     /// What replaces texts of its prompt.
     overrides: Option<Overrides>,
-    /// For an agent whose prompt has to be built again for each workspace.
-    per_workspace: Option<File>,
+    /// Whether its prompt has the tools of the program that answers.
+    natives: Natives,
+    /// For an agent whose prompt has to be built again: for each workspace, or with those tools.
+    again: Option<File>,
 }
 
 /// Whether overrides are put in place.
@@ -221,6 +224,20 @@ impl Agent {
         self.inner.model.as_ref()
     }
 
+    /// This agent with the tools of the program `claude` that its file names ([`ModelConfig::native_tools`]), for whoever has the
+    /// program answer: nobody else can run them.
+    #[must_use]
+    pub fn with_native_tools(&self) -> Self {
+        let (Some(model), Some(file)) = (&self.inner.model, &self.inner.again) else { return self.clone() };
+        if model.native_tools.is_empty() || self.inner.natives == Natives::Given {
+            return self.clone();
+        }
+        let (inner, prompt) = (&self.inner, self.built(file, None, Natives::Given));
+        // The same file was built before, so that it can be built.
+        let prompt = prompt.unwrap_or_else(|| inner.prompt.clone());
+        Self { inner: Arc::new(Inner { prompt, natives: Natives::Given, ..Inner::clone(inner) }) }
+    }
+
     /// What its sessions are held to as a whole.
     pub fn limits(&self) -> SessionLimits {
         SessionLimits { deadline: self.inner.held.deadline, budget: self.inner.held.budget }
@@ -245,15 +262,19 @@ impl Agent {
 
     /// The prompt as it is in a workspace.
     pub(crate) fn prompt_in(&self, workspace: &Arc<Workspace>) -> Prompt {
-        let again = self.inner.per_workspace.as_ref().and_then(|file| {
-            let prompt = build(file, Some(workspace), &mut Problems::default()).prompt?;
-            match &self.inner.overrides {
-                None => Some(prompt),
-                Some(overrides) => prompt.with_overrides(overrides.clone()).ok(),
-            }
-        });
+        let again = self.inner.again.as_ref();
+        let again = again.and_then(|file| self.built(file, Some(workspace), self.inner.natives));
         // The same file was built before, so that it can be built.
         again.unwrap_or_else(|| self.inner.prompt.clone())
+    }
+
+    /// The prompt of its file once more.
+    fn built(&self, file: &File, workspace: Option<&Arc<Workspace>>, natives: Natives) -> Option<Prompt> {
+        let prompt = build(file, workspace, natives, &mut Problems::default()).prompt?;
+        match &self.inner.overrides {
+            None => Some(prompt),
+            Some(overrides) => prompt.with_overrides(overrides.clone()).ok(),
+        }
     }
 
     fn read(
@@ -265,8 +286,11 @@ impl Agent {
     ) -> Result<Self, LoadError> {
         let mut problems = Problems::default();
         let file = crate::read::read(text, &mut problems);
-        let Built { prompt, held, model, binding, digest, programs } = build(&file, None, &mut problems);
-        let per_workspace = (binding == Binding::PerWorkspace).then_some(file);
+        let natives = Natives::LeftOut;
+        let Built { prompt, held, model, binding, digest, programs } =
+            build(&file, None, natives, &mut problems);
+        let has_natives = model.as_ref().is_some_and(|model| !model.native_tools.is_empty());
+        let again = (binding == Binding::PerWorkspace || has_natives).then_some(file);
         match prompt {
             Some(mut prompt) if problems.count() == 0 => {
                 let overrides = match &place {
@@ -289,7 +313,8 @@ impl Agent {
                     place,
                     read,
                     overrides,
-                    per_workspace,
+                    natives,
+                    again,
                 };
                 Ok(Self { inner: Arc::new(inner) })
             }

@@ -30,6 +30,9 @@ pub struct ModelConfig {
     pub extra: Map<String, Value>,
     /// How many responses a run may have.
     pub max_turns: Option<u32>,
+    /// Tools of the program `claude` itself that it may use, as it calls them
+    /// ([`Agent::with_native_tools`](crate::Agent::with_native_tools)).
+    pub native_tools: Vec<&'static str>,
     /// How failed requests are sent again.
     pub retry: RetryConfig,
 }

@@ -31,6 +31,7 @@ fn everything_of_a_model_is_read() {
             temperature: Some(0.2),
             extra,
             max_turns: Some(50),
+            native_tools: Vec::new(),
             retry: RetryConfig {
                 attempts: Some(5),
                 delay: Some(Duration::from_millis(500)),

@@ -184,6 +184,14 @@ impl PromptResponse {
     pub fn output<T: DeserializeOwned>(&self) -> Option<T> {
         T::deserialize(self.output.as_deref()?).ok()
     }
+
+    /// What it came to as JSON: the typed result, or the model's last word if none was asked for.
+    pub fn value(&self) -> Value {
+        match &self.output {
+            Some(output) => Value::clone(output),
+            None => Value::from(&*self.text),
+        }
+    }
 }
 
 /// An evaluation was stopped before the model was done.

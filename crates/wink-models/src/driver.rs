@@ -53,6 +53,13 @@ pub trait Watch: Stream {
     fn waiting(&self, wait: Duration) {
         let _ = wait;
     }
+
+    /// A call has started a run of its own, of this name: who sees that one go on. Nobody does, unless one is given: what a sub-run
+    /// says is not said by the run. A panic here is one of the call.
+    fn sub_run(&self, run: &str) -> Option<Arc<dyn Watch>> {
+        let _ = run;
+        None
+    }
 }
 
 impl Watch for () {}
@@ -468,9 +475,11 @@ fn misfit(error: Unexpected) -> StopReason {
 pub(crate) fn finished(judged: Judged, reminders_left: u32, text: Arc<str>) -> (Input, Option<Parsed>) {
     let said = |said| (Input::Said(said), None);
     match (judged.output, judged.missing) {
-        (Err(missing), _) | (Ok(_), Some(missing)) if reminders_left > 0 => said(Said::Reminded { missing }),
-        (Err(reason), _) => {
-            let reason = StopReason::Output { reason: reason.to_string(), text };
+        (Err(wrong), _) if reminders_left > 0 => said(Said::Reminded { missing: wrong.to_string().into() }),
+        (Ok(_), Some(missing)) if reminders_left > 0 => said(Said::Reminded { missing }),
+        (Err(wrong), _) => {
+            // Nobody answers again who could be told to.
+            let reason = StopReason::Output { reason: wrong.kind.to_string(), text };
             (Input::Stopped { reason, tally: Tally::default() }, None)
         }
         (Ok(parsed), missing) => {

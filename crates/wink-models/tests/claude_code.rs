@@ -8,7 +8,9 @@ mod claude_subject;
 #[path = "support/messages.rs"]
 mod messages;
 
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use claude_subject::DIFFERS;
@@ -18,6 +20,7 @@ use wink::limits::{CancelToken, TokenUsage};
 use wink::policy::{Decision, policy_fn};
 use wink::prelude::*;
 use wink::prompt::Output;
+use wink::resource::{Binding, ResourceRegistry};
 use wink::session::{Ending, ToolInvoked};
 use wink::transaction::{UndoForce, UndoReach, UndoRequest};
 use wink_models::claude::{ClaudeAdapter, Native, native_tools};
@@ -109,8 +112,17 @@ impl World {
     }
 
     async fn run(&self, natives: &[Native], evaluation: Evaluation) -> Result<PromptResponse, Stopped> {
+        self.run_by(adapter(&self.messages), natives, evaluation).await
+    }
+
+    async fn run_by(
+        &self,
+        adapter: ClaudeAdapter,
+        natives: &[Native],
+        evaluation: Evaluation,
+    ) -> Result<PromptResponse, Stopped> {
         let prompt = prompt(&self.workspace, natives);
-        let came = adapter(&self.messages).evaluate(&prompt, &self.session, evaluation).await;
+        let came = adapter.evaluate(&prompt, &self.session, evaluation).await;
         self.session.flush().await.unwrap();
         self.nothing_is_left();
         came
@@ -379,6 +391,77 @@ async fn a_run_that_is_cancelled_leaves_nothing_behind() {
     assert_eq!(world.log(), [("claude_bash".to_owned(), Ending::Cancelled)]);
     assert_eq!(world.read("a.txt").as_deref(), Some("one\ntwo\n"));
     assert_eq!((world.read("began"), world.read("late.txt")), (None, None));
+}
+
+/// The real program, and somebody who stands behind it: when it says that a tool has run, this is done before we hear of it.
+fn watched(adapter: ClaudeAdapter, dir: &Path, what: &str) -> ClaudeAdapter {
+    let real = std::env::var("CLAUDE_PROGRAM").unwrap();
+    let program = dir.join("watched");
+    let filter = format!(
+        "while IFS= read -r line; do case $line in *'\"hook_event_name\":\"PostToolUse\"'*) {what} ;; esac; printf '%s\\n' \"$line\"; done"
+    );
+    std::fs::write(&program, format!("#!/bin/sh\n'{real}' \"$@\" | {filter}\n")).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    adapter.program(program)
+}
+
+/// Reads a file and edits it, and is done.
+fn edits(root: &Path, turn: usize) -> Answer {
+    let a = root.join("a.txt");
+    Ok(vec![match turn {
+        0 => call("t0", "Read", json!({ "file_path": a })),
+        1 => call("t1", "Edit", json!({ "file_path": a, "old_string": "one", "new_string": "ONE" })),
+        _ => says("Done."),
+    }])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edit_that_was_made_and_fails_then_is_rolled_back() {
+    let (beside, world) = (tempfile::tempdir().unwrap(), World::new(|root, _, turn| edits(root, turn)).await);
+    let seen = beside.path().join("seen");
+    let adapter =
+        watched(adapter(&world.messages), beside.path(), &format!("cat a.txt >> '{}'", seen.display()));
+    // What it left there is not taken over.
+    let files = world.workspace.files().guarding([PathBuf::from("a.txt")]).unwrap();
+    let files = ResourceRegistry::of([Binding::filesystem(Arc::new(files))]).unwrap();
+    let evaluation = Evaluation::new().task("Go.").resources(files);
+    let response = world.run_by(adapter, &[Native::Read, Native::Edit], evaluation).await.unwrap();
+    assert_eq!((&*response.text, response.stats.rolled_back), ("Done.", 1));
+    // After it was read, and after it was edited.
+    assert_eq!(std::fs::read_to_string(seen).unwrap(), "one\ntwo\nONE\ntwo\n");
+    assert_eq!(world.read("a.txt").as_deref(), Some("one\ntwo\n"));
+    let ended = [("claude_read", Ending::Succeeded), ("claude_edit", Ending::Errored)];
+    assert_eq!(world.log(), ended.map(|(tool, ending)| (tool.to_owned(), ending)));
+    assert!(world.messages.last().to_string().contains("What this call changed in the workspace is undone."));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edit_that_was_made_when_the_run_is_cancelled_is_rolled_back() {
+    let (beside, world) = (tempfile::tempdir().unwrap(), World::new(|root, _, turn| edits(root, turn)).await);
+    let (seen, never) = (beside.path().join("seen"), beside.path().join("never"));
+    assert!(std::process::Command::new("mkfifo").arg(&never).status().unwrap().success());
+    let what = format!(
+        "case $line in *'\"tool_name\":\"Edit\"'*) cat a.txt > '{0}.part'; mv '{0}.part' '{0}'; read -r nothing < '{1}' ;; esac",
+        seen.display(),
+        never.display()
+    );
+    let adapter = watched(adapter(&world.messages), beside.path(), &what);
+    let cancel = CancelToken::new();
+    let evaluation = Evaluation::new().task("Go.").cancel(cancel.clone());
+    let began = async {
+        while !seen.exists() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(world.read("a.txt").as_deref(), Some("ONE\ntwo\n"));
+        cancel.cancel();
+    };
+    let natives = [Native::Read, Native::Edit];
+    let (came, ()) = tokio::join!(world.run_by(adapter, &natives, evaluation), began);
+    assert_eq!(came.unwrap_err().reason, StopReason::Cancelled);
+    assert_eq!(std::fs::read_to_string(seen).unwrap(), "ONE\ntwo\n");
+    assert_eq!(world.read("a.txt").as_deref(), Some("one\ntwo\n"));
+    let ended = [("claude_read", Ending::Succeeded), ("claude_edit", Ending::Cancelled)];
+    assert_eq!(world.log(), ended.map(|(tool, ending)| (tool.to_owned(), ending)));
 }
 
 /// The real program, in front of a model that follows a script.

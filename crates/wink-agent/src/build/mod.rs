@@ -6,6 +6,7 @@
 mod answer;
 mod limits;
 mod model;
+mod native;
 mod order;
 mod policy;
 mod schema;
@@ -64,8 +65,22 @@ pub(crate) enum Binding {
     PerWorkspace,
 }
 
+/// Whether a prompt has the tools of the program `claude` that its file names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Natives {
+    /// The program is to answer, and runs them.
+    Given,
+    /// Nobody could run them.
+    LeftOut,
+}
+
 /// Builds the prompt of a file, for the workspace that it is opened in, if it is.
-pub(crate) fn build(file: &File, workspace: Option<&Arc<Workspace>>, problems: &mut Problems) -> Built {
+pub(crate) fn build(
+    file: &File,
+    workspace: Option<&Arc<Workspace>>,
+    natives: Natives,
+    problems: &mut Problems,
+) -> Built {
     let held = limits::held(file.limits.as_ref(), problems);
     let sandbox = limits::sandbox(file.sandbox.as_ref(), problems);
     let model = model::model(file.model.as_ref(), problems);
@@ -82,7 +97,8 @@ pub(crate) fn build(file: &File, workspace: Option<&Arc<Workspace>>, problems: &
         programs: Vec::new(),
     };
     let made: Vec<_> = file.section.iter().map(|section| build.section(section, "")).collect();
-    // Policies speak of tools, wherever those are.
+    let native = build.native_tools(file.model.as_ref());
+    // Policies speak of tools, wherever those are, and of those that are left out.
     let sections: Vec<_> = made.into_iter().map(|made| build.with_policies(made)).collect();
     let policies: Vec<_> = file.policy.iter().filter_map(|policy| build.policy(policy, "")).collect();
     order::check(file, build.problems);
@@ -96,6 +112,10 @@ pub(crate) fn build(file: &File, workspace: Option<&Arc<Workspace>>, problems: &
         builder = builder.completion(PlanChecker);
     }
     let builder = sections.into_iter().fold(builder, |builder, section| builder.section(section));
+    let builder = native
+        .filter(|_| natives == Natives::Given)
+        .into_iter()
+        .fold(builder, |builder, section| builder.section(section));
     let builder = policies.into_iter().fold(builder, |builder, policy| builder.policy(policy));
     let (binding, programs) = (build.binding, std::mem::take(&mut build.programs));
     let digest = match build.suites.iter().any(|(suite, _)| *suite == SuiteName::Digest) {
@@ -142,9 +162,10 @@ struct KnownTool {
 }
 
 impl KnownTool {
-    /// The names of its parameters; none if they could not be read.
+    /// The names of its parameters; none if they could not be read, or it takes whatever it is given.
     fn parameters(&self) -> Option<Vec<&str>> {
         match (&self.tool, &self.written) {
+            (Some(tool), _) if takes_anything(tool.contract().schema()) => None,
             (Some(tool), _) => Some(names_of(tool.contract().schema()).collect()),
             (None, written) => Some(written.as_ref()?.iter().map(String::as_str).collect()),
         }
@@ -299,6 +320,12 @@ fn plain_name(written: &str, kept: impl Fn(char) -> bool, otherwise: &str) -> St
 fn names_of(schema: &Value) -> impl Iterator<Item = &str> + Clone {
     let properties = schema.get("properties").and_then(Value::as_object);
     properties.into_iter().flat_map(|properties| properties.keys().map(String::as_str))
+}
+
+/// Whether a schema describes no parameter, and forbids none.
+fn takes_anything(schema: &Value) -> bool {
+    let others = schema.get("additionalProperties");
+    others == Some(&Value::Bool(true)) && names_of(schema).next().is_none()
 }
 
 /// A table of the user's as JSON.

@@ -35,6 +35,13 @@ pub(super) fn model(table: Option<&At<ModelTable>>, problems: &mut Problems) -> 
         let message = format!("only openai-chat has tools = \"constrained\", and this is {provider}");
         problems.hint(&mode.span, message, "leave it out, or say `provider = \"openai-chat\"`");
     }
+    let natives = table.native_tools.as_ref();
+    if let (Some(natives), Some(provider)) = (natives, provider)
+        && provider != ModelProvider::Claude
+    {
+        let message = format!("only claude has tools of its own, and this is {provider}");
+        problems.hint(&natives.span, message, "leave it out, or say `provider = \"claude\"`");
+    }
     if provider == Some(ModelProvider::Claude) {
         // It streams, and waits between its attempts, as it sees fit.
         let retry = table.retry.as_ref();
@@ -73,6 +80,7 @@ pub(super) fn model(table: Option<&At<ModelTable>>, problems: &mut Problems) -> 
         temperature: table.temperature.as_ref().map(|temperature| temperature.value),
         extra: table.extra.as_ref().map(|extra| entries(extra)).unwrap_or_default(),
         max_turns: table.max_turns.as_ref().map(|turns| turns.value),
+        native_tools: natives.into_iter().flat_map(|natives| natives.iter()).map(|one| one.name()).collect(),
         retry,
     })
 }

@@ -18,7 +18,7 @@ use serde::Deserialize;
 
 pub(crate) use answer::{CompletionTable, OutputTable, StepTable, TaskTable};
 pub(crate) use at::{At, Json, Named};
-pub(crate) use model::{ModelTable, ProviderName, RetryTable, ToolModeName};
+pub(crate) use model::{ModelTable, NativeName, ProviderName, RetryTable, ToolModeName};
 pub(crate) use placed::Placed;
 pub(crate) use policy::{
     ApprovalTable, NotTable, PathsTable, PolicyTable, QuotaTable, RateLimitTable, RateScope,

@@ -37,6 +37,51 @@ pub(crate) struct ModelTable {
     pub(crate) max_turns: Option<At<u32>>,
     /// How failed requests are sent again.
     pub(crate) retry: Option<At<RetryTable>>,
+    /// Tools of the program `claude` itself that it may use, as it calls them; with `provider = "claude"`. Policies and the log
+    /// have `Edit` as `claude_edit`. What one changes in the workspace is undone when it fails.
+    pub(crate) native_tools: Option<At<Vec<At<NativeName>>>>,
+}
+
+/// A tool that the program `claude` has itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+pub(crate) enum NativeName {
+    /// Reads a file.
+    Read,
+    /// Finds files by name.
+    Glob,
+    /// Searches files.
+    Grep,
+    /// Replaces text in a file.
+    Edit,
+    /// Writes a file.
+    Write,
+    /// Changes a cell of a notebook.
+    NotebookEdit,
+    /// Runs a command, outside of any sandbox.
+    Bash,
+    /// Gets a page of the web.
+    WebFetch,
+    /// Searches the web.
+    WebSearch,
+    /// Starts a sub-agent.
+    Agent,
+}
+
+impl NativeName {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Read => "Read",
+            Self::Glob => "Glob",
+            Self::Grep => "Grep",
+            Self::Edit => "Edit",
+            Self::Write => "Write",
+            Self::NotebookEdit => "NotebookEdit",
+            Self::Bash => "Bash",
+            Self::WebFetch => "WebFetch",
+            Self::WebSearch => "WebSearch",
+            Self::Agent => "Agent",
+        }
+    }
 }
 
 /// Whose wire format it is.

@@ -14,7 +14,7 @@ use wink_store::{SqliteStore, StoreOptions, Workspace, WorkspaceError, Workspace
 
 use super::above;
 use super::progress::Waiting;
-use crate::args::Common;
+use crate::args::{Common, Format};
 use crate::frame::{CliError, Exit, Located, note};
 
 /// The workspace. Its state directory is made if it is not there.
@@ -80,6 +80,16 @@ pub(super) async fn log(workspace: &Workspace, common: &Common) -> Result<Logboo
 pub(super) fn agent(common: &Common) -> Result<Agent, CliError> {
     must_be_there(common)?;
     Agent::find(common.root(), common.agent.as_deref()).map_err(|error| bad_agent(&error))
+}
+
+/// The same in this form: for people and with all that is known, it has what its own model would be given; as the APIs of others take
+/// it, it has no tools that only the program `claude` can run.
+pub(super) fn agent_in(format: Format, common: &Common) -> Result<Agent, CliError> {
+    let agent = agent(common)?;
+    Ok(match format {
+        Format::Text | Format::Json => agent.with_native_tools(),
+        Format::Openai | Format::Anthropic | Format::Mcp => agent,
+    })
 }
 
 /// The same without overrides in place.

@@ -35,10 +35,10 @@ pub(super) async fn check(common: &Common, tool: String, given: Option<String>) 
     let workspace = open::workspace_with_past(common)?;
     let opened = match &workspace {
         Some(workspace) => {
-            let agent = open::settled(&agent, workspace, common)?;
+            let agent = open::settled(&agent, workspace, common)?.with_native_tools();
             agent.open(workspace, &common.session).await
         }
-        None => agent.open_untouched(common.root(), &common.session).await,
+        None => agent.with_native_tools().open_untouched(common.root(), &common.session).await,
     };
     let opened = opened.map_err(|error| open::not_open(&error))?;
     let dry = opened.executor().dry_run(ToolCall::new("dry-run", tool.as_str(), text)).await;

@@ -9,7 +9,7 @@ use crate::frame::{self, CliError, Done, Exit};
 
 pub(super) async fn run(common: &Common, format: Option<Format>) -> Done {
     let format = Format::asked(format, common.json)?;
-    let agent = open::agent(common)?;
+    let agent = open::agent_in(format, common)?;
     let session = open::session_to_look_at(common).await?;
     let prompt = agent.prompt();
     prompt.prepare(&session).map_err(CliError::internal)?;

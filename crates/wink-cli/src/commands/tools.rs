@@ -13,7 +13,7 @@ const DESCRIPTION: usize = 60;
 
 pub(super) async fn run(common: &Common, format: Option<Format>) -> Done {
     let format = Format::asked(format, common.json)?;
-    let agent = open::agent(common)?;
+    let agent = open::agent_in(format, common)?;
     if format == Format::Mcp {
         // A client is shown all that can be enabled; what is closed says how to open it.
         return frame::print_json(

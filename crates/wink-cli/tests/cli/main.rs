@@ -17,6 +17,8 @@ mod inside;
 mod json;
 mod killed;
 mod names;
+#[cfg(feature = "claude")]
+mod natives;
 mod one_executor;
 mod overrides;
 mod page;

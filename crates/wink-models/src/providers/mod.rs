@@ -19,6 +19,7 @@ mod arguments;
 mod body;
 mod endpoint;
 mod error;
+mod estimate;
 mod http;
 pub mod openai;
 mod provider;

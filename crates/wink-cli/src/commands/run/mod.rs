@@ -9,6 +9,7 @@ pub(super) mod versions;
 pub(super) mod view;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use wink::limits::{Budget, BudgetTracker, CancelToken, Deadline};
 use wink::session::{RunContext, SessionBuilder};
@@ -46,6 +47,11 @@ pub(super) async fn run(common: &Common, args: RunArgs) -> Done {
     let workspace = open::workspace(common)?;
     let (read, agent) = (agent.model().cloned(), open::settled(&agent, &workspace, common)?);
     let chosen = if agent.model() == read.as_ref() { chosen } else { model::choose(&agent, &args)? };
+    let agent = match chosen.who {
+        Who::Model(_) => agent,
+        #[cfg(all(feature = "claude", unix))]
+        Who::Claude(_) => agent.with_native_tools(),
+    };
     let clock = Arc::clone(workspace.store().clock());
     let usage = |error: &dyn std::fmt::Display| CliError::new(Exit::Usage, error.to_string());
     let own = agent.limits();
@@ -268,8 +274,11 @@ async fn task(given: Option<String>) -> Result<Option<String>, CliError> {
     }
 }
 
-fn deadline(text: &str) -> Result<std::time::Duration, CliError> {
-    duration(text).map_err(|hint| {
-        CliError::new(Exit::Usage, format!("--deadline {text}: this is no stretch of time")).hint(hint)
-    })
+fn deadline(text: &str) -> Result<Duration, CliError> {
+    let wrong = |how: &str| CliError::new(Exit::Usage, format!("--deadline {text}: {how}"));
+    let ahead = duration(text).map_err(|hint| wrong("this is no stretch of time").hint(hint))?;
+    match ahead < Deadline::SHORTEST {
+        true => Err(wrong("a run has at least a second").hint("give it longer, such as 90s or 10m")),
+        false => Ok(ahead),
+    }
 }

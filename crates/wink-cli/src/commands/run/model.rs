@@ -128,6 +128,11 @@ fn named(config: Option<&ModelConfig>, args: &RunArgs) -> Result<Named, CliError
         let message = format!("--constrained is for openai-chat, and the model is {}'s", config.provider);
         return Err(usage(message));
     }
+    if args.record.is_some() && !config.native_tools.is_empty() {
+        let message =
+            "a run with tools of Claude Code itself cannot be recorded: what they do is not said to Wink";
+        return Err(usage(message.to_owned()).hint("leave --record out, or `native_tools` in [model]"));
+    }
     Ok(Named::Provided(Box::new(config)))
 }
 
@@ -145,6 +150,7 @@ fn bare(provider: ModelProvider, model: &str) -> ModelConfig {
         temperature: None,
         extra: serde_json::Map::new(),
         max_turns: None,
+        native_tools: Vec::new(),
         retry: wink_agent::RetryConfig::default(),
     }
 }

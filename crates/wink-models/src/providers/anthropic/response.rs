@@ -19,8 +19,7 @@ struct Answer<'a> {
     #[serde(borrow)]
     content: Vec<&'a RawValue>,
     stop_reason: Option<String>,
-    #[serde(default)]
-    usage: Usage,
+    usage: Option<Usage>,
 }
 
 /// What was used; later counts take the place of earlier ones.
@@ -101,7 +100,7 @@ impl Block {
 pub(super) fn read(answer: &[u8]) -> Result<ModelResponse, ModelError> {
     let answer: Answer<'_> = serde_json::from_slice(answer).map_err(error::malformed)?;
     let blocks = answer.content.iter().map(|raw| Block::read(raw)).collect::<Result<_, _>>()?;
-    Ok(response(blocks, answer.stop_reason.as_deref(), answer.usage))
+    Ok(response(blocks, answer.stop_reason.as_deref(), answer.usage.unwrap_or_default()))
 }
 
 pub(super) fn response(blocks: Vec<Block>, stop_reason: Option<&str>, usage: Usage) -> ModelResponse {

@@ -30,8 +30,7 @@ struct Event<'a> {
 
 #[derive(Deserialize)]
 struct Begun {
-    #[serde(default)]
-    usage: Usage,
+    usage: Option<Usage>,
 }
 
 /// More of a block, or the end of the message.
@@ -135,7 +134,7 @@ impl Events for Collected {
             }
             "content_block_delta" => self.add(event.index, event.delta, stream)?,
             "message_start" => {
-                self.usage.update(event.message.map(|message| message.usage).unwrap_or_default())
+                self.usage.update(event.message.and_then(|message| message.usage).unwrap_or_default())
             }
             "message_delta" => {
                 self.stop_reason = event.delta.stop_reason;
