@@ -43,6 +43,7 @@ mod pipes;
 mod process;
 mod resume;
 mod run;
+mod script;
 mod serve;
 #[cfg(test)]
 mod tests;
@@ -79,6 +80,7 @@ use crate::recording::{Recorder, Scrubber, Talk, TooShort};
 
 pub use native::{Native, native_tools};
 
+pub(crate) use script::responses;
 pub(crate) use transcript::known_name;
 
 use native::Pending;

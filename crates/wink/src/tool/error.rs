@@ -48,7 +48,8 @@ impl ToolError {
         Self { effect: Effect::Unknown, ..self }
     }
 
-    pub(crate) fn leaves_doubt(&self) -> bool {
+    /// Whether the effect outside may have happened all the same.
+    pub fn leaves_doubt(&self) -> bool {
         self.effect == Effect::Unknown
     }
 

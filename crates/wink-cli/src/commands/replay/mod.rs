@@ -22,7 +22,7 @@ use wink_store::Workspace;
 use super::ending::Ending;
 use super::open;
 use super::progress::Waiting;
-use super::run::record::Asked;
+use super::run::record::{self, Asked, Commands};
 use super::run::view::{Told, View};
 use super::run::{ended, evaluate, model, versions};
 use crate::args::{Common, ReplayArgs};
@@ -43,9 +43,11 @@ pub(super) async fn run(common: &Common, args: &ReplayArgs) -> Done {
     let asked = asked(&recording)?;
     let agent = open::agent(common)?;
     let scrubber = model::withhold_keys(&agent, None);
-    if !args.outside {
-        stays_inside(&agent, &recording)?;
-    }
+    let reach = match (args.outside, asked.commands) {
+        (true, _) => Reach::Outside,
+        (false, Commands::Recorded) => Reach::Recorded,
+        (false, Commands::Unknown) => stays_inside(&agent, &recording)?,
+    };
     let waiting = match common.json {
         true => Waiting::silent(),
         false => Waiting::begin("copying the workspace"),
@@ -58,15 +60,20 @@ pub(super) async fn run(common: &Common, args: &ReplayArgs) -> Done {
             let workspace = open::workspace(common)?;
             let after = asked.goes_on.as_ref().map_or(0, |goes_on| goes_on.after);
             let events = compare::events(&workspace, &recording, after).await?;
-            copy::take_back(&workspace, &recording, after, root).await?;
+            let past = copy::Past::of(&workspace, &recording, after).await?;
+            copy::take_back(&recording, Some(&past), root).await?;
             events
         }
-        false => Vec::new(),
+        false => {
+            copy::take_back(&recording, None, root).await?;
+            Vec::new()
+        }
     };
     let told = if common.json { Told::Nothing } else { Told::Lines };
     let view = View::new(told, waiting.reporter());
     let began = SystemClock.monotonic();
-    let (came, repeated) = repeat(common, &recording, asked, &scrubber, root, (&view, &waiting)).await?;
+    let (came, repeated) =
+        repeat(common, &recording, (asked, reach), &scrubber, root, (&view, &waiting)).await?;
     drop(waiting);
     let difference = recording.difference().or_else(|| compare::difference(&original, &repeated));
     let difference = difference.map(|difference| scrubber.text(&difference));
@@ -79,7 +86,7 @@ pub(super) async fn run(common: &Common, args: &ReplayArgs) -> Done {
 async fn repeat(
     common: &Common,
     recording: &Recording,
-    asked: Asked,
+    (asked, reach): (Asked, Reach),
     scrubber: &Scrubber,
     root: &Path,
     (view, waiting): (&Arc<View>, &Waiting),
@@ -87,8 +94,14 @@ async fn repeat(
     let agent = Agent::find_tagged(root, common.agent.as_deref(), common.tag.as_deref())
         .map_err(|error| open::bad_agent(&error))?;
     let workspace = Arc::new(Workspace::open(root).map_err(CliError::internal)?);
+    recording.watch(record::watched(&workspace, recording.session_name()), scrubber.clone());
     let session = recording.session(workspace.session(recording.session_name()));
-    let prepared = agent.prepare(&workspace, session).await.map_err(|error| open::not_open(&error))?;
+    let mut prepared = agent.prepare(&workspace, session).await.map_err(|error| open::not_open(&error))?;
+    if let Reach::Recorded = reach {
+        // As it is in no workspace: there its probes are not run, either.
+        prepared.prompt = agent.prompt().clone();
+        prepared = prepared.around_commands(Arc::new(record::Around(recording.handlers())));
+    }
     if let Some(state) = recording.state() {
         let state = versions::found(state.clone(), &**workspace.files()).await;
         recording.restore(&prepared.session, &state).map_err(|error| {
@@ -114,7 +127,9 @@ async fn repeat(
         evaluation = evaluation.max_turns(turns);
     }
     let evaluation = recording.evaluation(evaluation);
+    let session = prepared.session.clone();
     let came = evaluate(&*adapter, prepared, evaluation, &mut Ending::listen()?, &waiting.reporter()).await;
+    recording.ends_with(&record::state(&session, &workspace).await?, scrubber).await;
     let events = compare::events(&workspace, recording, 0).await?;
     Ok((came, events))
 }
@@ -159,15 +174,24 @@ fn asked(recording: &Recording) -> Result<Asked, CliError> {
     })
 }
 
+/// What becomes of commands.
+#[derive(Clone, Copy)]
+enum Reach {
+    /// They are run again.
+    Outside,
+    /// What came of them is in the recording, and none is run.
+    Recorded,
+}
+
 /// What reaches outside would have its effect again.
-fn stays_inside(agent: &Agent, recording: &Recording) -> Result<(), CliError> {
+fn stays_inside(agent: &Agent, recording: &Recording) -> Result<Reach, CliError> {
     let outside = |tool: &&Arc<str>| {
         let mut tools = agent.prompt().possible_tools();
         tools.any(|placed| *placed.name() == **tool && placed.tool.contract().annotations().open_world)
     };
     let outside: Vec<&str> = recording.called().iter().filter(outside).map(|tool| &**tool).collect();
     if outside.is_empty() {
-        return Ok(());
+        return Ok(Reach::Outside);
     }
     let message = format!(
         "the run called {}, which may reach outside of the workspace, and would do so again",

@@ -90,6 +90,7 @@ pub(super) async fn run(common: &Common, args: RunArgs) -> Done {
         began,
         deadline: deadline.map(Deadline::timestamp),
         budget,
+        commands: record::Commands::Recorded,
         goes_on: None,
     };
     let (came, recorded) = run.run(asked, evaluation, &mut ending).await?;
@@ -160,10 +161,14 @@ impl Run<'_> {
                 let prepared = self.prepared(|session| recorded.recorder().session(session)).await?;
                 recorded.begins_in(&prepared.session, self.workspace, asked.goes_on.as_ref()).await?;
                 evaluation = recorded.recorder().evaluation(evaluation);
-                prepared
+                prepared.around_commands(Arc::new(record::Around(recorded.recorder().handlers())))
             }
         };
+        let session = prepared.session.clone();
         let came = self.evaluate(prepared, recorded.as_ref(), evaluation, ending).await;
+        if let Some(recorded) = &recorded {
+            recorded.ends_in(&session, self.workspace).await?;
+        }
         Ok((came, recorded))
     }
 
