@@ -234,7 +234,7 @@ async fn an_answer_without_end_is_given_up() {
     let url = answering(endless).await;
     let provider = openai::Chat::new("a-model").at(Endpoint::new(url)).unwrap();
     let error = ask(&provider, &request([user("Hi")])).await.unwrap_err();
-    assert_eq!((error.kind, error.retry_safe), (Kind::Malformed, false), "{error}");
+    assert_eq!((error.kind, error.retry_safe), (Kind::Malformed, true), "{error}");
 }
 
 #[tokio::test]

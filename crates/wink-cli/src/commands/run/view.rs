@@ -21,6 +21,8 @@ const MOST_ARGUMENTS: usize = 60;
 const MOST_SAID: usize = 120;
 /// How much of what the model is saying the last line can have, on the widest terminal.
 const MOST_STREAMED: usize = 400;
+/// Bytes of what is being said that are kept.
+const MOST_KEPT: usize = 16 * MOST_STREAMED;
 
 /// Who is told how a run goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,8 +43,9 @@ pub(in crate::commands) struct View {
 #[derive(Default)]
 struct State {
     stats: RunStats,
-    /// What the model has said since it was asked.
-    text: String,
+    /// What the model has said since it was asked: how that begins, and how it ends so far.
+    first: String,
+    newest: String,
     arriving: Arriving,
     calling: Vec<Arc<str>>,
 }
@@ -93,6 +96,25 @@ impl View {
 }
 
 impl State {
+    /// The model goes on. No more is kept than what can be shown: that is looked through with every piece.
+    fn hear(&mut self, text: &str) {
+        if self.first.len() < MOST_KEPT {
+            self.first.push_str(text.get(..text.floor_char_boundary(MOST_KEPT)).unwrap_or_default());
+        }
+        self.newest.push_str(text);
+        if self.newest.len() > 2 * MOST_KEPT {
+            let from = self.newest.ceil_char_boundary(self.newest.len() - MOST_KEPT);
+            self.newest.drain(..from);
+        }
+    }
+
+    /// Nothing is being said any more. Gives how it began.
+    fn falls_silent(&mut self) -> String {
+        self.arriving = Arriving::Nothing;
+        self.newest.clear();
+        std::mem::take(&mut self.first)
+    }
+
     /// What is being done or said.
     fn now(&self) -> String {
         match (self.calling.as_slice(), &self.arriving) {
@@ -102,7 +124,7 @@ impl State {
             ([], Arriving::Thinking) => "thinking".to_owned(),
             ([], Arriving::Call(tool)) => format!("writing a call of {}", one_line(tool)),
             ([], Arriving::Text) => {
-                let newest = self.text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+                let newest = self.newest.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
                 one_line(&end_of(newest, MOST_STREAMED))
             }
         }
@@ -179,9 +201,9 @@ impl Stream for View {
                 Piece::Thinking(_) => Arriving::Thinking,
                 Piece::Call { name } => Arriving::Call(name.to_owned()),
                 Piece::Text(text) => {
-                    state.text.push_str(text);
+                    state.hear(text);
                     // Where nothing but space has come, nothing is to be seen of it.
-                    if state.text.trim().is_empty() { Arriving::Nothing } else { Arriving::Text }
+                    if state.newest.trim().is_empty() { Arriving::Nothing } else { Arriving::Text }
                 }
             };
         });
@@ -203,8 +225,7 @@ impl Watch for View {
     fn calls(&self, calls: &[ToolCall]) {
         let (turn, text) = self.with(|state| {
             state.calling = calls.iter().map(|call| Arc::clone(&call.tool)).collect();
-            state.arriving = Arriving::Nothing;
-            (state.stats.turns, std::mem::take(&mut state.text))
+            (state.stats.turns, state.falls_silent())
         });
         let text = cut(&one_line(&text), MOST_SAID);
         if !text.is_empty() {
@@ -229,10 +250,7 @@ impl Watch for View {
     }
 
     fn failed(&self, error: &ModelError) {
-        self.with(|state| {
-            state.text.clear();
-            state.arriving = Arriving::Nothing;
-        });
+        self.with(State::falls_silent);
         self.line(&format!(
             "    {BAD}the request failed{BAD:#}: {}",
             cut(&one_line(&error.to_string()), MOST_SAID)
@@ -263,6 +281,10 @@ mod tests {
         assert_eq!(said(&text), one_line("Then \u{1b}[1m"));
         let long = format!("{}end", "x".repeat(1000));
         assert_eq!(said(&[Piece::Text(&long)]), format!("…{}end", "x".repeat(396)));
+        let view = View::new(Told::Nothing, Waiting::silent().reporter());
+        (0..20_000).for_each(|_| view.piece(Piece::Text("längs")));
+        assert!(view.with(|state| state.newest.len() + state.first.len()) <= 3 * MOST_KEPT + 8);
+        assert!(view.with(|state| state.now()).ends_with("längslängs"));
     }
 
     #[test]
