@@ -114,8 +114,13 @@ pub(crate) enum Command {
     /// Repeat a recorded run without a model, and say where it differs
     ///
     /// Works on a copy of the workspace, with the run's own changes to files taken
-    /// back where the workspace knows them, and in an empty session. Nothing here
-    /// is changed. Exits with 0 if the run was the same to its end, else with 1.
+    /// back, and in an empty session. Nothing here is changed. Commands are not
+    /// run: what they said and changed is in the recording.
+    ///
+    /// Compared is what the model is asked, each call as the log has it (but for
+    /// when it was and how long it took), what each call leaves in files, and the
+    /// session's STATE at the end. Exits with 0 if all that was the same, else
+    /// with 1.
     #[command(verbatim_doc_comment, after_help = EXIT_CODES)]
     Replay(ReplayArgs),
     /// Serve the agent's tools as an MCP server
@@ -300,7 +305,7 @@ pub(crate) struct ReplayArgs {
     /// Keep the copy that it works on in this new directory, to look at [default: one that is removed]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) into: Option<PathBuf>,
-    /// Also run tools again that reach outside of the workspace
+    /// Run commands again, also those that reach outside of the workspace
     #[arg(long)]
     pub(crate) outside: bool,
 }

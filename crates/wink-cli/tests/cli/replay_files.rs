@@ -154,6 +154,25 @@ fn another_state_at_the_end_is_a_difference() {
 }
 
 #[test]
+fn what_is_remembered_of_files_that_are_others_by_now_is_no_difference() {
+    if !has_commands() {
+        return;
+    }
+    let place = Place::with_agent(&inside("change"));
+    place.put("changed", "as it was\n");
+    place.put("gone", "as it was\n");
+    place.put_script("change", "echo changed > changed; rm gone");
+    let read = |path: &str| json!({ "id": path, "name": "read_file", "arguments": { "path": path } });
+    let reads = json!({ "tool_calls": [read("changed"), read("gone")] });
+    std::fs::write(place.outside("script.jsonl"), format!("{reads}\n{}", calls(&["change"]))).unwrap();
+    assert_eq!(run(&place, &["--record", "../run.jsonl"]).code, Some(0));
+    for more in [&["--outside"][..], &[]] {
+        let replayed = place.json(&[&["replay", "../run.jsonl"], more].concat());
+        assert_eq!(replayed["same"], true, "{replayed:#}");
+    }
+}
+
+#[test]
 fn keys_in_files_are_not_in_a_recording() {
     if !has_commands() {
         return;

@@ -17,8 +17,8 @@ use crate::lock;
 /// No larger file is in a recording.
 const MOST_OF_A_FILE: u64 = 16 << 20;
 
-/// No more of all files is in a recording.
-const MOST_OF_ALL: u64 = 256 << 20;
+/// No more of all files is in a recording: however it is written down, that can be read again.
+const MOST_OF_ALL: u64 = 128 << 20;
 
 /// Larger files are not put back from what the workspace remembers.
 const MOST_REMEMBERED: u64 = 1 << 30;

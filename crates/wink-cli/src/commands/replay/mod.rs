@@ -129,7 +129,7 @@ async fn repeat(
     let evaluation = recording.evaluation(evaluation);
     let session = prepared.session.clone();
     let came = evaluate(&*adapter, prepared, evaluation, &mut Ending::listen()?, &waiting.reporter()).await;
-    recording.ends_with(&record::state(&session, &workspace).await?, scrubber).await;
+    recording.ends_with(&record::ended(&session, &workspace).await?, scrubber).await;
     let events = compare::events(&workspace, recording, 0).await?;
     Ok((came, events))
 }

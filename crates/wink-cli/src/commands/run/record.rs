@@ -188,7 +188,8 @@ impl Recorded {
         workspace: &Workspace,
         goes_on: Option<&GoesOn>,
     ) -> Result<(), CliError> {
-        self.recorder.begins_with(state(session, workspace).await?);
+        let state = session.snapshot().to_json().map_err(CliError::internal)?;
+        self.recorder.begins_with(versions::named(state, &**workspace.files()).await);
         if goes_on.is_some() {
             self.recorder.goes_on_in(session);
         }
@@ -197,7 +198,7 @@ impl Recorded {
 
     /// The run is over, and left this.
     pub(super) async fn ends_in(&self, session: &Session, workspace: &Workspace) -> Result<(), CliError> {
-        self.recorder.ends_with(&state(session, workspace).await?).await;
+        self.recorder.ends_with(&ended(session, workspace).await?).await;
         Ok(())
     }
 
@@ -228,10 +229,10 @@ pub(in crate::commands) fn watched(workspace: &Workspace, session: &str) -> Watc
     WatchedFiles::new(Arc::clone(workspace.files()), log)
 }
 
-/// The STATE of a session, as it can be compared with that of a copy.
-pub(in crate::commands) async fn state(session: &Session, workspace: &Workspace) -> Result<Value, CliError> {
+/// The STATE that a run left in a session, as it can be compared with that of a copy.
+pub(in crate::commands) async fn ended(session: &Session, workspace: &Workspace) -> Result<Value, CliError> {
     let state = session.snapshot().to_json().map_err(CliError::internal)?;
-    Ok(versions::named(state, &**workspace.files()).await)
+    Ok(versions::comparable(state, &**workspace.files()).await)
 }
 
 /// Whether a path that is not there yet would be below a directory.

@@ -2,7 +2,7 @@
 //! of it has not got: a recording says which files were just as the session knew them, and a replay puts in what it knows the copies by.
 
 use serde_json::{Map, Value, json};
-use wink::filesystem::{Filesystem, FilesystemExt};
+use wink::filesystem::{FileVersion, Filesystem, FilesystemExt};
 
 /// What stands for the version that the file has.
 const AS_IT_IS: &str = "wink:as_it_is";
@@ -24,6 +24,20 @@ pub(in crate::commands) async fn found(mut state: Value, files: &dyn Filesystem)
     for (path, known) in remembered(&mut state) {
         if known.get(AS_IT_IS).is_some() {
             *known = version(path, files).await.map_or(Value::Null, Value::String);
+        }
+    }
+    state
+}
+
+/// What stands for a version that the file had.
+const AS_IT_WAS: &str = "wink:as_it_was";
+
+/// The STATE as it can be compared with that of a copy: with names in the place of all versions, be they of what files were.
+pub(in crate::commands) async fn comparable(state: Value, files: &dyn Filesystem) -> Value {
+    let mut state = named(state, files).await;
+    for (_, known) in remembered(&mut state) {
+        if known.as_str().is_some_and(|known| known.parse::<FileVersion>().is_ok()) {
+            *known = json!({ AS_IT_WAS: true });
         }
     }
     state
