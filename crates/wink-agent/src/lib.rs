@@ -78,7 +78,7 @@ mod read;
 mod untouched;
 
 pub use agent::{Agent, FILE_NAME, OVERRIDES_NAME, OVERRIDES_TAG, Origin, SessionLimits};
-pub use command::withhold_variable;
+pub use command::{AroundCommands, CommandOutcome, withhold_variable};
 pub use file::duration;
 pub use model::{ModelConfig, ModelProvider, RetryConfig, USUAL_KEY_ENVS};
 pub use open::{OpenError, OpenSession, Prepared};

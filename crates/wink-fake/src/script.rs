@@ -81,8 +81,9 @@ pub struct Reply {
     pub tool_calls: Vec<Call>,
     /// Why it ends.
     pub stop: Stop,
-    /// What it cost.
-    pub usage: Usage,
+    /// What it cost. A server that does not say so has null here.
+    #[serde(default = "told")]
+    pub usage: Option<Usage>,
     /// After how many events (or halfway through a whole answer) the connection is closed.
     pub cut: Option<usize>,
     /// After how many events nothing more comes.
@@ -93,6 +94,10 @@ pub struct Reply {
     pub slow_ms: u64,
     /// How many bytes are sent at a time; all of an event unless given.
     pub chunk: Option<usize>,
+}
+
+fn told() -> Option<Usage> {
+    Some(Usage::default())
 }
 
 /// A call.

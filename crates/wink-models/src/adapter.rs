@@ -17,7 +17,7 @@ use crate::conversation::{RunStats, StopReason, Terms};
 use crate::driver::{Driver, Watch};
 use crate::model::{BoxModel, Settings};
 use crate::random::Random;
-use crate::recording::Taped;
+use crate::recording::{Scrubber, Taped};
 use crate::sub_agent::Spent;
 
 /// Evaluates prompts, whatever it is that answers in the end.
@@ -184,6 +184,14 @@ impl PromptResponse {
     pub fn output<T: DeserializeOwned>(&self) -> Option<T> {
         T::deserialize(self.output.as_deref()?).ok()
     }
+
+    /// What it came to as JSON: the typed result, or the model's last word if none was asked for.
+    pub fn value(&self) -> Value {
+        match &self.output {
+            Some(output) => Value::clone(output),
+            None => Value::from(&*self.text),
+        }
+    }
 }
 
 /// An evaluation was stopped before the model was done.
@@ -217,6 +225,12 @@ impl ModelAdapter {
     /// How the model is asked.
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = Arc::new(settings);
+        self
+    }
+
+    /// Keeps more secrets out of calls, their results and the log than the key of whoever answers, which it knows.
+    pub fn withhold(mut self, secrets: &Scrubber) -> Self {
+        self.base.scrubber = self.base.scrubber.and(secrets);
         self
     }
 

@@ -8,9 +8,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use wink::executor::{Escalation, Executor, Outcome, ToolCall};
 use wink::limits::{BudgetTracker, CancelToken, Clock, Deadline, TokenUsage};
-use wink::prompt::{PlacedTool, Prompt, RenderedPrompt};
+use wink::prompt::{Prompt, RenderedPrompt};
 use wink::session::{LoggedValue, PromptExecuted, RunContext, Session};
 use wink::store::Durability;
 use wink::{CatchPanic, catch_panic};
@@ -21,8 +22,9 @@ use crate::conversation::{
 };
 use crate::finish::{self, Judged, Parsed};
 use crate::message::ToolAnswer;
-use crate::model::{Model, ModelError, ModelRequest, OutputSpec, Settings, Stream, ToolSpec};
+use crate::model::{Model, ModelError, ModelRequest, Settings, Stream};
 use crate::random::Random;
+use crate::request::Shown;
 use crate::sub_agent::Spent;
 use crate::watched::Watched;
 
@@ -52,6 +54,13 @@ pub trait Watch: Stream {
     /// It is sent again after this long.
     fn waiting(&self, wait: Duration) {
         let _ = wait;
+    }
+
+    /// A call has started a run of its own, of this name: who sees that one go on. Nobody does, unless one is given: what a sub-run
+    /// says is not said by the run. A panic here is one of the call.
+    fn sub_run(&self, run: &str) -> Option<Arc<dyn Watch>> {
+        let _ = run;
+        None
     }
 }
 
@@ -88,35 +97,6 @@ impl<'a> Deref for Driver<'a> {
     }
 }
 
-/// What the model is shown beside the messages.
-struct Shown {
-    rendered: Arc<RenderedPrompt>,
-    prompt: Arc<str>,
-    tools: Arc<[ToolSpec]>,
-    output: Option<Arc<OutputSpec>>,
-}
-
-impl Shown {
-    fn of(rendered: Arc<RenderedPrompt>) -> Self {
-        Self {
-            prompt: rendered.shared_text(),
-            tools: rendered.tools().iter().map(spec).collect(),
-            output: finish::output_spec(&rendered),
-            rendered,
-        }
-    }
-}
-
-fn spec(placed: &PlacedTool) -> ToolSpec {
-    let contract = placed.tool.contract();
-    ToolSpec {
-        name: Arc::clone(contract.name()),
-        description: contract.description().into(),
-        parameters: Arc::new(contract.schema().clone()),
-        examples: contract.examples().iter().map(|example| example.input.clone()).collect(),
-    }
-}
-
 impl Driver<'_> {
     /// Begins a run, or takes it up where the session says that it got.
     pub(crate) async fn run(
@@ -128,10 +108,14 @@ impl Driver<'_> {
             Some(began) => (self.keep(&conversation, began, None).await, 1),
             None => (self.take_up(&mut conversation), if conversation.is_executing() { 2 } else { 1 }),
         };
+        let mut not_before = None;
         let ended = match begun {
-            Ok(()) => self.go_on(&mut conversation, attempt).await,
+            Ok(()) => self.go_on(&mut conversation, attempt, &mut not_before).await,
             Err(reason) => Err(reason),
         };
+        if let (Err(_), Some(until)) = (&ended, not_before) {
+            self.put_off(&conversation, until);
+        }
         self.flush().await;
         self.watch.stats(conversation.stats());
         (ended, conversation.stats())
@@ -141,11 +125,13 @@ impl Driver<'_> {
         &self,
         conversation: &mut Conversation,
         mut attempt: u32,
+        not_before: &mut Option<Timestamp>,
     ) -> Result<Completed, StopReason> {
         let Some(rendered) = self.executor.rendered() else {
             return Err(StopReason::Runtime("the prompt was not rendered".to_owned()));
         };
-        let mut shown = Shown::of(rendered);
+        let shown = |rendered| Shown::new(rendered, Arc::clone(&self.settings));
+        let mut showing = shown(rendered);
         loop {
             self.watch.stats(conversation.stats());
             self.watch.check()?;
@@ -153,26 +139,47 @@ impl Driver<'_> {
             let input = match conversation.next() {
                 Next::Ended(Ended::Completed(completed)) => return Ok(completed),
                 Next::Ended(Ended::Stopped(reason)) => return Err(reason),
-                Next::Ask if self.until_asked => return Err(StopReason::Asking),
-                Next::Ask => self.ask(conversation, &shown).await,
+                Next::Ask | Next::Wait(_) if self.until_asked => return Err(StopReason::Asking),
+                Next::Ask => self.ask(&showing.request(conversation)).await,
                 Next::Wait(wait) => self.wait(wait).await,
                 Next::Execute(calls) => {
                     let tried = std::mem::replace(&mut attempt, 1);
                     let calls = calls.into_iter().map(|call| call.attempt(tried)).collect();
                     let (input, opened) = self.execute(calls).await;
                     if let Some(rendered) = opened {
-                        shown = Shown::of(rendered);
+                        showing = shown(rendered);
                     }
                     input
                 }
                 Next::Finish(text) => {
                     let left = conversation.reminders_left();
-                    let (input, output) = self.judged(&shown.rendered, left, text).await;
+                    let (input, output) = self.judged(showing.rendered(), left, text).await;
                     parsed = output;
                     input
                 }
             };
+            match &input {
+                Input::Failed { error, .. } => {
+                    let asked_for = error.retry_after;
+                    *not_before = asked_for.and_then(|after| self.clock().now().checked_add(after).ok());
+                }
+                Input::Said(_) => *not_before = None,
+                Input::Waited | Input::Stopped { .. } => {}
+            }
             self.tell(conversation, input, parsed).await?;
+        }
+    }
+
+    /// Keeps until when the provider wants to be left alone, for whoever takes the run up before that.
+    fn put_off(&self, conversation: &Conversation, until: Timestamp) {
+        let (run, time) = (Arc::clone(conversation.run()), self.clock().now());
+        if until <= time {
+            return;
+        }
+        let (said, number) = (Said::PutOff { until }, Some(conversation.steps() + 1));
+        let kept = self.session().dispatch(ConversationStep { run, time, said, withheld: false, number });
+        if !kept.is_ok() {
+            tracing::warn!(?kept, "how long the provider wants to be left alone could not be kept");
         }
     }
 }
@@ -200,7 +207,7 @@ impl Ground<'_> {
             }
             // Of sub-runs.
             Said::Answered { .. } => true,
-            Said::Began { .. } | Said::Reminded { .. } | Said::Finished { .. } => false,
+            Said::Began { .. } | Said::Reminded { .. } | Said::PutOff { .. } | Said::Finished { .. } => false,
         };
         self.keep(conversation, said, parsed).await?;
         if costs { self.stop_if_used_up(conversation) } else { Ok(()) }
@@ -287,16 +294,9 @@ impl Ground<'_> {
 }
 
 impl Driver<'_> {
-    async fn ask(&self, conversation: &Conversation, shown: &Shown) -> Input {
-        let request = ModelRequest {
-            prompt: Arc::clone(&shown.prompt),
-            messages: conversation.messages().clone(),
-            tools: Arc::clone(&shown.tools),
-            output: shown.output.clone(),
-            settings: Arc::clone(&self.settings),
-        };
+    async fn ask(&self, request: &ModelRequest) -> Input {
         let asking = async {
-            let responding = catch_panic(|| self.model.respond(&request, &self.watch, self.cancel))?;
+            let responding = catch_panic(|| self.model.respond(request, &self.watch, self.cancel))?;
             CatchPanic::new(responding).await
         };
         match self.held(asking).await {
@@ -316,8 +316,10 @@ impl Driver<'_> {
             Err(reason) => Input::Stopped { reason, tally: Tally::default() },
         }
     }
+}
 
-    async fn wait(&self, wait: Duration) -> Input {
+impl Ground<'_> {
+    pub(crate) async fn wait(&self, wait: Duration) -> Input {
         self.watch.waiting(wait);
         let until = self.clock().monotonic().saturating_add(wait);
         match self.held(self.clock().sleep_until(until)).await {
@@ -325,9 +327,7 @@ impl Driver<'_> {
             Err(reason) => Input::Stopped { reason, tally: Tally::default() },
         }
     }
-}
 
-impl Ground<'_> {
     /// What was used before counts, too: once, in a tracker that may have counted some of it.
     pub(crate) fn take_up(&self, conversation: &mut Conversation) -> Result<(), StopReason> {
         let (run, used) = (self.run_id(), conversation.stats().usage);
@@ -349,8 +349,7 @@ impl Ground<'_> {
     pub(crate) async fn execute(&self, calls: Vec<ToolCall>) -> (Input, Option<Arc<RenderedPrompt>>) {
         let calls: Vec<ToolCall> = calls.into_iter().map(|call| self.keyed(call)).collect();
         self.watch.calls(&calls);
-        let outcomes = self.outcomes(calls).await;
-        let tally = Tally::of(outcomes.iter().map(|outcome| outcome.event.ending));
+        let (outcomes, tally) = self.outcomes(calls).await;
         let mut opened = None;
         if let Some(escalation) = outcomes.iter().find_map(|outcome| outcome.escalation.clone()) {
             match self.escalated(escalation) {
@@ -358,7 +357,7 @@ impl Ground<'_> {
                 Err(reason) => return (Input::Stopped { reason, tally }, None),
             }
         }
-        let answers = outcomes.iter().map(answer).collect();
+        let answers = outcomes.iter().map(ToolAnswer::from).collect();
         (Input::Said(Said::Answered { answers, tally, expanded: opened.is_some() }), opened)
     }
 
@@ -468,24 +467,16 @@ fn misfit(error: Unexpected) -> StopReason {
 pub(crate) fn finished(judged: Judged, reminders_left: u32, text: Arc<str>) -> (Input, Option<Parsed>) {
     let said = |said| (Input::Said(said), None);
     match (judged.output, judged.missing) {
-        (Err(missing), _) | (Ok(_), Some(missing)) if reminders_left > 0 => said(Said::Reminded { missing }),
-        (Err(reason), _) => {
-            let reason = StopReason::Output { reason: reason.to_string(), text };
+        (Err(wrong), _) if reminders_left > 0 => said(Said::Reminded { missing: wrong.to_string().into() }),
+        (Ok(_), Some(missing)) if reminders_left > 0 => said(Said::Reminded { missing }),
+        (Err(wrong), _) => {
+            // Nobody answers again who could be told to.
+            let reason = StopReason::Output { reason: wrong.kind.to_string(), text };
             (Input::Stopped { reason, tally: Tally::default() }, None)
         }
         (Ok(parsed), missing) => {
             let output = parsed.as_ref().map(Parsed::json);
             (Input::Said(Said::Finished { output, missing }), parsed)
         }
-    }
-}
-
-/// What the model is told of a call.
-pub(crate) fn answer(outcome: &Outcome) -> ToolAnswer {
-    ToolAnswer {
-        id: Arc::clone(&outcome.answer.call_id),
-        name: Arc::clone(&outcome.answer.tool),
-        text: Arc::clone(&outcome.answer.text),
-        success: outcome.answer.success,
     }
 }

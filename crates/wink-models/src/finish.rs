@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use wink::executor::Executor;
 use wink::feedback::{Completion, CompletionContext};
-use wink::prompt::{ParsedOutput, Prompt, RenderedPrompt};
+use wink::prompt::{OutputError, ParsedOutput, Prompt, RenderedPrompt};
 use wink::session::Session;
 
 use crate::conversation::StopReason;
@@ -13,8 +13,8 @@ use crate::model::OutputSpec;
 
 /// What is to be thought of the model's last word.
 pub(crate) struct Judged {
-    /// The typed result, if one was asked for; or what is wrong with it, in words for the model.
-    pub(crate) output: Result<Option<Parsed>, Arc<str>>,
+    /// The typed result, if one was asked for; or what is wrong with it.
+    pub(crate) output: Result<Option<Parsed>, OutputError>,
     /// What is missing.
     pub(crate) missing: Option<Arc<str>>,
 }
@@ -54,7 +54,7 @@ pub(crate) async fn judge(
 ) -> Result<Judged, StopReason> {
     let parsed = match rendered.output().map(|contract| contract.parse(text)).transpose() {
         Ok(parsed) => parsed,
-        Err(error) => return Ok(Judged { output: Err(error.to_string().into()), missing: None }),
+        Err(error) => return Ok(Judged { output: Err(error), missing: None }),
     };
     let mut missing = None;
     if let Some(checker) = prompt.completion() {

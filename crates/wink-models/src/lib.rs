@@ -52,6 +52,7 @@ pub mod providers;
 mod random;
 pub mod recording;
 mod report;
+mod request;
 mod scripted;
 pub mod sse;
 mod sub_agent;
@@ -71,6 +72,7 @@ pub use model::{
 };
 pub use random::Random;
 pub use report::RunReport;
+pub use request::Shown;
 pub use scripted::{ScriptError, ScriptedModel};
 pub use sub_agent::{Share, SubAgent, SubTask};
 pub use wink::tool::secret::Secret;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use wink::limits::{Budget, BudgetTracker, CancelToken, Clock, Deadline, SystemClock};
 use wink::prompt::Prompt;
 use wink::resource::ResourceRegistry;
-use wink::session::{Dispatcher, RunContext, Session};
+use wink::session::{Dispatcher, RunContext, Session, SessionBuilder};
 
 use crate::adapter::{Adapter, Evaluation, PromptResponse, Stopped};
 use crate::driver::Watch;
@@ -40,33 +40,18 @@ pub struct MainLoop {
 pub struct Request {
     prompt: Prompt,
     session: Option<Session>,
-    task: Option<Arc<str>>,
-    run: RunContext,
-    resources: Option<ResourceRegistry>,
-    deadline: Option<Deadline>,
-    budget: Option<Arc<BudgetTracker>>,
-    cancel: CancelToken,
+    evaluation: Evaluation,
 }
 
 impl Request {
     /// Evaluates this prompt in a new session.
     pub fn new(prompt: &Prompt) -> Self {
-        Self {
-            prompt: prompt.clone(),
-            session: None,
-            task: None,
-            run: RunContext::default(),
-            resources: None,
-            deadline: None,
-            budget: None,
-            cancel: CancelToken::new(),
-        }
+        Self { prompt: prompt.clone(), session: None, evaluation: Evaluation::new() }
     }
 
     /// What is to be done, beside what the prompt says.
-    pub fn task(mut self, task: impl Into<Arc<str>>) -> Self {
-        self.task = Some(task.into());
-        self
+    pub fn task(self, task: impl Into<Arc<str>>) -> Self {
+        self.evaluation(|evaluation| evaluation.task(task))
     }
 
     /// In a session that there is.
@@ -76,32 +61,34 @@ impl Request {
     }
 
     /// Which run and request it is. A run that the session knows is taken up again.
-    pub fn run(mut self, run: RunContext) -> Self {
-        self.run = run;
-        self
+    pub fn run(self, run: RunContext) -> Self {
+        self.evaluation(|evaluation| evaluation.run(run))
     }
 
     /// Resources of this request: over everything else. What is handed in is never closed.
-    pub fn resources(mut self, resources: ResourceRegistry) -> Self {
-        self.resources = Some(resources);
-        self
+    pub fn resources(self, resources: ResourceRegistry) -> Self {
+        self.evaluation(|evaluation| evaluation.resources(resources))
     }
 
     /// When this request must be over, instead of when the loop says.
-    pub fn deadline(mut self, deadline: Deadline) -> Self {
-        self.deadline = Some(deadline);
-        self
+    pub fn deadline(self, deadline: Deadline) -> Self {
+        self.evaluation(|evaluation| evaluation.deadline(deadline))
     }
 
-    /// How many tokens this request may use, instead of what the loop says. Several may share a tracker.
-    pub fn budget(mut self, budget: Arc<BudgetTracker>) -> Self {
-        self.budget = Some(budget);
-        self
+    /// How many tokens this request may use, instead of what the loop says. All that are given count, and several requests may share one.
+    pub fn budget(self, budget: Arc<BudgetTracker>) -> Self {
+        self.evaluation(|evaluation| evaluation.budget(budget))
     }
 
     /// Who can stop it.
-    pub fn cancel(mut self, cancel: CancelToken) -> Self {
-        self.cancel = cancel;
+    pub fn cancel(self, cancel: CancelToken) -> Self {
+        self.evaluation(|evaluation| evaluation.cancel(cancel))
+    }
+
+    /// Whatever else an evaluation can be given, such as who watches it or what records it:
+    /// `request.evaluation(|evaluation| recorder.evaluation(evaluation))`. It wins over what the loop has.
+    pub fn evaluation(mut self, given: impl FnOnce(Evaluation) -> Evaluation) -> Self {
+        self.evaluation = given(self.evaluation);
         self
     }
 }
@@ -131,28 +118,56 @@ impl MainLoop {
 
     /// Executes a request: the response, and the session that it was made in.
     ///
+    /// Any request can be recorded, and repeated from its recording in the same way:
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// use std::sync::Arc;
+    /// use wink::limits::SystemClock;
+    /// use wink::prelude::*;
+    /// use wink_models::recording::{Recorder, Scrubber};
+    /// use wink_models::{MainLoop, MainLoopConfig, ModelAdapter, Request, ScriptedModel};
+    ///
+    /// # let section = Section::markdown("task", "Task").body("Say hello.");
+    /// # let prompt = PromptTemplate::builder("examples", "hello").section(section).build()?.prompt();
+    /// let model = Arc::new(ScriptedModel::parse(r#"{"text": "Hello."}"#)?);
+    /// let recorder = Recorder::start(std::io::sink(), model, Arc::new(SystemClock), Scrubber::new());
+    /// let adapter = ModelAdapter::new(recorder.model()).random(recorder.random());
+    /// let main_loop = MainLoop::new(Arc::new(adapter), Arc::default(), MainLoopConfig::default());
+    ///
+    /// let session = main_loop.session(|builder| recorder.session(builder));
+    /// let request = Request::new(&prompt).session(&session).evaluation(|it| recorder.evaluation(it));
+    /// let (response, _) = main_loop.execute(request).await?;
+    /// recorder.finish()?;
+    /// # assert_eq!(&*response.text, "Hello.");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
     /// # Errors
     /// When it is stopped before the model is done.
     pub async fn execute(&self, request: Request) -> Result<(PromptResponse, Session), LoopError> {
-        let session = request.session.unwrap_or_else(|| self.new_session());
-        let mut evaluation = Evaluation::new().run(request.run).cancel(request.cancel);
-        evaluation.task = request.task;
-        evaluation.loop_resources = self.config.resources.clone();
-        evaluation.resources = request.resources;
-        evaluation.deadline = request.deadline.or(self.config.deadline);
-        evaluation.watch = self.config.watch.clone();
-        let own = || self.config.budget.map(|budget| Arc::new(BudgetTracker::new(budget)));
-        evaluation.budgets.extend(request.budget.or_else(own));
-        let came = self.adapter.evaluate(&request.prompt, &session, evaluation).await;
+        let Request { prompt, session, mut evaluation } = request;
+        let session = session.unwrap_or_else(|| self.session(|builder| builder));
+        let config = &self.config;
+        evaluation.loop_resources = evaluation.loop_resources.or_else(|| config.resources.clone());
+        evaluation.deadline = evaluation.deadline.or(config.deadline);
+        evaluation.watch = evaluation.watch.or_else(|| config.watch.clone());
+        if evaluation.budgets.is_empty() {
+            evaluation.budgets.extend(config.budget.map(|budget| Arc::new(BudgetTracker::new(budget))));
+        }
+        let came = self.adapter.evaluate(&prompt, &session, evaluation).await;
         match came {
             Ok(response) => Ok((response, session)),
             Err(stopped) => Err(LoopError { stopped, session }),
         }
     }
 
-    fn new_session(&self) -> Session {
+    /// A session as the loop makes one for every request that brings none, with its clock, its dispatcher and what it prepares; and
+    /// with what is done here before, for example by a [`Recorder`](crate::recording::Recorder::session).
+    pub fn session(&self, with: impl FnOnce(SessionBuilder) -> SessionBuilder) -> Session {
         let clock = self.config.clock.clone().unwrap_or_else(|| Arc::new(SystemClock));
-        let session = Session::builder().clock(clock).dispatcher(Arc::clone(&self.dispatcher)).build();
+        let session = with(Session::builder().clock(clock).dispatcher(Arc::clone(&self.dispatcher))).build();
         if let Some(prepare) = &self.prepare {
             prepare(&session);
         }

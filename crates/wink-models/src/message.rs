@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use wink::executor::Outcome;
 
 /// One message of a conversation, after the prompt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -54,4 +55,16 @@ pub struct ToolAnswer {
     pub text: Arc<str>,
     /// Whether the call succeeded.
     pub success: bool,
+}
+
+impl From<&Outcome> for ToolAnswer {
+    fn from(outcome: &Outcome) -> Self {
+        let answer = &outcome.answer;
+        Self {
+            id: Arc::clone(&answer.call_id),
+            name: Arc::clone(&answer.tool),
+            text: Arc::clone(&answer.text),
+            success: answer.success,
+        }
+    }
 }

@@ -98,7 +98,8 @@ pub struct ModelResponse {
     /// Why it ended.
     #[serde(default)]
     pub stop: Stop,
-    /// What it cost.
+    /// What it cost. Budgets count this and nothing else: a model that does not know what an answer cost says what it may have cost,
+    /// as the providers do where their servers are silent about it.
     #[serde(default)]
     pub usage: TokenUsage,
     /// For [`Message::Assistant`], as it is.
@@ -148,7 +149,7 @@ impl Stream for () {
 }
 
 /// A request was not answered.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{kind}: {message}")]
 pub struct ModelError {
     /// What kind of failure it is; what is done next depends on it.

@@ -31,12 +31,8 @@ impl RunReport {
     pub fn of(came: &Result<PromptResponse, Stopped>) -> Self {
         let (output, stats, stopped_by) = match came {
             Ok(response) => {
-                let output = match &response.output {
-                    Some(output) => Value::clone(output),
-                    None => Value::from(&*response.text),
-                };
                 let stopped_by = if response.missing.is_some() { "incomplete" } else { "completed" };
-                (output, response.stats, stopped_by)
+                (response.value(), response.stats, stopped_by)
             }
             Err(stopped) => (Value::Null, stopped.stats, stopped.reason.name()),
         };

@@ -82,17 +82,16 @@ impl ScriptedModel {
     /// # Errors
     /// When a line is not a response; it is named by its number.
     pub fn parse(text: &str) -> Result<Self, ScriptError> {
-        let recorded = recording::is_recording(text);
-        let mut lines = Vec::new();
-        for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            let fault = |reason| ScriptError::Line { line: at + 1, reason };
-            let line = match recorded {
-                true if recording::is_cut_off(text, line) => break,
-                true => recording::answer_on(line).map_err(fault)?,
-                false => Some(read_line(at + 1, line).map_err(fault)?),
-            };
-            lines.extend(line);
-        }
+        let lines = match recording::is_recording(text) {
+            true => recording::answers(text).map_err(|(line, reason)| ScriptError::Line { line, reason })?,
+            false => {
+                let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+                let read = |(at, line)| {
+                    read_line(at + 1, line).map_err(|reason| ScriptError::Line { line: at + 1, reason })
+                };
+                lines.map(read).collect::<Result<Vec<_>, ScriptError>>()?
+            }
+        };
         match lines.is_empty() {
             true => Err(ScriptError::Empty),
             false => Ok(Self::of("scripted", lines)),

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use serde_json::Value;
 use wink::data;
 use wink::limits::{Budget, BudgetLimits, BudgetTracker, CancelToken, TokenUsage};
 use wink::prompt::Prompt;
@@ -76,8 +77,9 @@ impl SubAgent {
         self
     }
 
-    /// The tool. Its value is the agent's last word.
-    pub fn tool(self, name: impl Into<String>, description: impl Into<String>) -> Tool<SubTask, String> {
+    /// The tool. Its value is the agent's typed result, or its last word if its prompt asks for none. A call of an agent that is not
+    /// done after all reminders has failed, and says what is missing.
+    pub fn tool(self, name: impl Into<String>, description: impl Into<String>) -> Tool<SubTask, Value> {
         Tool::new::<ToolContext, _>(name, description, self)
     }
 
@@ -116,18 +118,20 @@ impl SubAgent {
         }
     }
 
-    async fn run(&self, params: SubTask, cx: &ToolContext) -> Result<ToolResult<String>, ToolError> {
+    async fn run(&self, params: SubTask, cx: &ToolContext) -> Result<ToolResult<Value>, ToolError> {
         let parent = cx.adapter().get::<Parent>();
         let session = self.session(cx, parent.as_deref());
         let caller = parent.as_ref().map_or_else(|| cx.session().id().to_string(), |it| it.run.to_string());
-        let run_id = Some(format!("{caller}/{}", cx.invocation().id));
+        let run_id = format!("{caller}/{}", cx.invocation().id);
+        let watch = parent.as_ref().and_then(|parent| parent.evaluation.watch.as_ref()?.sub_run(&run_id));
         let cancel = CancelToken::new();
         let mut evaluation = Evaluation::new()
             .task(params.task)
-            .run(RunContext { run_id, ..cx.run().clone() })
+            .run(RunContext { run_id: Some(run_id), ..cx.run().clone() })
             .cancel(cancel.clone());
         evaluation.budgets = self.budgets(cx)?;
         evaluation.deadline = cx.deadline();
+        evaluation.watch = watch;
         if let Some(parent) = &parent {
             evaluation.spends_for.clone_from(&parent.evaluation.spends_for);
             evaluation.spends_for.push(Arc::clone(&parent.evaluation.spent));
@@ -147,7 +151,12 @@ impl SubAgent {
             never = stopping => never,
         };
         match came {
-            Ok(response) => Ok(ToolResult::value(response.text.to_string())),
+            Ok(response) => Ok(match &response.missing {
+                None => ToolResult::value(response.value()),
+                Some(missing) => {
+                    ToolResult::failed(response.value(), format!("the sub-agent is not done: {missing}"))
+                }
+            }),
             // Whoever is out of time or of budget is told by its own limits; the rest is for the model to act on.
             Err(stopped) => {
                 let what = match stopped.reason {
@@ -163,12 +172,12 @@ impl SubAgent {
     }
 }
 
-impl Handler<ToolContext, SubTask, String> for SubAgent {
+impl Handler<ToolContext, SubTask, Value> for SubAgent {
     fn call<'a>(
         &'a self,
         params: SubTask,
         cx: &'a mut ToolContext,
-    ) -> impl Future<Output: IntoToolResult<Value = String>> + Send + 'a {
+    ) -> impl Future<Output: IntoToolResult<Value = Value>> + Send + 'a {
         self.run(params, cx)
     }
 }

@@ -11,7 +11,9 @@ use provider_support::{WAYS, Way};
 use wink::BoxFuture;
 use wink_fake::Fake;
 use wink_models::providers::Streaming;
-use wink_models::testing::{Line, Replies, Running, Script, Scripted, Setup, Subject, adapter_contract};
+use wink_models::testing::{
+    Line, Replies, Running, Script, Scripted, Setup, Subject, Texts, adapter_contract,
+};
 use wink_models::{Adapter, ModelAdapter, ModelResponse, Stop};
 
 /// A provider in front of a fake.
@@ -26,6 +28,14 @@ impl Subject for Provided {
         match self.0 {
             Way::Constrained => Replies::OneCallOrText,
             Way::Anthropic | Way::Chat | Way::Responses => Replies::Any,
+        }
+    }
+
+    fn texts(&self) -> Texts {
+        match (self.0, self.1) {
+            // What is in a form of ours is nothing to show before it is read.
+            (Way::Constrained, _) | (_, Streaming::Off) => Texts::AtOnce,
+            (Way::Anthropic | Way::Chat | Way::Responses, Streaming::On) => Texts::InPieces,
         }
     }
 
@@ -88,12 +98,39 @@ async fn openai_responses() {
     every(Way::Responses).await;
 }
 
+/// One that has everything before it shows anything, and says that it has not.
+struct Buffering(Provided);
+
+impl Subject for Buffering {
+    fn name(&self) -> String {
+        "buffering".to_owned()
+    }
+
+    fn start<'a>(&'a self, script: &'a Script, setup: Setup) -> BoxFuture<'a, Box<dyn Running>> {
+        self.0.start(script, setup)
+    }
+}
+
+#[tokio::test]
+async fn text_that_comes_at_once_does_not_pass_for_a_stream() {
+    let buffering = Buffering(Provided(Way::Chat, Streaming::Off));
+    let judged = tokio::spawn(async move { adapter_contract(&buffering).await }).await;
+    let panic = judged.expect_err("a text that is not streamed").into_panic();
+    let said = panic.downcast_ref::<String>().expect("a panic has a text");
+    let at_once = "streaming: a text of 1100 characters is shown in one piece";
+    assert_eq!(*said, format!("buffering differs from a scripted model:\n{at_once}\n{at_once}"));
+}
+
 /// A scripted model that says something else than it is told to.
 struct Liar(&'static str, fn(&mut ModelResponse));
 
 impl Subject for Liar {
     fn name(&self) -> String {
         self.0.to_owned()
+    }
+
+    fn texts(&self) -> Texts {
+        Texts::AtOnce
     }
 
     fn start<'a>(&'a self, script: &'a Script, setup: Setup) -> BoxFuture<'a, Box<dyn Running>> {

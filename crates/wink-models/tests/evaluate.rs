@@ -11,7 +11,9 @@ use std::time::Duration;
 use serde_json::json;
 use support::{JumpClock, Listed, Note, Silent, calls, error, opens, prompt, resources, says};
 use wink::filesystem::FilesystemExt;
-use wink::limits::{Budget, BudgetDimension, BudgetExceededError, BudgetTracker, CancelToken, Deadline};
+use wink::limits::{
+    Budget, BudgetDimension, BudgetExceededError, BudgetTracker, CancelToken, Clock, Deadline,
+};
 use wink::prelude::*;
 use wink::session::{PromptExecuted, PromptRendered, RunContext, ToolInvoked, ToolsRendered};
 use wink::testing::FakeClock;
@@ -173,6 +175,38 @@ async fn a_throttled_request_is_sent_again_after_the_time_that_was_asked_for() {
         slept.iter().all(|slept| *slept >= after && *slept < after + Duration::from_secs(1)),
         "{slept:?}"
     );
+}
+
+#[tokio::test]
+async fn a_run_that_goes_on_waits_for_what_is_left_of_the_time_that_was_asked_for() {
+    let seconds = Duration::from_secs;
+    let throttled = || Err(ModelError { retry_after: Some(seconds(60)), ..error(ModelErrorKind::Throttled) });
+    let clock = JumpClock::new();
+    let session = Session::builder().clock(clock.clone()).build();
+    let go_on = async |model: Arc<Listed>, deadline: Option<u64>| {
+        let run = RunContext { run_id: Some("r".into()), ..RunContext::default() };
+        let mut evaluation = Evaluation::new().run(run).resources(resources().0);
+        if let Some(ahead) = deadline {
+            evaluation = evaluation.deadline(Deadline::after(seconds(ahead), &*clock).unwrap());
+        }
+        clock.slept.lock().unwrap().clear();
+        let came = ModelAdapter::new(model.clone()).evaluate(&prompt(), &session, evaluation).await;
+        let came = came.map(|response| response.text.to_string()).map_err(|stopped| stopped.reason.name());
+        (came, model.asked(), clock.slept.lock().unwrap().clone())
+    };
+    let (came, asked, _) = go_on(Listed::new([throttled()]), Some(10)).await;
+    assert_eq!((came, asked), (Err("retry_deadline"), 1));
+    clock.sleep_until(seconds(20)).await;
+    let (came, asked, slept) = go_on(Listed::new([throttled()]), None).await;
+    assert_eq!((came, asked), (Err("retry_attempts"), 5));
+    assert_eq!(slept[0], seconds(40), "of the sixty, twenty are over");
+    // Whoever cannot wait that long does not ask.
+    let (came, asked, _) = go_on(Listed::saying([says("too early")]), Some(5)).await;
+    assert_eq!((came, asked), (Err("deadline"), 0));
+    // And nobody waits for longer.
+    clock.sleep_until(clock.monotonic() + seconds(61)).await;
+    let (came, asked, slept) = go_on(Listed::saying([says("at last")]), None).await;
+    assert_eq!((came, asked, slept), (Ok("at last".to_owned()), 1, Vec::new()));
 }
 
 // case 205

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use wink::BoxFuture;
 use wink_fake::Fake;
 use wink_models::providers::{Endpoint, Streaming, openai};
-use wink_models::testing::{Arguments, LeftOut, Running, Script, Setup, Subject, adapter_contract};
+use wink_models::testing::{Arguments, LeftOut, Running, Script, Setup, Subject, Texts, adapter_contract};
 use wink_models::{Adapter, ModelAdapter};
 
 /// LiteLLM refuses short ones.
@@ -112,6 +112,13 @@ impl Subject for Proxied<'_> {
             // It has them as JSON there, and writes that in its own way.
             ("anthropic", Streaming::Off) => Arguments::Rewritten,
             _ => Arguments::AsWritten,
+        }
+    }
+
+    fn texts(&self) -> Texts {
+        match self.streaming {
+            Streaming::On => Texts::InPieces,
+            Streaming::Off => Texts::AtOnce,
         }
     }
 

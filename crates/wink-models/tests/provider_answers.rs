@@ -15,11 +15,14 @@ use std::time::Duration;
 
 use provider_support::{Told, WAYS, Way, answer, ask, called, output, request, said, user};
 use serde_json::json;
-use wink::limits::{CancelToken, TokenUsage};
+use wink::limits::{Budget, BudgetTracker, CancelToken, Clock, SystemClock, TokenUsage};
+use wink::prelude::*;
 use wink::testing::FakeClock;
 use wink_fake::{Fake, Script};
 use wink_models::providers::Streaming;
-use wink_models::{Message, Model, ModelErrorKind as Kind, ModelResponse, Stop};
+use wink_models::{
+    Adapter, Evaluation, Message, Model, ModelAdapter, ModelErrorKind as Kind, ModelResponse, Stop,
+};
 
 fn usage() -> TokenUsage {
     TokenUsage { input_tokens: 100, output_tokens: 20, cached_tokens: 0 }
@@ -59,6 +62,39 @@ async fn text_comes_with_what_it_cost() {
         assert_eq!(told.all("text"), "Hello, ünï", "{way:?} {streaming:?}");
         assert_eq!(provider.name(), "a-model");
         assert_eq!((fake.left(), fake.seen().len()), (0, 1));
+    }
+}
+
+/// A token for every four bytes, of what was sent and of what came.
+#[tokio::test]
+async fn what_a_server_does_not_say_that_it_cost_is_estimated() {
+    let line = r#"{"text": "Hello, you.", "usage": null}"#;
+    for (way, streaming) in WAYS {
+        let (fake, provider) = way.saying(streaming, line).await;
+        let answered = ask(&provider, &request([user("Hi")])).await.unwrap();
+        let sent = fake.seen()[0].body.to_string().len() as u64;
+        let usage = TokenUsage { input_tokens: sent.div_ceil(4), output_tokens: 3, cached_tokens: 0 };
+        assert_eq!(answered, ModelResponse { usage, ..response("Hello, you.") }, "{way:?} {streaming:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_budget_holds_for_a_server_that_does_not_say_what_it_cost() {
+    let call = r#"{"tool_calls": [{"id": "1", "name": "nothing", "arguments": {}}], "usage": null}"#;
+    let lines = format!("{}\n", [call; 50].join("\n"));
+    let prompt = PromptTemplate::builder("tests", "budget").build().unwrap().prompt();
+    for (way, streaming) in WAYS {
+        let (fake, provider) = way.saying(streaming, &lines).await;
+        let tracker = Arc::new(BudgetTracker::new(Budget::total(1_000).unwrap()));
+        let evaluation = Evaluation::new().task("Go on.").budget(Arc::clone(&tracker));
+        let came = ModelAdapter::new(Arc::new(provider)).evaluate(&prompt, &Session::new(), evaluation).await;
+        let stopped = came.unwrap_err();
+        assert_eq!(stopped.reason.name(), "budget", "{way:?} {streaming:?}");
+        assert_eq!(stopped.stats.usage, tracker.used(), "{way:?} {streaming:?}");
+        // It is not stopped before there is a reason to.
+        let before: u64 =
+            fake.seen().iter().rev().skip(1).map(|seen| seen.body.to_string().len() as u64).sum();
+        assert!(before / 4 < 1_000 && stopped.stats.turns > 1, "{way:?} {streaming:?}: {stopped:?}");
     }
 }
 
@@ -168,6 +204,31 @@ async fn what_was_thought_goes_back_as_it_was() {
     }
 }
 
+/// With what was thought, calls are kept in their places: by their order, and not by ids that a server may give twice.
+#[tokio::test]
+async fn calls_with_one_id_are_sent_back_as_two() {
+    let lines = r#"
+{"thinking": "Hm.", "tool_calls": [{"id": "1", "name": "read", "arguments": {"path": "a"}}, {"id": "1", "name": "tag", "arguments": {}}]}
+{"text": "Done."}"#;
+    for (way, list, places) in [
+        (Way::Anthropic, "/messages/1/content", ["/1/name", "/2/name"]),
+        (Way::Responses, "/input", ["/2/name", "/3/name"]),
+    ] {
+        for streaming in [Streaming::On, Streaming::Off] {
+            let (fake, provider) = way.saying(streaming, lines).await;
+            let first = ask(&provider, &request([user("Hi")])).await.unwrap();
+            let tools = Message::Tools {
+                answers: vec![answer("1", "read", "text", true), answer("1", "tag", "no", false)],
+            };
+            // Whether the provider takes it is its business.
+            let _ = ask(&provider, &request([user("Hi"), said(first), tools])).await;
+            let sent = fake.seen()[1].body.pointer(list).cloned().unwrap();
+            let names = places.map(|place| sent.pointer(place).cloned().unwrap_or_default());
+            assert_eq!(names, [json!("read"), json!("tag")], "{way:?} {streaming:?}: {sent:#}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn truncation_and_refusal_are_told() {
     let lines = r#"{"text": "Half", "stop": "truncated"}
@@ -228,7 +289,7 @@ async fn faults_have_kinds_and_say_when_to_come_back() {
             (Kind::Unavailable, true, None),
             (Kind::Unavailable, true, None),
             (Kind::TooLong, false, None),
-            (Kind::Malformed, false, None),
+            (Kind::Malformed, true, None),
             (Kind::Connection, true, None),
             (Kind::Connection, true, None),
         ];
@@ -267,6 +328,38 @@ async fn cancelling_gives_the_request_up_wherever_it_is() {
     cancel.cancel();
     assert_eq!(provider.respond(&request([]), &(), &cancel).await.unwrap_err().kind, Kind::Cancelled);
     assert_eq!(fake.left(), 1);
+}
+
+/// Nobody waits for the end to show what there is.
+#[tokio::test]
+async fn text_is_told_while_it_comes() {
+    let streamed =
+        |(way, streaming): &(Way, Streaming)| *streaming == Streaming::On && *way != Way::Constrained;
+    // So many events that some of them have text, however an API begins.
+    let line = r#"{"text": "a long text that never gets to its end", "stall": 7}"#;
+    for (way, _) in WAYS.into_iter().filter(streamed) {
+        let (_fake, provider) = way.saying(Streaming::On, line).await;
+        let (asked, cancel) = (request([user("Hi")]), CancelToken::new());
+        let told = Told::default();
+        let canceller = async {
+            let too_long = SystemClock.sleep_until(SystemClock.monotonic() + Duration::from_secs(20));
+            let two_pieces = async {
+                while told.pieces("text") < 2 {
+                    tokio::task::yield_now().await;
+                }
+            };
+            let came = tokio::select! {
+                () = two_pieces => true,
+                () = too_long => false,
+            };
+            cancel.cancel();
+            came
+        };
+        let (answered, came) = tokio::join!(provider.respond(&asked, &told, &cancel), canceller);
+        assert!(came, "{way:?}: nothing was told of what had come");
+        assert_eq!(answered.unwrap_err().kind, Kind::Cancelled, "{way:?}");
+        assert!("a long text that never".starts_with(&told.all("text")), "{way:?}: {}", told.all("text"));
+    }
 }
 
 #[tokio::test]

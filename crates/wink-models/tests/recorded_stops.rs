@@ -10,11 +10,12 @@ use std::time::Duration;
 use support::{Listed, Page, Silent, Text, calls, error, prompt_with, resources, says};
 use wink::BoxFuture;
 use wink::executor::{Approval, ApprovalRequest, Approver};
+use wink::filesystem::{WriteMode, WriteOptions};
 use wink::limits::{CancelToken, Deadline};
-use wink::policy::{Decision, policy_fn};
+use wink::policy::{Decision, PolicyCall, PolicyContext, ToolPolicy, policy_fn};
 use wink::prelude::*;
 use wink::resource::BoxError;
-use wink::session::SnapshotScope;
+use wink::session::{SessionBuilder, SnapshotScope, ToolInvoked};
 use wink::testing::FakeClock;
 use wink_models::recording::{Recorder, Recording, Scrubber};
 use wink_models::{
@@ -188,4 +189,91 @@ async fn a_deadline_comes_where_it_came() {
         assert_eq!(difference, None, "{what}: {text}");
         assert_eq!(again, came, "{what}: {text}");
     }
+}
+
+async fn put(params: Text, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+    let files = cx.filesystem().await?;
+    files.write("list", params.text.as_bytes(), WriteOptions::new(WriteMode::Append)).await?;
+    Ok(ToolResult::done("written"))
+}
+
+/// Asks the disk, and says nothing against it.
+struct Looks;
+
+impl ToolPolicy for Looks {
+    fn kind(&self) -> &'static str {
+        "looks"
+    }
+
+    fn check<'a>(
+        &'a self,
+        _: &'a PolicyCall<'a>,
+        _: &'a PolicyContext<'a>,
+    ) -> BoxFuture<'a, Result<Decision, BoxError>> {
+        Box::pin(async {
+            let _ = tokio::fs::metadata("/").await;
+            Ok(Decision::Allow)
+        })
+    }
+}
+
+/// A run in a workspace on disk, where everything is waited for, cancelled when it is looked at for the n-th time; what it came to, and
+/// its calls as the log has them. Whether it was cancelled at all.
+async fn on_disk(
+    setup: &dyn Fn(SessionBuilder) -> SessionBuilder,
+    adapter: ModelAdapter,
+    evaluation: Evaluation,
+    n: usize,
+) -> (Result<PromptResponse, Stopped>, Vec<ToolInvoked>) {
+    let dir = tempfile::tempdir().unwrap();
+    let workspace = wink_store::Workspace::open(dir.path()).unwrap();
+    let session = setup(workspace.session("s")).open().await.unwrap();
+    let section = Section::markdown("tools", "Tools")
+        .body("Write.")
+        .tool(Tool::new("put", "Writes.", put))
+        .policy(Looks);
+    let section = section.resources(workspace.resources());
+    let prompt = PromptTemplate::builder("tests", "disk").section(section).build().unwrap().prompt();
+    let cancel = CancelToken::new();
+    let evaluation = evaluation.task("Do it.").cancel(cancel.clone());
+    let mut polls = 0;
+    let mut evaluating = adapter.evaluate(&prompt, &session, evaluation);
+    let came = std::future::poll_fn(|cx| {
+        if polls == n {
+            cancel.cancel();
+        }
+        polls += 1;
+        evaluating.as_mut().poll(cx)
+    })
+    .await;
+    drop(evaluating);
+    let events = session.slice::<ToolInvoked>().iter().map(|event| ToolInvoked::clone(&event)).collect();
+    (came, events)
+}
+
+#[tokio::test]
+async fn a_run_that_is_cancelled_anywhere_is_cancelled_there_again() {
+    for n in 0..1_000 {
+        let page = Page::default();
+        let answers = [calls(&[("put", "a"), ("put", "b")]), calls(&[("put", "c")]), says("done")];
+        let clock = FakeClock::new("2026-03-01T12:00:00Z".parse().unwrap());
+        let recorder =
+            Recorder::start(page.clone(), Listed::saying(answers), Arc::new(clock), Scrubber::new());
+        let adapter = ModelAdapter::new(recorder.model()).random(recorder.random());
+        let evaluation = recorder.evaluation(Evaluation::new());
+        let came = on_disk(&|session| recorder.session(session), adapter, evaluation, n).await;
+        recorder.finish().unwrap();
+        let text = page.text();
+        let recording = Recording::parse(&text).unwrap();
+        let adapter = ModelAdapter::new(recording.model()).random(recording.random());
+        let evaluation = recording.evaluation(Evaluation::new());
+        let again = on_disk(&|session| recording.session(session), adapter, evaluation, usize::MAX).await;
+        assert_eq!(recording.difference(), None, "{n}: {text}");
+        assert_eq!(again, came, "{n}: {text}");
+        if came.0.is_ok() {
+            assert!(n > 10, "it was cancelled {n} times");
+            return;
+        }
+    }
+    panic!("it is never done");
 }

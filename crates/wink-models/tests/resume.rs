@@ -9,12 +9,16 @@ use std::sync::{Arc, Mutex};
 use jiff::Timestamp;
 use wink::ledger::{IdempotencyConfig, Probed, WhenInDoubt};
 use wink::limits::{Budget, BudgetTracker};
+use wink::policy::{QuotaPolicy, SequentialDependencyPolicy};
 use wink::prelude::*;
 use wink::resource::{Binding, ResourceRegistry};
 use wink::session::{PromptExecuted, RunContext, ToolInvoked};
 use wink::testing::{ByteStore, FakeClock};
 use wink::tool::Annotations;
-use wink_models::{Adapter, Evaluation, ModelAdapter, PromptResponse, ScriptedModel, Stopped};
+use wink_models::conversation::{Conversation, Tally};
+use wink_models::{
+    Adapter, Evaluation, Message, ModelAdapter, PromptResponse, RunStats, ScriptedModel, Stopped,
+};
 
 #[data]
 #[derive(Debug, Clone, PartialEq)]
@@ -71,12 +75,20 @@ fn prompt(bank: &Arc<Bank>) -> Prompt {
     let section = Section::tools("tools", "Tools")
         .tool(Tool::new("note", "Notes something.", note).publishes().annotations(inside))
         .tool(Tool::new("pay", "Pays.", pay).idempotency(once))
+        .tool(Tool::new("early", "Comes too early.", note).annotations(inside))
         .tool(Tool::new("fail", "Fails.", fail).annotations(inside));
-    PromptTemplate::builder("tests", "resume").section(section).build().unwrap().prompt()
+    // Asked again, they would say something else: what was denied is allowed by now, and what was allowed is used up.
+    PromptTemplate::builder("tests", "resume")
+        .section(section)
+        .policy(SequentialDependencyPolicy::new().require("early", ["note"]))
+        .policy(QuotaPolicy::new().tool("note", 3))
+        .build()
+        .unwrap()
+        .prompt()
 }
 
 const SCRIPT: &str = r#"
-{"tool_calls": [{"id": "1", "name": "note", "arguments": {"text": "a"}}, {"id": "2", "name": "pay", "arguments": {"text": "rent"}}]}
+{"tool_calls": [{"id": "0", "name": "early", "arguments": {"text": "z"}}, {"id": "1", "name": "note", "arguments": {"text": "a"}}, {"id": "2", "name": "pay", "arguments": {"text": "rent"}}]}
 {"tool_calls": [{"id": "1", "name": "pay", "arguments": {"text": "food"}}, {"id": "2", "name": "fail", "arguments": {"text": "no"}}, {"id": "3", "name": "note", "arguments": {"text": "b"}}]}
 {"tool_calls": [{"id": "1", "name": "note", "arguments": {"text": "b"}}]}
 {"text": "done", "usage": {"input_tokens": 7}}
@@ -129,18 +141,23 @@ fn notes(session: &Session) -> Vec<String> {
     session.slice::<Note>().iter().map(|note| note.text.clone()).collect()
 }
 
+/// All that was said in the run, by the model and to it.
+fn told(session: &Session) -> Vec<Arc<Message>> {
+    Conversation::read_back(session, "r").unwrap().unwrap().messages().iter().cloned().collect()
+}
+
 #[tokio::test]
 async fn a_run_that_died_anywhere_comes_to_the_same_end() {
     let whole = World::new(ByteStore::new(), Vec::new());
     let (came, session, used) = whole.run().await;
     let expected = came.unwrap();
     assert_eq!((&*expected.text, used), ("done", 7));
-    let (all_notes, all_paid) = (notes(&session), whole.paid());
+    let (all_notes, all_paid, all_told) = (notes(&session), whole.paid(), told(&session));
     assert_eq!(all_notes, ["a", "b", "b"]);
     assert_eq!(all_paid, ["rent", "food"]);
     let bytes = whole.store.bytes();
     let effects = whole.bank.paid.lock().unwrap().clone();
-    let mut taken_up = 0;
+    let (mut taken_up, mut more_calls) = (0, 0);
     // Every length at which there is one entry more; an entry is longer than the stride.
     let kept = |length: usize| ByteStore::from_bytes(&bytes[..length]).unwrap().bytes().len();
     let mut lengths: Vec<_> = (0..bytes.len()).step_by(64).map(kept).chain([bytes.len()]).collect();
@@ -157,7 +174,14 @@ async fn a_run_that_died_anywhere_comes_to_the_same_end() {
             let world = World::new(ByteStore::from_bytes(&bytes[..length]).unwrap(), paid);
             let (came, session, used) = world.run().await;
             let response = came.unwrap_or_else(|error| panic!("cut at {length}: {error}"));
-            assert_eq!((&response.text, response.stats), (&expected.text, expected.stats), "cut at {length}");
+            // With calls that were stopped by its death: what the log has is what it did.
+            let events = session.slice::<ToolInvoked>();
+            let logged = Tally::of(events.iter().map(|event| event.ending));
+            let Tally { calls, rolled_back, denied, usage: _ } = logged;
+            let stats = RunStats { calls, rolled_back, denied, ..expected.stats };
+            assert_eq!((&response.text, response.stats), (&expected.text, stats), "cut at {length}");
+            more_calls += usize::from(stats != expected.stats);
+            assert_eq!(told(&session), all_told, "cut at {length}");
             assert_eq!(notes(&session), all_notes, "cut at {length}");
             assert_eq!(world.paid(), all_paid, "cut at {length}");
             assert_eq!(used, 7, "cut at {length}: what was used before counts once");
@@ -166,7 +190,8 @@ async fn a_run_that_died_anywhere_comes_to_the_same_end() {
             taken_up += usize::from(again);
         }
     }
-    assert!(taken_up > 20, "only {taken_up} runs had calls that were made again");
+    assert!(taken_up > 8, "only {taken_up} runs had calls that were made again");
+    assert!(more_calls > 8, "only {more_calls} runs had calls that were stopped");
 }
 
 #[tokio::test]
@@ -176,7 +201,7 @@ async fn a_run_that_is_done_is_done() {
     let again = World::new(world.store.reopen().unwrap(), world.bank.paid.lock().unwrap().clone());
     let (second, session, _) = again.run().await;
     assert_eq!(second, first);
-    assert_eq!(session.slice::<ToolInvoked>().len(), 6);
+    assert_eq!(session.slice::<ToolInvoked>().len(), 7);
     assert_eq!(session.slice::<PromptExecuted>().len(), 1);
 }
 
@@ -189,12 +214,12 @@ async fn a_run_that_was_stopped_goes_on_and_counts_what_it_used_once() {
     let half = format!("{first}\n{}", r#"{"error": {"kind": "unauthorized", "message": "no"}}"#);
     let (came, session) = world.run_with(&half, &tracker).await;
     assert_eq!(came.unwrap_err().reason.name(), "request_failed");
-    assert_eq!(session.slice::<ToolInvoked>().len(), 2);
+    assert_eq!(session.slice::<ToolInvoked>().len(), 3);
     let whole = [&first, lines[1], lines[2], lines[3]].join("\n");
     let (came, session) = world.run_with(&whole, &tracker).await;
     assert_eq!((&*came.unwrap().text, tracker.used().total()), ("done", 10));
     // Nothing was done again, and nothing is called a second try.
-    assert_eq!(session.slice::<ToolInvoked>().len(), 6);
+    assert_eq!(session.slice::<ToolInvoked>().len(), 7);
     assert!(session.slice::<ToolInvoked>().iter().all(|event| event.attempt == 1));
     assert_eq!(world.paid(), ["rent", "food"]);
 }

@@ -24,6 +24,9 @@ fn mark(number: i64) -> CallMark {
         prompt: "ns/key".into(),
         adapter: "test".into(),
         time: at,
+        run: None,
+        request: None,
+        attempt: None,
     }
 }
 

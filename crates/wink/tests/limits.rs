@@ -53,6 +53,8 @@ fn a_deadline_lies_at_least_a_second_ahead() {
     ));
     assert!(matches!(Deadline::after(Duration::MAX, &clock), Err(InvalidDeadline::TooFar { .. })));
     assert_eq!(Deadline::after(Duration::from_secs(1), &clock).unwrap(), deadline);
+    // Also by a clock that does not stand still.
+    assert!(Deadline::after(Deadline::SHORTEST, &SystemClock).is_ok());
 }
 
 // case 198

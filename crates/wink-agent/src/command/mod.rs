@@ -6,6 +6,7 @@
 //! is cancelled, the call is dropped, and with it every process of the command.
 
 mod arguments;
+mod around;
 #[cfg(target_os = "linux")]
 mod program;
 #[cfg(target_os = "linux")]
@@ -25,6 +26,7 @@ use wink::tool::{Handler, IntoToolResult, ToolContext, ToolError, ToolResult};
 
 #[cfg(target_os = "linux")]
 pub(crate) use arguments::{Passing, is_ours, variable};
+pub use around::{AroundCommands, CommandOutcome};
 #[cfg(target_os = "linux")]
 pub(crate) use program::Program;
 #[cfg(target_os = "linux")]
@@ -83,7 +85,7 @@ impl CommandTool {
         Self { program: Program::new(plan, sandbox) }
     }
 
-    async fn run(&self, arguments: Value, cx: &ToolContext) -> Result<ToolResult<Value>, ToolError> {
+    async fn run(&self, arguments: Value, cx: &ToolContext) -> CommandOutcome {
         use wink_sandbox::Ended;
         use wink_sandbox::tool::{HostLayers, run_in_layer};
 
@@ -113,7 +115,7 @@ pub(crate) struct CommandTool;
 
 #[cfg(not(target_os = "linux"))]
 impl CommandTool {
-    async fn run(&self, _: Value, _: &ToolContext) -> Result<ToolResult<Value>, ToolError> {
+    async fn run(&self, _: Value, _: &ToolContext) -> CommandOutcome {
         Err(ToolError::new("commands can be run on Linux only, so that this tool cannot be used here"))
     }
 }
@@ -124,7 +126,17 @@ impl Handler<ToolContext, Value, Value> for CommandTool {
         arguments: Value,
         cx: &'a mut ToolContext,
     ) -> impl Future<Output: IntoToolResult<Value = Value>> + Send + 'a {
-        self.run(arguments, cx)
+        self.handle(arguments, cx)
+    }
+}
+
+impl CommandTool {
+    async fn handle(&self, arguments: Value, cx: &ToolContext) -> CommandOutcome {
+        let run = self.run(arguments, cx);
+        match cx.resource_optional::<dyn AroundCommands>().await? {
+            Some(around) => around.call(cx, Box::pin(run)).await,
+            None => run.await,
+        }
     }
 }
 

@@ -25,6 +25,8 @@ mod overrides;
 mod page;
 mod pipe;
 mod replay;
+mod replay_commands;
+mod replay_files;
 mod run;
 mod secrets;
 mod serve;

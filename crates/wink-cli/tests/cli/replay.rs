@@ -1,6 +1,5 @@
 //! `wink replay`: a recorded run is the same once more, byte for byte; and where it is not, that is said.
 
-#[cfg(feature = "claude")]
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
@@ -9,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::json::check;
 use crate::run::{STORY, place, run, until_ready, waiting};
-use crate::support::{Place, has_commands, one_command, said, steady};
+use crate::support::{Place, has_commands, said, steady};
 
 #[test]
 fn a_recorded_run_is_the_same_byte_for_byte() {
@@ -28,6 +27,16 @@ fn a_recorded_run_is_the_same_byte_for_byte() {
     let said = place.wink(&["replay", "run.jsonl"]);
     assert_eq!((said.code, said.out.as_str()), (Some(0), "Done.\n"), "{}", said.err);
     assert!(said.err.ends_with("note: the same as recorded\n"), "{}", said.err);
+}
+
+#[test]
+fn a_recording_is_for_nobody_else() {
+    let place = place(STORY);
+    for (record, session) in [("run.jsonl", "one"), ("../run.jsonl", "two")] {
+        assert_eq!(run(&place, &["--record", record, "--session", session]).code, Some(0));
+        let mode = std::fs::metadata(place.root().join(record)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{record}");
+    }
 }
 
 #[test]
@@ -130,23 +139,6 @@ fn a_deadline_before_the_beginning_is_the_recordings_fault() {
 }
 
 #[test]
-fn what_reaches_outside_is_not_done_again_unasked() {
-    if !has_commands() {
-        return;
-    }
-    let place = Place::with_agent(&one_command("pay"));
-    place.put_script("pay", "echo paid >> ../paid\necho paid");
-    let script =
-        "{\"tool_calls\": [{\"id\": \"1\", \"name\": \"pay\", \"arguments\": {}}]}\n{\"text\": \"Done.\"}\n";
-    std::fs::write(place.outside("script.jsonl"), script).unwrap();
-    assert_eq!(run(&place, &["--record", "../run.jsonl"]).code, Some(0));
-    let said = place.wink(&["replay", "../run.jsonl"]);
-    insta::assert_snapshot!("replay_outside", said.whole());
-    assert_eq!(std::fs::read_to_string(place.outside("paid")).unwrap(), "paid\n");
-    assert_eq!(place.wink(&["replay", "../run.jsonl", "--outside"]).code, Some(0));
-}
-
-#[test]
 fn a_stopped_run_is_stopped_again() {
     let place = place(STORY);
     assert_eq!(run(&place, &["--record", "../run.jsonl", "--max-turns", "2"]).code, Some(3));
@@ -216,12 +208,14 @@ fn an_interrupted_run_is_interrupted_again_where_it_was() {
     until_ready(&line);
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     assert_eq!(said(child.wait_with_output().unwrap()).code, Some(3));
-    let replayed = place.json(&["replay", "../run.jsonl", "--outside", "--into", "../again"]);
-    check("replay", &replayed);
-    let told = (&replayed["same"], &replayed["stopped_by"], &replayed["calls"]);
-    assert_eq!(told, (&json!(true), &json!("cancelled"), &json!(2)), "{replayed:#}");
     let log = |more: &[&str]| place.wink(&[&["log", "--json"][..], more].concat()).ok();
-    assert_eq!(log(&["--workspace", "../again"]), log(&[]), "ids, times and all");
+    for (into, more) in [("../again", &["--outside"][..]), ("../without", &[])] {
+        let replayed = place.json(&[&["replay", "../run.jsonl", "--into", into], more].concat());
+        check("replay", &replayed);
+        let told = (&replayed["same"], &replayed["stopped_by"], &replayed["calls"]);
+        assert_eq!(told, (&json!(true), &json!("cancelled"), &json!(2)), "{replayed:#}");
+        assert_eq!(log(&["--workspace", into]), log(&[]), "ids, times and all");
+    }
 }
 
 /// Stands for the program `claude`: has a file written and another read, and says that it is done.
@@ -267,6 +261,13 @@ fn a_run_of_claude_code_is_repeated_without_it() {
     check("replay", &replayed);
     assert_eq!((&replayed["same"], &replayed["output"]), (&json!(true), &json!("Done.")), "{replayed:#}");
     assert_eq!(log(&["--workspace", "../again"]), log(&[]), "ids, times and all");
+    // What it said can be said by a script as well.
+    let other = self::place(STORY);
+    let script = format!("script:{}", place.outside("run.jsonl").display());
+    let report = other.json(&["run", "Go.", "--model", &script]);
+    let told = (&report["output"], &report["turns"], &report["calls"], &report["rolled_back"]);
+    assert_eq!(told, (&json!("Done."), &json!(3), &json!(2), &json!(0)), "{report:#}");
+    assert_eq!(other.text("notes/a").as_deref(), Some("one"));
 }
 
 #[test]

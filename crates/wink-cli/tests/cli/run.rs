@@ -211,6 +211,7 @@ fn who_cannot_answer_is_said_before_anything_is_done() {
         ("no_url", &["run", "x", "--model", "openai-chat:m", "--base-url", "nowhere"]),
         ("not_constrained", &["run", "x", "--model", "anthropic:m", "--constrained"]),
         ("no_time", &["run", "x", "--model", "script:../ok.jsonl", "--deadline", "soon"]),
+        ("little_time", &["run", "x", "--model", "script:../ok.jsonl", "--deadline", "500ms"]),
         ("no_claude", &["run", "x", "--model", "claude:m", "--key-env", "USER"]),
         ("nothing_to_resume", &["run", "--resume", "--model", "script:../ok.jsonl"]),
     ] {
@@ -219,6 +220,21 @@ fn who_cannot_answer_is_said_before_anything_is_done() {
         insta::assert_snapshot!(format!("run_{name}"), said.whole());
     }
     assert_eq!(place.rows(&["log"]), Vec::<Value>::new());
+}
+
+#[test]
+fn a_provider_that_is_not_there_or_does_not_know_the_model_is_said() {
+    let agent = "[agent]\nns = \"t\"\nkey = \"t\"\n[model]\nprovider = \"openai-chat\"\nmodel = \"m\"\nretry = { attempts = 1 }\n[[section]]\nkey = \"s\"\ntitle = \"S\"\n";
+    let place = Place::with_agent(agent);
+    // Nobody listens where somebody did.
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let said = place.wink(&["run", "x", "--base-url", &format!("http://{gone}/v1")]);
+    assert_eq!(said.code, Some(3), "{}", said.err);
+    assert!(said.err.contains(&format!("Connection refused (os error 111) (http://{gone})")), "{}", said.err);
+    // After this it takes no more requests.
+    let server = Server::start("{\"tool_calls\": [{\"id\": \"1\", \"name\": \"x\", \"arguments\": {}}]}\n");
+    let said = with_provider(&server, &place, "openai-chat:m", &[]);
+    assert!(said.err.contains("look at the name of the model, at --base-url"), "{}", said.err);
 }
 
 #[test]
@@ -317,6 +333,10 @@ fn a_run_that_is_interrupted_is_undone_or_kept_and_goes_on() {
     let again = place.json(&["run", "--resume", "--model", "script:../script.jsonl"]);
     check("run", &again);
     assert_eq!((&again["stopped_by"], &again["turns"]), (&json!("completed"), &json!(3)), "{again:#}");
+    let rows = place.rows(&["log"]);
+    let logged = |name: &str| rows.iter().filter(|row| row[name] == true).count();
+    assert_eq!((&again["calls"], &again["rolled_back"]), (&json!(rows.len()), &json!(logged("rolled_back"))));
+    assert_eq!((rows.len(), logged("rolled_back")), (3, 1));
     // What a run came to that is over is said again, and nothing is done.
     let calls = place.rows(&["log"]).len();
     let over = place.json(&["run", "--resume", "--model", "script:../script.jsonl"]);
@@ -388,7 +408,8 @@ fn a_call_that_failed_before_the_run_was_stopped_is_not_made_again() {
     let again = place.json(&["run", "--resume", "--model", "script:../script.jsonl"]);
     assert_eq!(
         (&again["stopped_by"], &again["calls"], &again["rolled_back"]),
-        (&json!("completed"), &json!(2), &json!(1))
+        (&json!("completed"), &json!(3), &json!(2)),
+        "as many as the log has: one that failed, one that was cancelled, one of which nothing is known"
     );
     assert_eq!(std::fs::read_to_string(out).unwrap(), "failed\n");
     let endings: Vec<Value> = place.rows(&["log"]).iter().map(|row| row["error"]["kind"].clone()).collect();

@@ -10,6 +10,8 @@ use crate::support::{Place, Said, has_commands, said};
 
 /// In the variable of the key.
 const KEY: &str = "planted-provider-key-4711";
+/// The same in base64, but for its end, which what follows decides.
+const ENCODED: &str = "cGxhbnRlZC1wcm92aWRlci1rZXktNDcx";
 /// An argument that is sensitive.
 const ARGUMENT: &str = "planted-argument-secret-4712";
 
@@ -84,7 +86,7 @@ fn nothing_leaked(place: &Place, said: &[&Said]) {
     }
     assert!(all.len() > 8, "there is something to search");
     for (name, bytes) in &all {
-        for secret in [KEY, ARGUMENT] {
+        for secret in [KEY, ARGUMENT, ENCODED] {
             let found = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
             assert!(!found, "{secret} is in {name}: {}", String::from_utf8_lossy(bytes));
         }
@@ -247,7 +249,7 @@ fn no_usual_key_is_for_commands_whatever_the_model() {
     }
     let usual = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "OPENAI_API_KEY"];
     let place = place("openai", "https://example.com");
-    place.put_script("look", &format!("{LOOK}\necho seen: $OTHER"));
+    place.put_script("look", &format!("{LOOK}\necho seen: $OTHER\necho it is {KEY}\nprintf {KEY} | base64"));
     let call =
         serde_json::json!({ "tool_calls": [{ "id": "1", "name": "look", "arguments": { "token": "t" } }] });
     std::fs::write(place.outside("script.jsonl"), format!("{call}\n{{\"text\": \"Done.\"}}\n")).unwrap();
@@ -258,6 +260,7 @@ fn no_usual_key_is_for_commands_whatever_the_model() {
     assert_eq!((ran.code, ran.out.as_str()), (Some(0), "Done.\n"), "{}", ran.err);
     let log = place.wink(&["log", "--json"]);
     assert!(log.out.contains("looked at ") && log.out.contains("seen: is given"), "{}", log.out);
+    assert!(log.out.contains("it is ***"), "{}", log.out);
     // The same where a run is repeated.
     let mut command = place.command(&["replay", "../run.jsonl", "--outside", "--into", "../copy"]);
     command.envs(usual.map(|name| (name, KEY))).env("PLANTED_KEY", KEY).env("OTHER", "is given");

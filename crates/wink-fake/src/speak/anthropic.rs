@@ -15,7 +15,7 @@ pub(super) fn whole(number: usize, reply: &Reply, asked: &Value) -> Value {
         json!({
             "content": content(reply),
             "stop_reason": stop_reason(reply),
-            "usage": usage(reply.usage, reply.usage.output_tokens),
+            "usage": reply.usage.map(|used| usage(used, used.output_tokens)),
         }),
     );
     message
@@ -37,7 +37,7 @@ pub(super) fn events(number: usize, reply: &Reply, asked: &Value) -> Vec<Event> 
     events.push(json!({
         "type": "message_delta",
         "delta": { "stop_reason": stop_reason(reply), "stop_sequence": null },
-        "usage": { "output_tokens": reply.usage.output_tokens },
+        "usage": reply.usage.map(|used| json!({ "output_tokens": used.output_tokens })),
     }));
     events.push(json!({ "type": "message_stop" }));
     events.iter().map(Event::typed).collect()
@@ -89,7 +89,7 @@ fn begun(number: usize, reply: &Reply, asked: &Value) -> Value {
         "content": [],
         "stop_reason": null,
         "stop_sequence": null,
-        "usage": usage(reply.usage, 1),
+        "usage": reply.usage.map(|used| usage(used, 1)),
     })
 }
 

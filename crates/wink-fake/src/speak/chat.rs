@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Event, model, pieces};
-use crate::script::{Reply, Stop};
+use crate::script::{Reply, Stop, Usage};
 
 pub(super) fn whole(number: usize, reply: &Reply, asked: &Value) -> Value {
     let said = Said::new(reply, asked);
@@ -19,7 +19,7 @@ pub(super) fn whole(number: usize, reply: &Reply, asked: &Value) -> Value {
         "created": 1_700_000_000,
         "model": model(asked),
         "choices": [{ "index": 0, "message": message, "logprobs": null, "finish_reason": said.finish_reason }],
-        "usage": usage(reply),
+        "usage": reply.usage.map(usage),
     })
 }
 
@@ -56,8 +56,8 @@ pub(super) fn events(number: usize, reply: &Reply, asked: &Value) -> Vec<Event> 
     }
     let end = json!([{ "index": 0, "delta": {}, "logprobs": null, "finish_reason": said.finish_reason }]);
     events.push(chunk(end, None));
-    if asked.pointer("/stream_options/include_usage") == Some(&Value::Bool(true)) {
-        events.push(chunk(json!([]), Some(usage(reply))));
+    if asked.pointer("/stream_options/include_usage") == Some(&Value::Bool(true)) && reply.usage.is_some() {
+        events.push(chunk(json!([]), reply.usage.map(usage)));
     }
     events.push(Event::plain("[DONE]"));
     events
@@ -112,8 +112,7 @@ fn constrained(reply: &Reply, asked: &Value) -> Option<String> {
     Some(format!("{{\"reply\":{{{inner}{end}"))
 }
 
-fn usage(reply: &Reply) -> Value {
-    let usage = reply.usage;
+fn usage(usage: Usage) -> Value {
     json!({
         "prompt_tokens": usage.input_tokens,
         "completion_tokens": usage.output_tokens,

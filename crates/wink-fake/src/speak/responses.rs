@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Event, model, pieces};
-use crate::script::{Reply, Stop};
+use crate::script::{Reply, Stop, Usage};
 
 /// What is encrypted; requests have to bring it back.
 pub(crate) const ENCRYPTED: &str = "enc_fake";
@@ -11,7 +11,7 @@ pub(crate) const ENCRYPTED: &str = "enc_fake";
 pub(super) fn whole(number: usize, reply: &Reply, asked: &Value) -> Value {
     let incomplete = (reply.stop == Stop::Truncated).then(|| json!({ "reason": "max_output_tokens" }));
     let status = if incomplete.is_some() { "incomplete" } else { "completed" };
-    response(number, asked, status, &items(number, reply, asked), incomplete, Some(usage(reply)))
+    response(number, asked, status, &items(number, reply, asked), incomplete, reply.usage.map(usage))
 }
 
 pub(super) fn events(number: usize, reply: &Reply, asked: &Value) -> Vec<Event> {
@@ -158,8 +158,7 @@ fn response(
     })
 }
 
-fn usage(reply: &Reply) -> Value {
-    let usage = reply.usage;
+fn usage(usage: Usage) -> Value {
     json!({
         "input_tokens": usage.input_tokens,
         "input_tokens_details": { "cached_tokens": usage.cached_tokens, "cache_write_tokens": 0 },

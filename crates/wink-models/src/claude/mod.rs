@@ -43,6 +43,7 @@ mod pipes;
 mod process;
 mod resume;
 mod run;
+mod script;
 mod serve;
 #[cfg(test)]
 mod tests;
@@ -75,10 +76,11 @@ use crate::finish;
 use crate::message::Message;
 use crate::model::{BoxModel, Model, ModelError, ModelErrorKind, ModelRequest, ModelResponse, Stream};
 use crate::random::Random;
-use crate::recording::{Recorder, Talk, TooShort};
+use crate::recording::{Recorder, Scrubber, Talk, TooShort};
 
 pub use native::{Native, native_tools};
 
+pub(crate) use script::responses;
 pub(crate) use transcript::known_name;
 
 use native::Pending;
@@ -157,6 +159,12 @@ impl ClaudeAdapter {
     /// What stands for the program's model in a recording: its name. It cannot be asked.
     pub fn stand_in(&self) -> BoxModel {
         Arc::new(StandIn(Arc::clone(&self.model)))
+    }
+
+    /// Keeps more secrets out of calls, their results and the log than the key of whoever answers, which it knows.
+    pub fn withhold(mut self, secrets: &Scrubber) -> Self {
+        self.base.scrubber = self.base.scrubber.and(secrets);
+        self
     }
 
     /// What conversations are held to. Of the retries only their number counts.

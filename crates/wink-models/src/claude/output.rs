@@ -27,7 +27,7 @@ impl<R: AsyncRead + Unpin + Send> Server<'_, R> {
         let Next::Finish(text) = self.conversation.next() else {
             return Err(StopReason::Runtime("the typed result came when nobody waited for it".to_owned()));
         };
-        let judged = Judged { output: Err(wrong.to_string().into()), missing: None };
+        let judged = Judged { output: Err(wrong), missing: None };
         let (input, _) = driver::finished(judged, self.conversation.reminders_left(), text);
         let told = match &input {
             Input::Said(Said::Reminded { missing }) => Some(wire::deny(missing)),

@@ -1,9 +1,10 @@
 //! The program as a process: what it is started with, and how it and all that it started are ended.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::Permissions;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -94,7 +95,11 @@ pub(super) struct Program {
 impl Start<'_> {
     /// Starts it.
     pub(super) fn start(self, leash: &Arc<Leash>) -> io::Result<(Program, ChildStdout, ChildStdin)> {
-        let home = tempfile::Builder::new().prefix("wink-claude-").tempdir()?;
+        let home = tempfile::Builder::new()
+            .prefix("wink-claude-")
+            // What is said is in it.
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir()?;
         let inside = |name: &str| -> io::Result<PathBuf> {
             let path = home.path().join(name);
             std::fs::create_dir(&path)?;

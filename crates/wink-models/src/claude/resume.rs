@@ -15,7 +15,7 @@ use super::mcp::PREFIX;
 use super::native::Native;
 use super::serve::NO_TASK;
 use super::working::arguments;
-use crate::conversation::{Completed, Conversation, Ended, Input, Next, StopReason};
+use crate::conversation::{Completed, Conversation, Ended, Next, StopReason};
 use crate::driver::Ground;
 use crate::message::{Called, Message};
 
@@ -126,7 +126,7 @@ pub(super) async fn take_up(
             Next::Ended(Ended::Completed(completed)) => return Ok(Some(completed)),
             Next::Ended(Ended::Stopped(reason)) => return Err(reason),
             Next::Ask => return Ok(None),
-            Next::Wait(_) => Input::Waited,
+            Next::Wait(wait) => ground.wait(wait).await,
             Next::Execute(calls) => {
                 let tried = std::mem::replace(&mut attempt, 1);
                 let calls = calls.into_iter().map(|call| as_it_was(call, workspace).attempt(tried)).collect();

@@ -23,7 +23,8 @@ use super::process::Program;
 use super::transcript::{Place, Transcript, beside};
 use super::wire::{self, Asked, Finished, Frame, Hook};
 use crate::conversation::{Conversation, Ended, Input, Next, RUN_LIFE, Said, StopReason, Terms};
-use crate::driver::{self, Ground, Watch};
+use crate::driver::{Ground, Watch};
+use crate::message::ToolAnswer;
 use crate::model::ModelErrorKind;
 use crate::recording::{Scrubber, Talk};
 
@@ -430,7 +431,7 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
                     _ => None,
                 };
                 self.writer.say(&wire::answer(&request, Ok(mcp::result(&id, &outcome, opened.as_deref()))));
-                self.transcript.answered(driver::answer(&outcome));
+                self.transcript.answered(ToolAnswer::from(&outcome));
                 outcome
             }
             Done::Native(outcome) => {

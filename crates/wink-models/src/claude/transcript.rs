@@ -281,6 +281,12 @@ impl Transcript {
         said
     }
 
+    /// What was said before nothing more came. A response in the middle of which that was is none.
+    pub(super) fn broken_off(&mut self) -> Vec<Said> {
+        drop(self.turn.take_if(|turn| turn.is_streamed && !turn.is_whole));
+        self.settle()
+    }
+
     /// How calls ended that belong to no response that is settled.
     pub(super) fn tally(&mut self) -> Tally {
         Tally::of(self.endings.drain().map(|(_, ending)| ending))
@@ -292,8 +298,7 @@ impl Transcript {
             return Vec::new();
         }
         // One that broke off in the middle was never said: the program asks again.
-        drop(self.turn.take_if(|turn| turn.is_streamed && !turn.is_whole));
-        let said = self.settle();
+        let said = self.broken_off();
         self.answers.clear();
         self.own.clear();
         self.turn = Some(Turn { id: id.to_owned(), is_streamed, ..Turn::default() });

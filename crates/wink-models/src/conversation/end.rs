@@ -12,7 +12,8 @@ use super::retry::RetriesExhausted;
 use crate::model::ModelError;
 
 /// The end of a conversation.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Ended {
     /// The model is done.
     Completed(Completed),
@@ -21,7 +22,7 @@ pub enum Ended {
 }
 
 /// What the model came to.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Completed {
     /// Its last word.
     pub text: Arc<str>,
@@ -32,7 +33,8 @@ pub struct Completed {
 }
 
 /// Why a run was stopped. None of these goes away by asking again.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum StopReason {
     /// There were as many responses as there may be.
@@ -186,7 +188,7 @@ impl Tally {
 pub struct RunStats {
     /// Responses of the model.
     pub turns: u32,
-    /// Calls that it made.
+    /// Calls that it made: one for each that the log has, also of those that were stopped with the run and made again.
     pub calls: u64,
     /// Those that failed and were rolled back.
     pub rolled_back: u64,
@@ -198,9 +200,17 @@ pub struct RunStats {
 
 impl RunStats {
     pub(super) fn count(&mut self, tally: Tally) {
-        self.calls += tally.calls;
-        self.rolled_back += tally.rolled_back;
-        self.denied += tally.denied;
+        self.calls = self.calls.saturating_add(tally.calls);
+        self.rolled_back = self.rolled_back.saturating_add(tally.rolled_back);
+        self.denied = self.denied.saturating_add(tally.denied);
         self.usage = self.usage.plus(tally.usage);
+    }
+
+    /// Counts all calls that the log has, with those that nobody answered because the run was stopped. There are no fewer than were
+    /// answered, wherever the log begins.
+    pub(super) fn count_logged(&mut self, logged: Tally) {
+        self.calls = self.calls.max(logged.calls);
+        self.rolled_back = self.rolled_back.max(logged.rolled_back);
+        self.denied = self.denied.max(logged.denied);
     }
 }

@@ -1,9 +1,10 @@
 //! The conversation with a model, as a state machine: what happened goes in ([`Input`]), what is to be done comes out ([`Next`]).
 //!
 //! There is no I/O here, no clock and no chance: all of that is in the inputs. What was said ([`Said`]) is all that there is to
-//! save: a conversation is read back by being told the same again ([`Conversation::read_back`] from a session,
-//! [`Conversation::from_said`] from anywhere), so saving one more step never costs more than the step. How often a request failed, and that somebody stopped the run, are not said to anybody: a run
-//! that is taken up again starts with the same request or the same calls.
+//! keep: a conversation is read back by being told the same again ([`Conversation::read_back`] from a session,
+//! [`Conversation::from_said`] from anywhere), so keeping one more step never costs more than the step. How often a request failed, and that somebody stopped the run, are not said to anybody: a run
+//! that is taken up again starts with the same request, when the provider wants to hear it, or the same calls. A [`Conversation`] as a whole can be saved as well, at any
+//! step, and has all of that in it.
 
 mod end;
 mod retry;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use imbl::Vector;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use wink::executor::ToolCall;
@@ -87,6 +89,11 @@ pub enum Said {
         /// What is missing.
         missing: Arc<str>,
     },
+    /// The run was stopped while the provider wanted to be left alone.
+    PutOff {
+        /// Until when.
+        until: Timestamp,
+    },
     /// The model is done.
     Finished {
         /// The typed result, if there is one.
@@ -107,7 +114,8 @@ pub enum Input {
     Failed {
         /// How.
         error: ModelError,
-        /// When, on a clock that never goes back.
+        /// When, on a clock that never goes back. For a conversation that is saved and goes on elsewhere, it is a clock that both
+        /// places have.
         at: Duration,
         /// How long there is until the deadline.
         left: Option<Duration>,
@@ -148,11 +156,12 @@ pub struct Unexpected {
     next: &'static str,
 }
 
-/// A conversation. Cheap to clone, however long it is.
-#[derive(Debug, Clone, PartialEq)]
+/// A conversation. Cheap to clone, however long it is. It can be saved at any step and goes on the same when it is loaded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Conversation {
     run: Arc<str>,
     terms: Terms,
+    #[serde(with = "in_order")]
     messages: Vector<Arc<Message>>,
     phase: Phase,
     stats: RunStats,
@@ -163,7 +172,8 @@ pub struct Conversation {
     retries: Retries,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 enum Phase {
     Asking,
     Waiting(Duration),
@@ -173,10 +183,29 @@ enum Phase {
     Ended(Ended),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 enum Cut {
     Whole,
     InLastCall,
+}
+
+/// Messages, as they are saved.
+mod in_order {
+    use super::{Arc, Deserialize, Message, Vector};
+
+    pub(super) fn serialize<S: serde::Serializer>(
+        messages: &Vector<Arc<Message>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(messages)
+    }
+
+    pub(super) fn deserialize<'de, D: serde::Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vector<Arc<Message>>, D::Error> {
+        Ok(Vec::deserialize(deserializer)?.into())
+    }
 }
 
 impl Conversation {
@@ -270,6 +299,8 @@ impl Conversation {
                 };
             }
             (Phase::Waiting(_), Input::Waited) => self.phase = Phase::Asking,
+            // What time it is, whoever reads it back knows.
+            (Phase::Asking, Input::Said(Said::PutOff { .. })) => {}
             (Phase::Executing(cut), Input::Said(Said::Answered { answers, tally, expanded }))
                 if self.answers_fit(*cut, &answers) =>
             {
@@ -277,7 +308,7 @@ impl Conversation {
                 self.answered(cut, answers, tally, expanded);
             }
             (Phase::Finishing, Input::Said(Said::Reminded { missing })) => {
-                self.reminders += 1;
+                self.reminders = self.reminders.saturating_add(1);
                 self.messages.push_back(Arc::new(Message::User { text: missing }));
                 self.ask();
             }
@@ -291,8 +322,15 @@ impl Conversation {
             }
             (_, input) => return Err(Unexpected { told: input.name(), next: self.phase.name() }),
         }
-        self.steps += more;
+        self.steps = self.steps.saturating_add(more);
         Ok(())
+    }
+
+    /// Waits before it asks, if that is what it is to do.
+    fn wait(&mut self, wait: Duration) {
+        if self.phase == Phase::Asking && !wait.is_zero() {
+            self.phase = Phase::Waiting(wait);
+        }
     }
 
     /// Asks, if there may be another response.
@@ -309,7 +347,7 @@ impl Conversation {
 
     fn responded(&mut self, response: ModelResponse) {
         self.retries = Retries::default();
-        self.stats.turns += 1;
+        self.stats.turns = self.stats.turns.saturating_add(1);
         self.stats.usage = self.stats.usage.plus(response.usage);
         let ModelResponse { text, calls, stop, usage: _, provider } = response;
         let several = calls.len() > 1;
@@ -346,7 +384,7 @@ impl Conversation {
             answers.push(ToolAnswer { id, name, text: CUT_OFF.into(), success: false });
         }
         self.messages.push_back(Arc::new(Message::Tools { answers }));
-        self.expansions += u32::from(expanded);
+        self.expansions = self.expansions.saturating_add(u32::from(expanded));
         if self.expansions > self.terms.max_expansions {
             let reason = StopReason::Expansions { max_expansions: self.terms.max_expansions };
             self.phase = Phase::Ended(Ended::Stopped(reason));
@@ -402,8 +440,9 @@ impl Said {
     pub(crate) fn must_last(&self) -> bool {
         match self {
             Self::Responded(response) => !response.calls.is_empty(),
-            Self::Finished { .. } => true,
-            Self::Began { .. } | Self::Answered { .. } | Self::Reminded { .. } => false,
+            // Whoever takes up a run has to know that there is one.
+            Self::Began { .. } | Self::Finished { .. } => true,
+            Self::Answered { .. } | Self::Reminded { .. } | Self::PutOff { .. } => false,
         }
     }
 }
@@ -415,6 +454,7 @@ impl Input {
             Self::Said(Said::Responded(_)) => "a response",
             Self::Said(Said::Answered { .. }) => "answers",
             Self::Said(Said::Reminded { .. }) => "a reminder",
+            Self::Said(Said::PutOff { .. }) => "that it is put off",
             Self::Said(Said::Finished { .. }) => "that it is finished",
             Self::Failed { .. } => "that a request failed",
             Self::Waited => "that the wait is over",

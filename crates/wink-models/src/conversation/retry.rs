@@ -50,7 +50,8 @@ impl RetryPolicy {
 }
 
 /// A request failed, and is not sent again.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
 pub enum RetriesExhausted {
     /// It was sent as often as it may be.
     #[error(
@@ -98,7 +99,7 @@ impl RetriesExhausted {
 }
 
 /// What is known of the tries of one request.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Retries {
     attempts: u32,
     first: Option<Duration>,
@@ -120,7 +121,7 @@ impl Retries {
         if !error.retry_safe || !may_pass(error.kind) {
             return Err(StopReason::Request(error));
         }
-        self.attempts += 1;
+        self.attempts = self.attempts.saturating_add(1);
         let attempts = self.attempts;
         if attempts >= policy.max_attempts {
             return Err(RetriesExhausted::Attempts { attempts, last: error }.into());

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use wink::session::{Session, SliceKind, SliceType};
+use wink::session::{Session, SliceKind, SliceType, ToolInvoked};
 
-use super::{Conversation, Ended, Input, Next, RUN_LIFE, Said, StopReason, Unexpected};
+use super::{Conversation, Ended, Input, Next, RUN_LIFE, Said, StopReason, Tally, Unexpected};
 
 /// One step of a conversation. LOG: never rolled back, so that what was said stays said whatever became of the calls.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -65,6 +66,18 @@ impl SliceType for ConversationStep {
     const KIND: SliceKind = SliceKind::Log;
 }
 
+/// No clock is set back this far while a run goes on.
+const SET_BACK: SignedDuration = SignedDuration::from_hours(24);
+
+/// How the calls of a run ended that began then, by the session's log.
+fn logged(session: &Session, run: &str, began: Timestamp) -> Tally {
+    // From the end, and not through all that there was before the run.
+    let is_later = |event: &Arc<ToolInvoked>| began.duration_since(event.time) < SET_BACK;
+    let calls = session.slice::<ToolInvoked>();
+    let calls = calls.newest().take_while(is_later);
+    Tally::of(calls.filter(|event| event.run.run_id.as_deref() == Some(run)).map(|event| event.ending))
+}
+
 /// A run cannot be taken up again.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -118,21 +131,30 @@ impl Conversation {
             return Err(NotReadBack::NoBeginning { run: name });
         };
         let mut conversation = Self::begin(name, task.clone(), terms.clone());
-        let (mut last, mut withheld) = (first.time, false);
+        let (mut last, mut withheld, mut not_before) = (first.time, false, None);
         for step in steps {
             // Somebody else was faster, and whoever made it found that out before anything was done on account of it.
             if step.number.is_some_and(|number| number <= conversation.steps()) {
                 continue;
             }
             (last, withheld) = (step.time, step.withheld);
+            not_before = match step.said {
+                Said::PutOff { until } => Some(until),
+                _ => None,
+            };
             conversation.hear_again(step.said.clone())?;
         }
+        conversation.stats.count_logged(logged(session, run, first.time));
         let name = Arc::clone(conversation.run());
         if withheld && conversation.is_executing() {
             return Err(NotReadBack::Withheld { run: name });
         }
-        let age = session.clock().now().duration_since(last);
-        let is_old = age.try_into().is_ok_and(|age: std::time::Duration| age >= RUN_LIFE);
+        let now = session.clock().now();
+        if let Some(left) = not_before.and_then(|until| Duration::try_from(until.duration_since(now)).ok()) {
+            conversation.wait(left);
+        }
+        let age = now.duration_since(last);
+        let is_old = age.try_into().is_ok_and(|age: Duration| age >= RUN_LIFE);
         match is_old && !conversation.has_ended() {
             true => Err(NotReadBack::TooOld { run: name, last }),
             false => Ok(Some(conversation)),

@@ -141,6 +141,124 @@ proptest! {
     }
 }
 
+/// As it is after being saved and loaded.
+fn loaded(conversation: &Conversation) -> Conversation {
+    serde_json::from_str(&serde_json::to_string(conversation).unwrap()).unwrap()
+}
+
+proptest! {
+    /// Saved at any step, between the tries of a request too, a conversation is the same when it is loaded, and goes on the same.
+    #[test]
+    fn a_conversation_that_is_saved_at_any_step_goes_on_the_same(rolls in prop::collection::vec(roll(), 400), stop_at in 0usize..100) {
+        let terms = Terms { max_turns: 20, max_expansions: 3, ..Terms::default() };
+        let mut conversation = Conversation::begin("r", Some("do it".into()), terms);
+        let (mut at, mut saved) = (Duration::ZERO, loaded(&conversation));
+        for (number, roll) in rolls.into_iter().enumerate() {
+            prop_assert_eq!(&saved, &conversation);
+            let next = conversation.next();
+            prop_assert_eq!(saved.next(), next.clone());
+            let Some(mut input) = input(&next, &conversation, roll, at) else { break };
+            if number == stop_at {
+                input = Input::Stopped { reason: StopReason::Cancelled, tally: Tally { calls: 1, ..Tally::default() } };
+            }
+            if let Next::Wait(wait) = next {
+                at += wait;
+            }
+            conversation.take(input.clone()).unwrap();
+            saved.take(input).unwrap();
+            prop_assert_eq!(&saved, &conversation);
+            saved = loaded(&saved);
+        }
+        prop_assert!(matches!(saved.next(), Next::Ended(_)), "it ends");
+        prop_assert_eq!(saved, conversation);
+    }
+}
+
+#[test]
+fn every_end_can_be_saved() {
+    let error = ModelError {
+        kind: ModelErrorKind::Throttled,
+        message: "no".to_owned(),
+        retry_safe: true,
+        retry_after: Some(Duration::from_nanos(1_500_000_001)),
+    };
+    let (wait, window, last) = (Duration::from_nanos(7), Duration::from_secs(9), error.clone());
+    let time: jiff::Timestamp = "2026-03-01T12:00:00.000000001Z".parse().unwrap();
+    let reasons = [
+        StopReason::TurnCap { max_turns: 3 },
+        StopReason::Expansions { max_expansions: 3 },
+        StopReason::Budget(wink::limits::BudgetExceededError {
+            dimension: wink::limits::BudgetDimension::InputTokens,
+            limit: 1,
+            used: u64::MAX,
+        }),
+        StopReason::Deadline(wink::limits::DeadlineExceededError { deadline: time }),
+        StopReason::Cancelled,
+        StopReason::Asking,
+        StopReason::Request(error),
+        RetriesExhausted::Attempts { attempts: 3, last: last.clone() }.into(),
+        RetriesExhausted::Window { elapsed: wait, wait, window, last: last.clone() }.into(),
+        RetriesExhausted::Deadline { wait, left: window, last }.into(),
+        StopReason::Refused { text: "no".into() },
+        StopReason::Truncated { text: "n".into() },
+        StopReason::Output { reason: "no".into(), text: "n".into() },
+        StopReason::Evaluation(wink::tool::PromptEvaluationError {
+            phase: wink::tool::Phase::Tool,
+            message: "no".into(),
+            deadline: Some(time),
+        }),
+        StopReason::Elsewhere { run: "r".into() },
+        StopReason::Runtime("no".into()),
+    ];
+    for reason in reasons {
+        let mut conversation = Conversation::begin("r", None, Terms::default());
+        conversation.take(Input::Stopped { reason, tally: Tally::default() }).unwrap();
+        assert_eq!(loaded(&conversation), conversation);
+    }
+}
+
+/// One that nobody saved is taken for what it says, and nothing comes of it but what it says.
+#[test]
+fn a_conversation_that_was_made_up_does_no_harm() {
+    let mut made_up = serde_json::to_value(Conversation::begin("r", None, Terms::default())).unwrap();
+    made_up["stats"]["turns"] = u32::MAX.into();
+    made_up["stats"]["calls"] = u64::MAX.into();
+    made_up["steps"] = u64::MAX.into();
+    made_up["reminders"] = u32::MAX.into();
+    made_up["expansions"] = u32::MAX.into();
+    made_up["retries"]["attempts"] = u32::MAX.into();
+    for phase in ["asking", "finishing"].map(serde_json::Value::from).into_iter().chain([
+        serde_json::json!({ "waiting": { "secs": u64::MAX, "nanos": 0 } }),
+        serde_json::json!({ "executing": "whole" }),
+        serde_json::json!({ "executing": "in_last_call" }),
+    ]) {
+        made_up["phase"] = phase;
+        let conversation: Conversation = serde_json::from_value(made_up.clone()).unwrap();
+        let calls = response("", 2, Stop::Complete);
+        let error = ModelError {
+            kind: ModelErrorKind::Throttled,
+            message: String::new(),
+            retry_safe: true,
+            retry_after: Some(Duration::MAX),
+        };
+        let tally = Tally { calls: 3, rolled_back: 1, denied: 1, usage: TokenUsage::default() };
+        for input in [
+            Input::Said(Said::Responded(calls)),
+            Input::Said(Said::Answered { answers: Vec::new(), tally, expanded: true }),
+            Input::Said(Said::Reminded { missing: "x".into() }),
+            Input::Said(Said::Finished { output: None, missing: None }),
+            Input::Failed { error, at: Duration::MAX, left: None, chance: u64::MAX },
+            Input::Waited,
+            Input::Stopped { reason: StopReason::Cancelled, tally },
+        ] {
+            let mut conversation = conversation.clone();
+            let _ = conversation.take(input);
+            let _ = conversation.next();
+            let _ = loaded(&conversation);
+        }
+    }
+}
+
 #[test]
 fn what_does_not_fit_changes_nothing() {
     let mut conversation = Conversation::begin("r", None, Terms::default());

@@ -81,7 +81,7 @@ impl Endpoint {
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endpoint")
-            .field("base_url", &without_userinfo(&self.base_url))
+            .field("base_url", &without_secrets(&self.base_url))
             .field("key", &self.key)
             .field("headers", &self.headers)
             .field("timeout", &self.timeout)
@@ -90,11 +90,17 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// The URL without what may be a password.
-pub(super) fn without_userinfo(url: &str) -> String {
-    match url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1))) {
-        Some((scheme, rest)) => format!("{scheme}://***@{rest}"),
-        None => url.to_owned(),
+/// The URL without what may be a password or a key, however it is written.
+pub(super) fn without_secrets(url: &str) -> String {
+    let (address, query) = match url.split_once(['?', '#']) {
+        Some((address, _)) => (address, "?***"),
+        None => (url, ""),
+    };
+    let scheme = address.find(':').map_or("", |at| address.get(..=at).unwrap_or_default());
+    match address.rsplit_once('@') {
+        Some((_, host)) if ["http:", "https:"].contains(&scheme) => format!("{scheme}//***@{host}{query}"),
+        Some((_, host)) => format!("***@{host}{query}"),
+        None => format!("{address}{query}"),
     }
 }
 

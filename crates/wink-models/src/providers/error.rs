@@ -17,7 +17,10 @@ const MAX_MESSAGE: usize = 1_000;
 /// effect before it is complete.
 pub(super) fn new(kind: ModelErrorKind, message: impl Into<String>) -> ModelError {
     use ModelErrorKind as Kind;
-    let retry_safe = matches!(kind, Kind::Throttled | Kind::Unavailable | Kind::Connection | Kind::TimedOut);
+    let retry_safe = matches!(
+        kind,
+        Kind::Throttled | Kind::Unavailable | Kind::Connection | Kind::TimedOut | Kind::Malformed
+    );
     ModelError { kind, message: message.into(), retry_safe, retry_after: None }
 }
 
@@ -159,13 +162,14 @@ fn header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
 
 /// For how long the provider wants to be left alone.
 fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
-    let seconds =
-        |text: &str| text.parse().ok().and_then(|seconds: f64| Duration::try_from_secs_f64(seconds).ok());
-    if let Some(milliseconds) = header(headers, "retry-after-ms").and_then(|text| text.parse::<f64>().ok()) {
-        return Duration::try_from_secs_f64(milliseconds / 1_000.0).ok();
+    // What is more than any clock knows is as long as that.
+    let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+    let number = |text: &str| text.parse::<f64>().ok().filter(|number| *number >= 0.0);
+    if let Some(milliseconds) = header(headers, "retry-after-ms").and_then(number) {
+        return Some(seconds(milliseconds / 1_000.0));
     }
     let after = header(headers, RETRY_AFTER.as_str())?;
-    seconds(after).or_else(|| {
+    number(after).map(seconds).or_else(|| {
         let date = jiff::fmt::rfc2822::parse(after).ok()?.timestamp();
         // A moment that is over is no reason to wait.
         Some(Duration::try_from(date.duration_since(now)).unwrap_or_default())

@@ -14,13 +14,14 @@ use wink::limits::{CancelToken, Clock};
 use wink::tool::secret::Secret;
 
 use super::api::Api;
-use super::endpoint::{Endpoint, SetupError, without_userinfo};
+use super::endpoint::{Endpoint, SetupError, without_secrets};
 use super::{error, secrets};
 use crate::recording::Scrubber;
 use crate::{ModelError, ModelErrorKind};
 
-/// Bytes of an answer at most, and of one that says why there is none.
-const MAX_ANSWER: usize = 64 << 20;
+/// Bytes of an answer at most, and of one that says why there is none. The longest arguments that a tool takes fit in, however they are
+/// written; what is said in a run is kept.
+const MAX_ANSWER: usize = 24 << 20;
 const MAX_REFUSAL: usize = 64 << 10;
 /// How long it may take to reach the provider at all.
 const CONNECT_WITHIN: Duration = Duration::from_secs(30);
@@ -32,7 +33,6 @@ pub(super) struct Wire {
     headers: HeaderMap,
     clock: Arc<dyn Clock>,
     timeout: Duration,
-    secrets: Vec<Secret<String>>,
     scrubber: Scrubber,
 }
 
@@ -58,11 +58,10 @@ impl Wire {
         }
         let client = client.build().map_err(|reason| SetupError::Client(describe(reason)))?;
         let secrets = endpoint.headers.into_iter().map(|(_, value)| value).chain(endpoint.key);
-        let secrets: Vec<Secret<String>> = secrets.collect();
         // One that is too short to be found again is no secret.
-        let know = |known: Scrubber, secret| known.clone().knowing(secret).unwrap_or(known);
-        let scrubber = secrets.iter().fold(Scrubber::new(), know);
-        Ok(Self { client, url, headers, clock: endpoint.clock, timeout: endpoint.timeout, secrets, scrubber })
+        let know = |known: Scrubber, secret: Secret<String>| known.clone().knowing(&secret).unwrap_or(known);
+        let scrubber = secrets.fold(Scrubber::new(), know);
+        Ok(Self { client, url, headers, clock: endpoint.clock, timeout: endpoint.timeout, scrubber })
     }
 
     /// Sends a request, and hands out the answer if it is one.
@@ -72,7 +71,7 @@ impl Wire {
         cancel: &'a CancelToken,
     ) -> Result<Answer<'a>, ModelError> {
         let request = self.client.post(self.url.clone()).headers(self.headers.clone()).body(body);
-        let response = self.within(cancel, request.send()).await?.map_err(connection)?;
+        let response = self.within(cancel, request.send()).await?.map_err(|reason| self.unreached(reason))?;
         let status = response.status();
         let mut answer = Answer { wire: self, cancel, response, left: MAX_ANSWER };
         if status == StatusCode::OK {
@@ -91,9 +90,16 @@ impl Wire {
         Err(error::of_status(status, &headers, &said, self.clock.now()))
     }
 
+    /// Says where nobody could be reached: it may have been written wrong.
+    fn unreached(&self, reason: reqwest::Error) -> ModelError {
+        let mut error = connection(reason);
+        error.message = format!("{} ({})", error.message, self.url.origin().ascii_serialization());
+        error
+    }
+
     /// The error without keys, and not too long.
     pub(super) fn masked(&self, mut error: ModelError) -> ModelError {
-        error.message = error::bounded(secrets::mask(&error.message, &self.secrets));
+        error.message = error::bounded(secrets::mask(&error.message, &self.scrubber));
         error
     }
 
@@ -152,15 +158,22 @@ impl Answer<'_> {
 }
 
 fn url(base: &str, path: &str) -> Result<Url, SetupError> {
-    let refused = |reason: &str| SetupError::Url { url: without_userinfo(base), reason: reason.to_owned() };
-    let url = Url::parse(&format!("{}{path}", base.trim_end_matches('/')));
-    let url = url.map_err(|reason| refused(&reason.to_string()))?;
+    let refused = |reason: &str| SetupError::Url { url: without_secrets(base), reason: reason.to_owned() };
+    let mut url = Url::parse(base).map_err(|reason| refused(&reason.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(refused("it is neither http nor https"));
     }
     if !url.username().is_empty() || url.password().is_some() {
         return Err(refused("it has a key in it; give that as the key"));
     }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err(refused("it has more than a path; give a key as the key"));
+    }
+    let before = url.path().trim_end_matches('/');
+    // As other libraries have it, the version is part of the base.
+    let path = if before.ends_with("/v1") { path.strip_prefix("/v1").unwrap_or(path) } else { path };
+    let whole = format!("{before}{path}");
+    url.set_path(&whole);
     Ok(url)
 }
 

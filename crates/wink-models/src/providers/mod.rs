@@ -13,13 +13,16 @@
 //! # Ok::<(), wink_models::providers::SetupError>(())
 //! ```
 
+mod again;
 pub mod anthropic;
 mod api;
 mod arguments;
 mod body;
 mod endpoint;
 mod error;
+mod estimate;
 mod http;
+mod lenient;
 pub mod openai;
 mod provider;
 mod secrets;

@@ -2,20 +2,24 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use wink::BoxFuture;
-use wink::limits::CancelToken;
+use wink::limits::{CancelToken, TokenUsage};
 
 use super::api::{Api, Asked, Progress};
 use super::endpoint::{Endpoint, SetupError, Streaming};
 use super::error;
+use super::estimate;
 use super::http::{Answer, Wire};
 use super::told::Told;
 use crate::dialect::{Dialect, LoweredTools, lower_tools, without_nulls};
 use crate::recording::Scrubber;
 use crate::scripted::tell;
 use crate::{Model, ModelError, ModelRequest, ModelResponse, OutputSpec, Stop, Stream, ToolSpec, sse};
+
+/// More calls than this in one response are no answer.
+const MAX_CALLS: usize = 1_024;
 
 /// A model behind an HTTP API. Made from a wire format and an [`Endpoint`]: `openai::Chat::new("a-model").at(endpoint)`.
 pub struct Provider {
@@ -24,6 +28,8 @@ pub struct Provider {
     streaming: Streaming,
     /// The tools of the last request. Every turn of a conversation has the same.
     last: Mutex<Option<Known>>,
+    /// Whether it was said that what answers cost is not.
+    said: Once,
 }
 
 struct Known {
@@ -47,7 +53,7 @@ impl Provider {
     pub(super) fn new(api: impl Api, endpoint: Endpoint) -> Result<Self, SetupError> {
         let streaming = endpoint.streaming;
         let wire = Wire::new(endpoint, &api)?;
-        Ok(Self { api: Box::new(api), wire, streaming, last: Mutex::new(None) })
+        Ok(Self { api: Box::new(api), wire, streaming, last: Mutex::new(None), said: Once::new() })
     }
 
     fn lowered(&self, request: &ModelRequest) -> Arc<LoweredTools> {
@@ -70,7 +76,9 @@ impl Provider {
     ) -> Result<ModelResponse, ModelError> {
         let asked =
             Asked { request, lowered: self.lowered(request), streamed: self.streaming == Streaming::On };
-        let answer = self.wire.post(self.api.body(&asked)?, cancel).await?;
+        let body = self.api.body(&asked)?;
+        let sent = body.len();
+        let answer = self.wire.post(body, cancel).await?;
         // What comes decides, and not what was asked for: some servers do not stream everything.
         let streams = answer.is_event_stream();
         let response = match streams {
@@ -82,13 +90,29 @@ impl Provider {
             }
             false => self.api.response(&answer.whole().await?, &asked)?,
         };
+        if response.calls.len() > MAX_CALLS {
+            return Err(error::malformed(format_args!("there are more than {MAX_CALLS} calls")));
+        }
         // A provider that repeats a key does not have it written down.
         let response = self.wire.scrubber().said(restored(response, &asked, self.api.dialect()));
+        let response = self.counted(sent, response);
         // Whoever watches sees the same of every answer, if not as early.
         if !streams || self.api.writes_for_us(&asked) {
             tell(stream, &response);
         }
         Ok(response)
+    }
+
+    /// The response with what it cost; what that may be, if the server does not say. No answer is for nothing.
+    fn counted(&self, sent: usize, mut response: ModelResponse) -> ModelResponse {
+        if response.usage == TokenUsage::default() {
+            self.said.call_once(|| {
+                let model = self.api.model();
+                tracing::warn!(model, "the server does not say what its answers cost: tokens are estimated");
+            });
+            response.usage = estimate::usage(sent, &response);
+        }
+        response
     }
 
     async fn follow(

@@ -1,18 +1,17 @@
 //! Keeping keys out of what providers say.
 
-use wink::tool::secret::{MASK, Secret};
+use wink::tool::secret::MASK;
 
-/// A shorter value is no secret: it would be found everywhere.
+use crate::recording::Scrubber;
+
+/// What is shorter is no part of a key.
 const SHORTEST: usize = 4;
 /// What the keys of the usual providers begin with.
 const PREFIX: &str = "sk-";
 
-/// The text without the secrets, and without anything that looks like a key: providers quote parts of those.
-pub(super) fn mask(text: &str, secrets: &[Secret<String>]) -> String {
-    let mut masked = text.to_owned();
-    for secret in secrets.iter().filter(|secret| secret.expose().len() >= SHORTEST) {
-        masked = masked.replace(secret.expose(), MASK);
-    }
+/// The text without the known secrets, and without anything that looks like a key: providers quote parts of those.
+pub(super) fn mask(text: &str, known: &Scrubber) -> String {
+    let masked = known.text(text);
     let mut rest = masked.as_str();
     let mut kept = String::with_capacity(rest.len());
     while let Some((before, after)) = rest.split_once(PREFIX) {
@@ -37,14 +36,16 @@ pub(super) fn mask(text: &str, secrets: &[Secret<String>]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use wink::tool::secret::Secret;
+
     use super::*;
 
     #[test]
     fn keys_are_masked_wherever_they_stand_and_words_are_not() {
-        let secrets = [Secret::new("hunter22".to_owned()), Secret::new("x".to_owned())];
+        let known = Scrubber::new().knowing(&Secret::new("hunter22".to_owned())).unwrap();
         assert_eq!(
-            mask("wrong key hunter22: sk-proj-12**34. risk-free sk-it, x, hunter22hunter22", &secrets),
-            "wrong key ***: *** risk-free sk-it, x, ******"
+            mask("wrong key hunter22: sk-proj-12**34. risk-free sk-it, hunter22hunter22", &known),
+            "wrong key ***: *** risk-free sk-it, ******"
         );
     }
 }

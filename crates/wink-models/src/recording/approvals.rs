@@ -9,7 +9,7 @@ use wink::executor::{Approval, ApprovalRequest, Approver};
 use wink::resource::BoxError;
 
 use super::Line;
-use super::clock::{NextLine, ReplayingClock};
+use super::clock::{NextLine, Place, ReplayingClock, Tick};
 use super::write::Shared;
 use crate::lock;
 
@@ -61,6 +61,7 @@ pub(super) struct RecordedApprover {
 impl Approver for RecordedApprover {
     fn ask<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Result<Approval, BoxError>> {
         Box::pin(async move {
+            self.shared.tick(Tick::Call(Place::Asked));
             let mut asking = Asking { request, shared: &self.shared, said: Said::GivenUp };
             let answer = self.approver.ask(request).await;
             asking.said = Said::from(&answer);
@@ -105,6 +106,7 @@ impl Approver for ReplayedApprover {
                 lock(&self.difference).get_or_insert_with(|| message.clone());
                 return Err(message.into());
             };
+            self.clock.call_is_at(Place::Asked);
             let _answered = NextLine(&self.clock);
             match recorded.answer {
                 Said::Approved { by } => Ok(Approval::Approved { by }),

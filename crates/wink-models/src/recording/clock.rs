@@ -41,10 +41,28 @@ pub(super) enum Place {
     Begun,
     /// Its policies are asked.
     Judged,
+    /// Somebody is.
+    Asked,
+    /// They have decided.
+    Decided,
+    /// The ledger is asked.
+    LookedUp,
+    /// All is saved that it may change.
+    Saved,
     /// Its handler runs.
     Run,
+    /// Its handler has run.
+    Returned,
     /// What came of it is being settled.
     Over,
+    /// Subscribers are told of it.
+    Told,
+    /// It is being committed.
+    Committing,
+    /// It is committed.
+    Committed,
+    /// It is thought about.
+    FedBack,
     /// It is answered.
     Answered,
 }
@@ -135,13 +153,15 @@ impl ReplayingClock {
         });
     }
 
-    /// A call is here.
-    pub(super) fn call_is_at(&self, place: Place) {
+    /// A call is here. Whether it got no further then, since the run was cancelled.
+    pub(super) fn call_is_at(&self, place: Place) -> bool {
         self.go_on(|state| {
             // It did not have to be waited for where it had to be then.
             let is_cancelled = state.next_is(Tick::Cancelled);
             Went { on: state.next_is(Tick::Call(place)) || is_cancelled, is_cancelled }
         });
+        let state = lock(&self.state);
+        state.is_cancelled && !state.goes_further(0)
     }
 
     /// Who is cancelled when the run was. At once, if that was before anything else.
@@ -156,10 +176,11 @@ impl ReplayingClock {
         }
     }
 
-    /// Cancels the run, if it was cancelled before anything else happened; and says whether it did.
+    /// Cancels the run, if it was cancelled before anything else happened; and says whether it did. Not where a call got further all the
+    /// same: it had what it waited for when it was told.
     pub(super) fn cancel_here(&self) -> bool {
         self.go_on(|state| {
-            let is_cancelled = state.next_is(Tick::Cancelled);
+            let is_cancelled = !state.goes_further(1) && state.next_is(Tick::Cancelled);
             Went { on: is_cancelled, is_cancelled }
         })
     }
@@ -218,6 +239,15 @@ impl State {
     /// Leaves the stretch, if it ends with this.
     fn next_is(&mut self, tick: Tick) -> bool {
         self.ahead.pop_front_if(|next| *next == tick).is_some()
+    }
+
+    /// Whether the call goes on after so many things that happened, and not just to its end.
+    fn goes_further(&self, after: usize) -> bool {
+        let said = |tick: &&Tick| matches!(tick, Tick::Call(_) | Tick::Cancelled);
+        match self.ahead.iter().filter(said).nth(after) {
+            Some(Tick::Call(place)) => !matches!(place, Place::Begun | Place::Over | Place::Answered),
+            _ => false,
+        }
     }
 
     /// Takes what was said up to the next thing that happened.

@@ -1,13 +1,9 @@
 //! Reading a recording, and repeating its run.
 
 use std::collections::VecDeque;
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::Value;
 use wink::BoxFuture;
 use wink::executor::Approver;
@@ -16,11 +12,18 @@ use wink::session::{Session, SessionBuilder, SessionId, SnapshotError};
 
 use super::approvals::ReplayedApprover;
 use super::clock::{NextLine, Replayed, ReplayingClock};
+use super::ending::{self, Ended};
+#[cfg(unix)]
+use super::files::{ReplayedFiles, WatchedFiles};
+use super::images::FilesChanged;
+#[cfg(unix)]
+use super::outcomes::{Handlers, ReplayedOutcomes};
 use super::requests::{RecordedRequest, Requests};
 use super::stops::{Replay, Tape, Taped};
 #[cfg(all(feature = "claude", unix))]
 use super::talk::{ReplayedTalk, Talk};
-use super::{Header, Line, Spoken, VERSION};
+use super::text::{is_cut_off, object, read_text};
+use super::{Header, Line, Scrubber, Spoken, VERSION};
 use crate::adapter::Evaluation;
 #[cfg(all(feature = "claude", unix))]
 use crate::claude::ClaudeAdapter;
@@ -44,6 +47,14 @@ pub struct Recording {
     state: Option<Value>,
     /// What was said in the run before, if it went on.
     said: Option<Vec<ConversationStep>>,
+    /// What its calls changed in files.
+    #[cfg(unix)]
+    files: Arc<ReplayedFiles>,
+    /// What came of handlers that reach outside.
+    #[cfg(unix)]
+    outcomes: Arc<ReplayedOutcomes>,
+    /// The STATE that it left, if that was written down.
+    ended: Option<Ended>,
 }
 
 /// A recording cannot be used.
@@ -102,7 +113,10 @@ impl Recording {
         let mut clock = Vec::new();
         let mut exchanges = VecDeque::new();
         let mut answers = VecDeque::new();
-        let (mut state, mut said) = (None, None);
+        let (mut state, mut said, mut ended) = (None, None, None);
+        let mut files: Vec<FilesChanged> = Vec::new();
+        #[cfg(unix)]
+        let mut outcomes = Vec::new();
         #[cfg(all(feature = "claude", unix))]
         let mut talk = VecDeque::new();
         let mut called: Vec<Arc<str>> = Vec::new();
@@ -111,6 +125,16 @@ impl Recording {
                 break;
             }
             let line: Line = object(line).map_err(|reason| RecordingError::Line { line: at + 1, reason })?;
+            #[cfg(unix)]
+            if let Some(outcome) = line.outcome {
+                outcomes.push(outcome);
+                continue;
+            }
+            if line.files.is_some() || line.ended.is_some() {
+                files.extend(line.files);
+                ended = ended.or(line.ended);
+                continue;
+            }
             clock.push(line.clock);
             state = state.or(line.state);
             said = said.or(line.said);
@@ -126,7 +150,7 @@ impl Recording {
             talk.extend(line.claude);
             #[cfg(not(all(feature = "claude", unix)))]
             if line.claude.is_some() {
-                let reason = "it is of a run of Claude Code, which this was built without".to_owned();
+                let reason = super::text::WITHOUT_CLAUDE.to_owned();
                 return Err(RecordingError::Line { line: at + 1, reason });
             }
             match (line.request, line.response, line.error, line.dropped) {
@@ -160,6 +184,10 @@ impl Recording {
             clock: Arc::clone(&clock),
             state: Arc::new(Mutex::new((Requests::default(), exchanges))),
         });
+        #[cfg(unix)]
+        let files = Arc::new(ReplayedFiles::new(files));
+        #[cfg(unix)]
+        let outcomes = Arc::new(ReplayedOutcomes::new(outcomes, &files, &clock, &model.difference));
         Ok(Self {
             header,
             clock,
@@ -170,6 +198,11 @@ impl Recording {
             approver,
             state,
             said,
+            #[cfg(unix)]
+            files,
+            #[cfg(unix)]
+            outcomes,
+            ended,
         })
     }
 
@@ -269,6 +302,40 @@ impl Recording {
         self.clock.next_line();
     }
 
+    /// What the calls of the run changed in files, oldest first, where that was written down: then it can be put back before the run
+    /// is repeated.
+    #[cfg(unix)]
+    pub fn changed(&self) -> &[FilesChanged] {
+        self.files.then()
+    }
+
+    /// Stands around handlers that reach outside, and answers with what came of them then.
+    #[cfg(unix)]
+    pub fn handlers(&self) -> Handlers {
+        Handlers::replayed(&self.outcomes)
+    }
+
+    /// Compares what calls change in these files with what they changed then. What the scrubber knows is no difference.
+    #[cfg(unix)]
+    pub fn watch(&self, files: WatchedFiles, scrubber: Scrubber) {
+        self.files.watch(files, scrubber);
+    }
+
+    /// Compares what the repeated run left with what the recorded one did, once, when it is over: its STATE, which is a snapshot's JSON,
+    /// and what calls changed in files that nobody had looked at by then.
+    pub async fn ends_with(&self, state: &Value, scrubber: &Scrubber) {
+        let mut differs = None;
+        #[cfg(unix)]
+        for call in self.files.now().left() {
+            differs = differs.or(self.files.difference(call).await);
+        }
+        let left = self.ended.as_ref();
+        let left = left.and_then(|then| ending::difference(then, &ending::digests(state, scrubber)));
+        if let Some(differs) = differs.or(left) {
+            lock(&self.model.difference).get_or_insert(differs);
+        }
+    }
+
     /// The time as it was then.
     pub fn clock(&self) -> Arc<dyn Clock> {
         Arc::new(Replayed(Arc::clone(&self.clock)))
@@ -284,6 +351,10 @@ impl Recording {
         evaluation.run.run_id = Some(self.header.run.clone());
         evaluation.tape = Some(Taped::new(Tape::Replayed(Replay {
             clock: Arc::clone(&self.clock),
+            #[cfg(unix)]
+            files: Arc::clone(&self.files),
+            #[cfg(unix)]
+            difference: Arc::clone(&self.model.difference),
             #[cfg(all(feature = "claude", unix))]
             talk: self.talk.clone(),
         })));
@@ -384,56 +455,4 @@ impl Model for ReplayedModel {
             }
         })
     }
-}
-
-/// No script or recording is larger.
-const MOST_BYTES: u64 = 1 << 30;
-
-/// The text of a script or a recording: of a file that has an end.
-pub(crate) fn read_text(path: &Path) -> io::Result<String> {
-    let too_large = || io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 1 GiB");
-    // Before it is opened: opening a pipe waits for somebody.
-    let about = std::fs::metadata(path)?;
-    if !about.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
-    }
-    if about.len() > MOST_BYTES {
-        return Err(too_large());
-    }
-    let mut text = String::new();
-    // It may grow meanwhile.
-    let read = File::open(path)?.take(MOST_BYTES + 1).read_to_string(&mut text)?;
-    if read as u64 > MOST_BYTES { Err(too_large()) } else { Ok(text) }
-}
-
-/// Whether a line of a recording is the last, and only half of it: a process that was killed leaves that.
-pub(crate) fn is_cut_off(text: &str, line: &str) -> bool {
-    let is_at_end = text.as_bytes().as_ptr_range().end == line.as_bytes().as_ptr_range().end;
-    is_at_end && serde_json::from_str::<IgnoredAny>(line).is_err()
-}
-
-/// Reads a line, which is an object. By themselves types are read from lists as well.
-pub(crate) fn object<'a, T: Deserialize<'a>>(line: &'a str) -> Result<T, String> {
-    match line.trim_start().starts_with('{') {
-        true => serde_json::from_str(line).map_err(|error| error.to_string()),
-        false => Err("it is no object".to_owned()),
-    }
-}
-
-/// Whether a text is a recording.
-pub(crate) fn is_recording(text: &str) -> bool {
-    text.lines().next().is_some_and(|line| object::<Header>(line).is_ok())
-}
-
-/// The answer on a line of a recording, if there is one.
-pub(crate) fn answer_on(line: &str) -> Result<Option<Result<ModelResponse, ModelError>>, String> {
-    if object::<Header>(line).is_ok() {
-        return Ok(None);
-    }
-    let line: Line = object(line)?;
-    Ok(match (line.response, line.error) {
-        (Some(response), _) => Some(Ok(response)),
-        (None, Some(failure)) => Some(Err(failure.into())),
-        (None, None) => None,
-    })
 }

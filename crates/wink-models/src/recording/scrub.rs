@@ -2,22 +2,27 @@
 
 use std::sync::Arc;
 
+use aho_corasick::{AhoCorasick, MatchKind};
 use serde_json::Value;
 use wink::executor::Withhold;
 use wink::prompt::Prompt;
 use wink::tool::AnyTool;
 use wink::tool::secret::{MASK, Secret};
 
+use super::forms;
 use crate::message::{Called, Message};
 use crate::model::ModelResponse;
 
 /// The shortest secret that can be told from ordinary text.
 const SHORTEST: usize = 6;
 
-/// Knows secrets, and replaces them wherever they occur in texts, keys and numbers: as they are, and as they look inside of JSON.
+/// Knows secrets, and replaces them wherever they occur in texts, keys and numbers: as they are, inside of JSON, and in base64, as hex
+/// digits or percent-encoded.
 #[derive(Clone, Default)]
 pub struct Scrubber {
     forms: Vec<Secret<String>>,
+    /// Finds them.
+    finder: Option<Arc<AhoCorasick>>,
     /// Those with sensitive arguments.
     tools: Vec<AnyTool>,
 }
@@ -38,20 +43,35 @@ impl Scrubber {
     /// # Errors
     /// When it is too short.
     pub fn knowing(mut self, secret: &Secret<String>) -> Result<Self, TooShort> {
-        let mut form = secret.expose().trim().to_owned();
-        if form.chars().count() < SHORTEST {
+        let secret = secret.expose().trim();
+        if secret.chars().count() < SHORTEST {
             return Err(TooShort);
         }
-        // Texts are found in JSON in texts in JSON: arguments, and what tools show of them.
-        for _ in 0..3 {
+        for form in forms::of(secret) {
             if !self.forms.iter().any(|known| *known.expose() == form) {
-                self.forms.push(Secret::new(form.clone()));
+                self.forms.push(Secret::new(form));
             }
-            form = escaped(&form);
         }
-        // The longest first: a secret may be part of another's form.
-        self.forms.sort_by_key(|form| std::cmp::Reverse(form.expose().len()));
-        Ok(self)
+        Ok(self.found())
+    }
+
+    /// Knows what another does, too.
+    #[must_use]
+    pub fn and(mut self, other: &Self) -> Self {
+        let news =
+            other.forms.iter().filter(|form| !self.forms.iter().any(|known| known.expose() == form.expose()));
+        let news: Vec<_> = news.cloned().collect();
+        self.forms.extend(news);
+        self.tools.extend(other.tools.iter().cloned());
+        self.found()
+    }
+
+    fn found(mut self) -> Self {
+        // The longest counts: a secret may be part of another's form.
+        let mut builder = AhoCorasick::builder();
+        let finder = builder.match_kind(MatchKind::LeftmostLongest);
+        self.finder = finder.build(self.forms.iter().map(|form| form.expose())).ok().map(Arc::new);
+        self
     }
 
     /// Knows which arguments of a prompt's tools are sensitive. They are left out of calls, and wherever else they occur after
@@ -149,10 +169,20 @@ impl Scrubber {
 
     /// A text without the secrets.
     pub fn text(&self, text: &str) -> String {
-        self.forms.iter().fold(text.to_owned(), |text, form| match text.contains(form.expose()) {
-            true => text.replace(form.expose(), MASK),
-            false => text,
-        })
+        if self.forms.is_empty() {
+            return text.to_owned();
+        }
+        // More secrets than can be looked for: then nothing is said.
+        let Some(finder) = &self.finder else { return MASK.to_owned() };
+        let mut left = String::with_capacity(text.len());
+        let mut upto = 0;
+        for found in finder.find_iter(text) {
+            left.push_str(text.get(upto..found.start()).unwrap_or_default());
+            left.push_str(MASK);
+            upto = found.end();
+        }
+        left.push_str(text.get(upto..).unwrap_or_default());
+        left
     }
 
     /// How many bytes at the end of a text may be the beginning of a secret.
@@ -242,12 +272,6 @@ fn missing(whole: &Value, masked: &Value) -> Vec<String> {
         (Value::Number(number), _) => vec![number.to_string()],
         (Value::Null | Value::Bool(_), _) => Vec::new(),
     }
-}
-
-/// As it looks inside of a JSON string.
-fn escaped(text: &str) -> String {
-    let quoted = Value::from(text).to_string();
-    quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default().to_owned()
 }
 
 impl std::fmt::Debug for Scrubber {

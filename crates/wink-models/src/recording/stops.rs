@@ -6,6 +6,8 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
+#[cfg(unix)]
+use std::sync::Mutex;
 use std::task::Poll;
 
 use wink::BoxFuture;
@@ -14,9 +16,13 @@ use wink::limits::CancelToken;
 use wink::session::InvocationId;
 
 use super::clock::{Place, ReplayingClock, Tick};
+#[cfg(unix)]
+use super::files::ReplayedFiles;
 #[cfg(all(feature = "claude", unix))]
 use super::talk::ReplayedTalk;
 use super::write::Shared;
+#[cfg(unix)]
+use crate::lock;
 
 /// What is written, or was.
 pub(super) enum Tape {
@@ -27,6 +33,11 @@ pub(super) enum Tape {
 /// A run that is repeated.
 pub(super) struct Replay {
     pub(super) clock: Arc<ReplayingClock>,
+    #[cfg(unix)]
+    pub(super) files: Arc<ReplayedFiles>,
+    /// The first thing that was not as it was then.
+    #[cfg(unix)]
+    pub(super) difference: Arc<Mutex<Option<String>>>,
     #[cfg(all(feature = "claude", unix))]
     pub(super) talk: Option<Arc<ReplayedTalk>>,
 }
@@ -37,43 +48,70 @@ impl Replay {
         if let Some(talk) = &self.talk {
             talk.until_heard().await;
         }
-        self.clock.call_is_at(place);
+        // What policies say that were cut short is not heard, so that it is all the same where they were.
+        if self.clock.call_is_at(place) || place == Place::Judged && self.clock.cancel_here() {
+            // Whoever holds the call sees that before it goes on.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[cfg(unix)]
+    async fn changed(&self, call: InvocationId) {
+        if let Some(differs) = self.files.difference(call).await {
+            lock(&self.difference).get_or_insert(differs);
+        }
+    }
+}
+
+impl Tape {
+    /// A call is about to be committed, or is: what it changed is written down or compared.
+    #[cfg(unix)]
+    async fn at_commit(&self, moment: Moment, call: InvocationId) {
+        match (self, moment) {
+            (Self::Recorded(shared), Moment::Before) => shared.files.begins(call),
+            (Self::Recorded(shared), Moment::After) => shared.changed(call).await,
+            (Self::Replayed(replay), Moment::Before) => replay.files.now().begins(call),
+            (Self::Replayed(replay), Moment::After) => replay.changed(call).await,
+        }
     }
 }
 
 impl StepHook for Tape {
-    fn at<'a>(&'a self, step: Step, moment: Moment, _: InvocationId) -> BoxFuture<'a, Result<(), String>> {
+    fn at<'a>(&'a self, step: Step, moment: Moment, call: InvocationId) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
-            match (self, place(step)) {
-                (Self::Recorded(shared), Some(place)) if moment == Moment::Before => {
-                    shared.tick(Tick::Call(place));
-                }
-                (Self::Replayed(replay), Some(place)) if moment == Moment::Before => {
-                    replay.call_is_at(place).await;
-                }
-                _ => {}
+            #[cfg(unix)]
+            if step == Step::Commit {
+                self.at_commit(moment, call).await;
+            }
+            #[cfg(not(unix))]
+            let _ = call;
+            match (self, place(step, moment)) {
+                (Self::Recorded(shared), Some(place)) => shared.tick(Tick::Call(place)),
+                (Self::Replayed(replay), Some(place)) => replay.call_is_at(place).await,
+                (_, None) => {}
             }
             Ok(())
         })
     }
 }
 
-/// How far a call is with a step, as far as it matters: these may take long.
-fn place(step: Step) -> Option<Place> {
-    match step {
-        Step::Lookup => Some(Place::Begun),
-        Step::Policies => Some(Place::Judged),
-        Step::Handler => Some(Place::Run),
-        Step::OnResult | Step::Record => Some(Place::Over),
-        Step::Answer => Some(Place::Answered),
-        Step::Parse
-        | Step::Deadline
-        | Step::Context
-        | Step::Ledger
-        | Step::Begin
-        | Step::Subscribers
-        | Step::Commit
-        | Step::Feedback => None,
+/// How far a call is, as far as it matters: what may wait for something is in between, and what a cancellation comes to depends on that.
+fn place(step: Step, moment: Moment) -> Option<Place> {
+    match (step, moment) {
+        (Step::Lookup, Moment::Before) => Some(Place::Begun),
+        (Step::Policies, Moment::Before) => Some(Place::Judged),
+        (Step::Policies, Moment::After) => Some(Place::Decided),
+        (Step::Ledger, Moment::Before) => Some(Place::LookedUp),
+        (Step::Begin, Moment::Before) => Some(Place::Saved),
+        (Step::Handler, Moment::Before) => Some(Place::Run),
+        (Step::Handler, Moment::After) => Some(Place::Returned),
+        (Step::OnResult | Step::Record, Moment::Before) => Some(Place::Over),
+        (Step::Subscribers, Moment::Before) => Some(Place::Told),
+        (Step::Commit, Moment::Before) => Some(Place::Committing),
+        (Step::Commit, Moment::After) => Some(Place::Committed),
+        (Step::Feedback, Moment::Before) => Some(Place::FedBack),
+        (Step::Answer, Moment::Before) => Some(Place::Answered),
+        _ => None,
     }
 }
 

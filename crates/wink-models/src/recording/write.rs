@@ -9,10 +9,17 @@ use serde_json::Value;
 use wink::BoxFuture;
 use wink::executor::Approver;
 use wink::limits::{CancelToken, Clock};
+#[cfg(unix)]
+use wink::session::InvocationId;
 use wink::session::{Session, SessionBuilder, SessionId};
 
 use super::approvals::RecordedApprover;
 use super::clock::{RecordingClock, Tick};
+use super::ending;
+#[cfg(unix)]
+use super::files::{CallFiles, WatchedFiles};
+#[cfg(unix)]
+use super::outcomes::Handlers;
 use super::requests::Requests;
 use super::scrub::Scrubber;
 use super::stops::{Tape, Taped};
@@ -77,6 +84,8 @@ pub(crate) struct Shared {
     tape: Arc<Mutex<Vec<Tick>>>,
     requests: Mutex<Requests>,
     pub(super) scrubber: Mutex<Scrubber>,
+    #[cfg(unix)]
+    pub(super) files: CallFiles,
     out: Mutex<Out>,
 }
 
@@ -86,7 +95,7 @@ struct Out {
 }
 
 impl Recorder {
-    /// Records into a new file.
+    /// Records into a new file, which nobody else may read.
     ///
     /// # Errors
     /// When it cannot be made; one that is there is not overwritten.
@@ -110,7 +119,12 @@ impl Recorder {
         scrubber: Scrubber,
         about: About,
     ) -> std::io::Result<Self> {
-        let file = File::create_new(path)?;
+        let mut options = File::options();
+        options.write(true).create_new(true);
+        // It has what was said, and what was in files.
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(path)?;
         Ok(Self::begin(BufWriter::new(file), model, clock, scrubber, about))
     }
 
@@ -144,6 +158,8 @@ impl Recorder {
             tape: Arc::default(),
             requests: Mutex::default(),
             scrubber: Mutex::new(scrubber),
+            #[cfg(unix)]
+            files: CallFiles::default(),
             out: Mutex::new(Out { to: Box::new(to), failed: None }),
         });
         let clock = Arc::new(RecordingClock::new(clock, Arc::clone(&shared.tape)));
@@ -198,6 +214,30 @@ impl Recorder {
         self.shared.line(Line { said: Some(said), ..Line::default() });
     }
 
+    /// Writes down what calls change in these files, from now on: what was there before the run, and how to tell whether a replay
+    /// changes the same.
+    #[cfg(unix)]
+    pub fn watch(&self, files: WatchedFiles) {
+        self.shared.files.watch(files);
+    }
+
+    /// Stands around handlers that reach outside, and writes down what comes of them: a replay has that, and does not run them.
+    #[cfg(unix)]
+    pub fn handlers(&self) -> Handlers {
+        Handlers::recorded(&self.shared)
+    }
+
+    /// Writes down what the run left, once, when it is over: digests of the STATE, which is a snapshot's JSON, and what calls changed in
+    /// files that nobody had looked at by then.
+    pub async fn ends_with(&self, state: &Value) {
+        #[cfg(unix)]
+        for call in self.shared.files.left() {
+            self.shared.changed(call).await;
+        }
+        let ended = ending::digests(state, &lock(&self.shared.scrubber));
+        self.shared.aside(Line { ended: Some(ended), ..Line::default() });
+    }
+
     /// The clock, recorded.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
@@ -238,10 +278,26 @@ impl Shared {
 
     pub(super) fn line(&self, line: Line) {
         let clock = std::mem::take(&mut *lock(&self.tape));
-        let mut value = serde_json::to_value(Line { clock, ..line });
+        self.aside(Line { clock, ..line });
+    }
+
+    /// What a call that is committed changed in files.
+    #[cfg(unix)]
+    pub(super) async fn changed(&self, call: InvocationId) {
+        let scrubber = lock(&self.scrubber).clone();
+        if let Some(files) = self.files.changed(call, &scrubber).await {
+            self.aside(Line { files: Some(files), ..Line::default() });
+        }
+    }
+
+    /// A line, beside what the clock says.
+    pub(super) fn aside(&self, line: Line) {
+        let mut value = serde_json::to_value(line);
         // All that somebody else has said; the rest is our own.
         let scrubber = lock(&self.scrubber);
-        for part in ["state", "said", "request", "response", "error", "approval", "claude"] {
+        for part in
+            ["state", "said", "request", "response", "error", "approval", "claude", "files", "outcome"]
+        {
             if let Some(part) = value.as_mut().ok().and_then(|value| value.get_mut(part)) {
                 *part = scrubber.value(part.take());
             }

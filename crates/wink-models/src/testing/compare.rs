@@ -4,9 +4,12 @@ use serde_json::{Map, Value, json};
 use wink::session::{Session, SnapshotScope};
 
 use super::scenario::Ends;
-use super::world::World;
+use super::world::{Shown, World};
 use crate::conversation::RetriesExhausted;
 use crate::{ModelError, PromptResponse, StopReason, Stopped};
+
+/// What is at least this long is a long text.
+const LONG: usize = 200;
 
 /// How many differences are worth reading.
 const MAX_DIFFERENCES: usize = 12;
@@ -17,6 +20,8 @@ pub(super) struct Found {
     pub(super) ends: Ends,
     /// What was refused.
     pub(super) complaints: Vec<String>,
+    /// What was shown on the way, and in how many pieces.
+    shown: Vec<Shown>,
     /// All of it.
     all: Value,
 }
@@ -29,16 +34,25 @@ impl Found {
         complaints: Vec<String>,
         ends: Ends,
     ) -> Self {
+        let shown = world.watching.shown();
         let session = session.snapshot_of(SnapshotScope::IncludeAll).to_json().unwrap();
         let mut all = json!({
             "came": came.iter().map(in_short).collect::<Vec<_>>(),
-            "shown": world.watching.shown(),
+            "shown": shown.iter().map(|shown| (shown.kind, &shown.text)).collect::<Vec<_>>(),
             "session": session,
         });
         let mut ids = Vec::new();
         collect_ids(&all, &mut ids);
         neutralise(&mut all, &ids);
-        Self { ends, complaints, all }
+        Self { ends, complaints, shown, all }
+    }
+
+    /// Long texts of which nothing was shown before all of it was.
+    pub(super) fn at_once(&self) -> Vec<String> {
+        let long = self.shown.iter().map(|shown| (shown, shown.text.chars().count()));
+        let at_once =
+            long.filter(|(shown, length)| shown.kind == "text" && shown.pieces < 2 && *length >= LONG);
+        at_once.map(|(_, length)| format!("a text of {length} characters is shown in one piece")).collect()
     }
 
     /// Writes all arguments anew, so that only what they mean is compared.

@@ -52,6 +52,11 @@ pub trait Subject: Send + Sync {
         Arguments::AsWritten
     }
 
+    /// How a text of its model is shown.
+    fn texts(&self) -> Texts {
+        Texts::InPieces
+    }
+
     /// Scenarios that it cannot have, and why. Nothing is left out in silence: the contract says so on the terminal.
     fn leaves_out(&self) -> &[LeftOut] {
         &[]
@@ -102,6 +107,15 @@ pub enum Arguments {
     AsWritten,
     /// As the same JSON: somebody on the way reads them and writes them anew.
     Rewritten,
+}
+
+/// How text is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Texts {
+    /// While it comes. A long one has to be shown in more than one piece then.
+    InPieces,
+    /// When all of it is there.
+    AtOnce,
 }
 
 /// An adapter with whatever stands behind it, until it is dropped.
@@ -176,7 +190,11 @@ pub async fn adapter_contract(subject: &dyn Subject) {
         let differs = subject.differs().iter().find(|differs| differs.scenario == scenario.name());
         let left_open = differs.map_or(&[][..], |differs| differs.places);
         let differences = compare::differences(&expected, &found, left_open);
-        let differences = scenario.wrong_with(&found).into_iter().chain(differences);
+        let at_once = match subject.texts() {
+            Texts::InPieces => found.at_once(),
+            Texts::AtOnce => Vec::new(),
+        };
+        let differences = scenario.wrong_with(&found).into_iter().chain(differences).chain(at_once);
         wrong.extend(differences.map(|difference| format!("{}: {difference}", scenario.name())));
     }
     assert!(wrong.is_empty(), "{} differs from a scripted model:\n{}", subject.name(), wrong.join("\n"));

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use wink::BoxFuture;
 use wink::limits::CancelToken;
 
-use super::{Line, Running, Script, Setup, Subject};
+use super::{Line, Running, Script, Setup, Subject, Texts};
 use crate::{
     Adapter, Model, ModelAdapter, ModelError, ModelErrorKind, ModelRequest, ModelResponse, ScriptedModel,
     Stream,
@@ -19,6 +19,10 @@ pub struct Scripted;
 impl Subject for Scripted {
     fn name(&self) -> String {
         "scripted".to_owned()
+    }
+
+    fn texts(&self) -> Texts {
+        Texts::AtOnce
     }
 
     fn start<'a>(&'a self, script: &'a Script, setup: Setup) -> BoxFuture<'a, Box<dyn Running>> {

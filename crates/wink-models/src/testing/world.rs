@@ -196,16 +196,25 @@ impl World {
     }
 }
 
+/// Something that was shown: text in one, however it came.
+#[derive(Debug, Clone)]
+pub(super) struct Shown {
+    pub(super) kind: &'static str,
+    pub(super) text: String,
+    /// In how many pieces it came.
+    pub(super) pieces: usize,
+}
+
 /// Sees what is shown, and when calls were executed.
 #[derive(Default)]
 pub(super) struct Watching {
-    shown: Mutex<Vec<(&'static str, String)>>,
+    shown: Mutex<Vec<Shown>>,
     batches: watch::Sender<usize>,
 }
 
 impl Watching {
-    /// What was shown: text in one piece, however it came.
-    pub(super) fn shown(&self) -> Vec<(&'static str, String)> {
+    /// What was shown.
+    pub(super) fn shown(&self) -> Vec<Shown> {
         lock(&self.shown).clone()
     }
 
@@ -224,9 +233,12 @@ impl Stream for Watching {
         };
         let mut shown = lock(&self.shown);
         match shown.last_mut() {
-            Some((last, text)) if *last == kind && kind != "call" => text.push_str(more),
             _ if more.is_empty() => {}
-            _ => shown.push((kind, more.to_owned())),
+            Some(last) if last.kind == kind && kind != "call" => {
+                last.text.push_str(more);
+                last.pieces += 1;
+            }
+            _ => shown.push(Shown { kind, text: more.to_owned(), pieces: 1 }),
         }
     }
 }

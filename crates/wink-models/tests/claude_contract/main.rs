@@ -12,17 +12,22 @@
     reason = "a test"
 )]
 
+#[path = "../support/answers.rs"]
+mod answers;
 #[path = "../support/claude_subject.rs"]
 mod claude_subject;
 mod program;
 
 use std::os::unix::fs::PermissionsExt;
 
+use answers::{Unknown, expected, go_through};
 use claude_subject::{DIFFERS, adapter};
+use serde_json::{Value, json};
 use wink::BoxFuture;
 use wink_models::Adapter;
 use wink_models::claude::ClaudeAdapter;
 use wink_models::testing::{Arguments, Differs, Running, Script, Setup, Subject, adapter_contract};
+use wink_models::{Random, Terms};
 
 /// The adapter, with this test in place of the program.
 struct Played;
@@ -41,6 +46,18 @@ impl Subject for Played {
     }
 
     fn start<'a>(&'a self, script: &'a Script, setup: Setup) -> BoxFuture<'a, Box<dyn Running>> {
+        let started = Started::new(&script.to_json_lines(), setup);
+        Box::pin(std::future::ready(Box::new(started) as Box<dyn Running>))
+    }
+}
+
+struct Started {
+    dir: tempfile::TempDir,
+    adapter: ClaudeAdapter,
+}
+
+impl Started {
+    fn new(script: &str, setup: Setup) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("program");
         let (place, test) = (dir.path().display(), std::env::current_exe().unwrap());
@@ -52,15 +69,16 @@ impl Subject for Played {
         );
         std::fs::write(&program, text).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-        std::fs::write(dir.path().join("script"), script.to_json_lines()).unwrap();
+        std::fs::write(dir.path().join("script"), script).unwrap();
         let adapter = adapter(setup).program(program);
-        Box::pin(std::future::ready(Box::new(Started { dir, adapter }) as Box<dyn Running>))
+        Self { dir, adapter }
     }
-}
 
-struct Started {
-    dir: tempfile::TempDir,
-    adapter: ClaudeAdapter,
+    /// The lines that the program has written down.
+    fn written(&self, name: &str) -> Vec<String> {
+        let text = std::fs::read_to_string(self.dir.path().join(name)).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
 }
 
 impl Running for Started {
@@ -69,8 +87,7 @@ impl Running for Started {
     }
 
     fn complaints(&self) -> Vec<String> {
-        let complaints = std::fs::read_to_string(self.dir.path().join("complaints")).unwrap_or_default();
-        complaints.lines().map(str::to_owned).collect()
+        self.written("complaints")
     }
 }
 
@@ -84,4 +101,27 @@ fn as_the_program() {
 #[tokio::test]
 async fn every_scenario_comes_to_the_same_session() {
     adapter_contract(&Played).await;
+}
+
+/// But for a tool that there is not: of that the program tells the model itself. And a prompt that has changed is told after the answer
+/// that changed it, since the program sends what it began with.
+// case 72
+#[tokio::test]
+async fn the_program_is_told_the_same_text() {
+    let setup = Setup { terms: Terms::default(), random: Random::seeded(7) };
+    let started = Started::new(&answers::script(Unknown::Left), setup);
+    go_through(started.adapter()).await;
+    let told = started.written("told").into_iter().map(|line| {
+        let mut told: Value = serde_json::from_str(&line).unwrap();
+        let text = told[0]["text"].as_str().unwrap().to_owned();
+        if let Some((answer, _)) = text.split_once("\n\nYour instructions are these from now on:\n\n") {
+            assert_eq!(answer, "opened manual");
+            told[0]["text"] = answer.into();
+        }
+        told
+    });
+    let expected = expected(Unknown::Left).await;
+    let expected = expected.iter().map(|text| json!([{ "type": "text", "text": text }]));
+    assert_eq!(told.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+    assert_eq!(started.complaints(), [""; 0]);
 }

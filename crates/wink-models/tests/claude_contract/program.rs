@@ -75,9 +75,14 @@ struct Played {
 
 impl Played {
     fn complain(&self, complaint: &str) {
-        let path = self.place.join("complaints");
+        self.write_down("complaints", complaint);
+    }
+
+    /// One line more for whoever looks.
+    fn write_down(&self, name: &str, line: &str) {
+        let path = self.place.join(name);
         let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
-        writeln!(file.unwrap(), "{complaint}").unwrap();
+        writeln!(file.unwrap(), "{line}").unwrap();
     }
 
     /// The transcript that it is to go on from: every call in it is answered.
@@ -334,6 +339,7 @@ impl Played {
                 "name": name, "arguments": used["input"], "_meta": { "claudecode/toolUseId": used["id"] },
             });
             let mut result = self.mcp("tools/call", params)?;
+            self.write_down("told", &result["content"].to_string());
             (result["content"].take(), result["isError"] == true)
         };
         let (event, more) = match is_error {

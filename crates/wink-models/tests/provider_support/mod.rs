@@ -91,6 +91,11 @@ impl Stream for Told {
 }
 
 impl Told {
+    /// How many pieces of one kind there were.
+    pub fn pieces(&self, kind: &str) -> usize {
+        self.0.lock().unwrap().iter().filter(|(told, _)| *told == kind).count()
+    }
+
     /// All pieces of one kind.
     pub fn all(&self, kind: &str) -> String {
         self.0

@@ -19,7 +19,7 @@ pub const DIFFERS: &[Differs] = &[
     },
     Differs {
         scenario: "throttled for too long",
-        places: &["last/retry_after", "created_at"],
+        places: &["last/retry_after", "created_at", "slices/items"],
         why: "the program says how often it asked, and not how long the provider wanted it to wait",
     },
 ];

@@ -125,15 +125,20 @@ fn events(request: &Value, turn: usize, (blocks, stop, usage): (&[Value], Option
     });
     let mut events = vec![json!({ "type": "message_start", "message": message })];
     for (index, block) in blocks.iter().enumerate() {
-        let (mut empty, delta) = (
+        let (mut empty, deltas) = (
             block.clone(),
             match block["type"].as_str() {
-                Some("text") => json!({ "type": "text_delta", "text": block["text"] }),
+                Some("text") => {
+                    let letters: Vec<char> = block["text"].as_str().unwrap().chars().collect();
+                    let more =
+                        |more: &[char]| json!({ "type": "text_delta", "text": String::from_iter(more) });
+                    letters.chunks(64).map(more).collect()
+                }
                 // A text is what it wrote, whatever that is.
                 _ => {
                     let input = &block["input"];
                     let written = input.as_str().map_or_else(|| input.to_string(), str::to_owned);
-                    json!({ "type": "input_json_delta", "partial_json": written })
+                    vec![json!({ "type": "input_json_delta", "partial_json": written })]
                 }
             },
         );
@@ -142,7 +147,9 @@ fn events(request: &Value, turn: usize, (blocks, stop, usage): (&[Value], Option
             _ => empty["input"] = json!({}),
         }
         events.push(json!({ "type": "content_block_start", "index": index, "content_block": empty }));
-        events.push(json!({ "type": "content_block_delta", "index": index, "delta": delta }));
+        for delta in deltas {
+            events.push(json!({ "type": "content_block_delta", "index": index, "delta": delta }));
+        }
         events.push(json!({ "type": "content_block_stop", "index": index }));
     }
     let stop = stop.unwrap_or(if calls { "tool_use" } else { "end_turn" });

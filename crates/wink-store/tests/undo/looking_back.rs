@@ -100,6 +100,34 @@ async fn every_kind_of_change_is_told_with_what_was_there() {
 }
 
 #[tokio::test]
+async fn what_was_in_a_directory_that_another_replaced_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path()).await;
+    for (path, text) in [("d/both", "old"), ("d/in/gone", "gone"), ("d/kind/x", "x")] {
+        world.put(path, text);
+    }
+    let call = world
+        .work(&[
+            Op::Delete("d".into()),
+            write("d/both", "new"),
+            write("d/kind", "a file"),
+            write("d/made", "made"),
+        ])
+        .await;
+    let expected = [
+        (ChangeKind::Modified, "d", some(""), some("")),
+        (ChangeKind::Modified, "d/both", some("old"), some("new")),
+        (ChangeKind::Deleted, "d/in", some(""), None),
+        (ChangeKind::Deleted, "d/in/gone", some("gone"), None),
+        (ChangeKind::Modified, "d/kind", some(""), some("a file")),
+        (ChangeKind::Deleted, "d/kind/x", some("x"), None),
+        (ChangeKind::Created, "d/made", None, some("made")),
+    ];
+    let expected = expected.into_iter().map(|(kind, path, a, b)| (kind, path.to_owned(), None, a, b));
+    assert_eq!(told(&world, call).await, expected.collect::<Vec<Told>>());
+}
+
+#[tokio::test]
 async fn what_a_call_left_is_found_where_later_calls_put_it() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path()).await;

@@ -15,7 +15,7 @@ use crate::ledger::ToolEffect;
 use crate::limits::{BudgetExceededError, DeadlineExceededError};
 use crate::policy::{PolicyCall, PolicyContext, PolicyFiles, PolicyMemory, ResultView, try_tell};
 use crate::prompt::{PlacedTool, RenderedPrompt};
-use crate::session::{Ending, LoggedParams, LoggedValue};
+use crate::session::{Ending, LoggedParams, LoggedValue, RunContext};
 use crate::store::{CallMark, StoreError};
 use crate::support::future::{Contained, catch};
 use crate::support::lock::lock;
@@ -167,6 +167,9 @@ impl Call {
             prompt: self.around.prompt.name().to_string(),
             adapter: self.around.adapter.name.to_string(),
             time: self.invocation.time,
+            run: Some(RunContext::clone(&self.around.run)).filter(|run| *run != RunContext::default()),
+            request: self.request_key.as_ref().map(|key| bounded(key, most).into_owned()),
+            attempt: Some(self.invocation.attempt),
         };
         session.store().begin(session.id(), mark).await.map_err(|error| self.store_failed(&error))?;
         self.marked = true;

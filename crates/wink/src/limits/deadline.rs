@@ -8,25 +8,28 @@ use thiserror::Error;
 
 use super::clock::Clock;
 
-/// How far ahead a deadline must lie when it is set: with less, nothing could be done before it.
-const SHORTEST: Duration = Duration::from_secs(1);
-
 /// The moment by which an evaluation must be done, in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Deadline(Timestamp);
 
 impl Deadline {
+    /// How far ahead a deadline must lie when it is set: with less, nothing could be done before it.
+    pub const SHORTEST: Duration = Duration::from_secs(1);
+
     /// A deadline at `moment`.
     ///
     /// # Errors
     /// When it is past, or less than a second ahead.
     pub fn at(moment: Timestamp, clock: &dyn Clock) -> Result<Self, InvalidDeadline> {
-        let now = clock.now();
+        Self::seen_from(clock.now(), moment)
+    }
+
+    fn seen_from(now: Timestamp, moment: Timestamp) -> Result<Self, InvalidDeadline> {
         if moment <= now {
             return Err(InvalidDeadline::Past { deadline: moment, now });
         }
-        if moment.duration_since(now).unsigned_abs() < SHORTEST {
+        if moment.duration_since(now).unsigned_abs() < Self::SHORTEST {
             return Err(InvalidDeadline::TooSoon { deadline: moment, now });
         }
         Ok(Self(moment))
@@ -37,8 +40,10 @@ impl Deadline {
     /// # Errors
     /// When it is less than a second ahead, or too far to be a date.
     pub fn after(ahead: Duration, clock: &dyn Clock) -> Result<Self, InvalidDeadline> {
-        let moment = clock.now().checked_add(ahead).map_err(|_| InvalidDeadline::TooFar { ahead })?;
-        Self::at(moment, clock)
+        // One look at the clock: a second ahead is a second ahead.
+        let now = clock.now();
+        let moment = now.checked_add(ahead).map_err(|_| InvalidDeadline::TooFar { ahead })?;
+        Self::seen_from(now, moment)
     }
 
     /// A deadline from text such as `2026-03-01T12:00:00Z` or `…+02:00`.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use arc_swap::ArcSwap;
 
 use super::core::Inner;
-use super::events::{Ending, LoggedParams, LoggedValue, RunContext, ToolInvoked};
+use super::events::{Ending, LoggedParams, LoggedValue, ToolInvoked};
 use super::family::Family;
 use super::record;
 use super::reducer::{Registry, Slot};
@@ -342,11 +342,11 @@ impl Session {
             prompt: mark.prompt.into(),
             adapter: mark.adapter.into(),
             session: self.core.id.clone(),
-            run: Arc::new(RunContext::default()),
+            run: Arc::new(mark.run.unwrap_or_default()),
             time: mark.time,
             duration: std::time::Duration::ZERO,
-            attempt: 1,
-            request: None,
+            attempt: mark.attempt.unwrap_or(1),
+            request: mark.request.map(Into::into),
             params: LoggedParams::Accepted(mark.arguments.into()),
             ending: Ending::Interrupted,
             success: false,

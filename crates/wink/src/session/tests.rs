@@ -398,6 +398,9 @@ fn mark(call: &str) -> CallMark {
         prompt: "ns/key".to_owned(),
         adapter: "scripted".to_owned(),
         time: Timestamp::UNIX_EPOCH,
+        run: Some(RunContext { run_id: Some("r".to_owned()), ..RunContext::default() }),
+        request: Some(format!("r/{call}")),
+        attempt: Some(3),
     }
 }
 
@@ -432,6 +435,10 @@ async fn an_interrupted_call_gets_its_event_once() {
         let expected =
             [(ended.invocation, Ending::Failed, false), (lost.invocation, Ending::Interrupted, false)];
         assert_eq!(events, expected);
+        // Whose it was is known, as of any other.
+        let event = session.slice::<ToolInvoked>().latest().unwrap();
+        let of = (event.run.run_id.as_deref(), event.request.as_deref(), event.attempt);
+        assert_eq!(of, (Some("r"), Some("r/lost"), 3));
         assert_eq!(store.load(session.id()).await.unwrap().unfinished, []);
         bytes = store.reopen().unwrap();
     }

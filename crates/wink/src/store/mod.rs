@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::BoxFuture;
-use crate::session::{InvocationId, SessionId};
+use crate::session::{InvocationId, RunContext, SessionId};
 
 pub use error::{StoreError, StoreErrorKind};
 pub use memory::MemoryStore;
@@ -84,6 +84,15 @@ pub struct CallMark {
     pub adapter: String,
     /// When it began.
     pub time: Timestamp,
+    /// Which run it belongs to. Nothing in stores that were written before marks had it; the same goes for what follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunContext>,
+    /// The request that it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
+    /// Which try of the same call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
 }
 
 /// What a store holds of a session.

@@ -19,7 +19,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::session::{InvocationId, SessionId};
+use crate::session::{InvocationId, RunContext, SessionId};
 use crate::store::{
     Batch, CallMark, Claimed, Durability, LedgerChange, LedgerRow, LedgerState, Record, Rows, SharedStore,
     StoredSession,
@@ -392,6 +392,9 @@ fn mark(number: i64) -> CallMark {
         prompt: "ns/key".to_owned(),
         adapter: "scripted".to_owned(),
         time: at(number),
+        run: Some(RunContext { run_id: Some(format!("run_{number}")), ..RunContext::default() }),
+        request: Some(format!("run/{number}")),
+        attempt: Some(2),
     }
 }
 

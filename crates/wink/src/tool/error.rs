@@ -48,7 +48,8 @@ impl ToolError {
         Self { effect: Effect::Unknown, ..self }
     }
 
-    pub(crate) fn leaves_doubt(&self) -> bool {
+    /// Whether the effect outside may have happened all the same.
+    pub fn leaves_doubt(&self) -> bool {
         self.effect == Effect::Unknown
     }
 
@@ -159,7 +160,7 @@ impl fmt::Display for Phase {
 }
 
 /// An evaluation cannot go on.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("evaluation failed in phase {phase}: {message}")]
 pub struct PromptEvaluationError {
     /// Where.

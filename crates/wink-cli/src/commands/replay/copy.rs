@@ -1,22 +1,20 @@
 //! The copy that a replay works on: the files of the workspace, as they were before the run where that is known.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
-use wink::filesystem::host::{HostFilesystem, PastChange, PastContent, PastEntry};
-use wink::filesystem::{EntryKind, FsPath, STATE};
-use wink::session::LogEvent;
-use wink_models::recording::Recording;
+use wink::filesystem::STATE;
+use wink::session::{InvocationId, LogEvent};
+use wink_models::recording::{FilesChanged, Put, Recording, WatchedFiles, put};
 use wink_store::Workspace;
 
 use super::super::open::shown;
+use super::super::run::record::watched;
 use crate::frame::{CliError, Exit, note};
-
-/// Larger files are not put back.
-const MOST_BYTES: u64 = 1 << 30;
 
 /// Where the copy is.
 pub(super) enum Place {
@@ -26,16 +24,21 @@ pub(super) enum Place {
     Kept(PathBuf),
 }
 
+/// Who may look into a copy: nobody else, whoever may look at the workspace.
+fn private() -> fs::Permissions {
+    fs::Permissions::from_mode(0o700)
+}
+
 impl Place {
     pub(super) fn make(into: Option<&Path>, workspace: &Path) -> Result<Self, CliError> {
         let usage = |message: String| CliError::new(Exit::Usage, message);
         let Some(into) = into else {
-            let dir = tempfile::Builder::new().prefix("wink-replay-").tempdir();
+            let dir = tempfile::Builder::new().prefix("wink-replay-").permissions(private()).tempdir();
             return dir.map(Self::Passing).map_err(|error| {
                 CliError::internal(format!("there is no place for a copy of the workspace: {error}"))
             });
         };
-        fs::create_dir(into).map_err(|error| match error.kind() {
+        fs::DirBuilder::new().mode(private().mode()).create(into).map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => {
                 usage(format!("{} is there already", into.display())).hint("--into makes a new directory")
             }
@@ -97,28 +100,33 @@ fn copy_below(from: &Path, to: &Path, left_out: &dyn Fn(&Path) -> bool) -> Resul
     Ok(())
 }
 
-/// Takes back in the copy what the recorded run changed after entry number `after` of the log, as far as the workspace knows it.
+/// Takes back in the copy what the recorded run changed: as the recording has it; and as far as the workspace remembers it, what the
+/// recording has not got.
 pub(super) async fn take_back(
-    workspace: &Workspace,
     recording: &Recording,
-    after: u64,
+    past: Option<&Past>,
     copy: &Path,
 ) -> Result<(), CliError> {
-    let log = workspace.logbook(recording.session_name()).await?;
-    let of_run = |event: &LogEvent| matches!(event, LogEvent::Call(call) if call.success && call.run.run_id.as_deref() == Some(recording.run_id()));
-    let calls = log.newest(after, usize::MAX, of_run).await?;
     let mut forgotten = false;
-    for entry in calls.iter().rev() {
-        let changed = log.changes(entry.event.id()).await?;
-        let past = workspace.files().past_changes(&changed.journals).map_err(CliError::internal)?;
-        forgotten |= changed.forgotten || !past.forgotten.is_empty();
+    let mut back = |changed: &FilesChanged| {
         let failed = |error: io::Error| CliError::internal(format!("the copy cannot be put back: {error}"));
-        // What is below a directory goes before it, and comes after it.
-        for change in past.changes.iter().rev() {
-            remove(change, copy).map_err(failed)?;
+        let put = put(copy, &changed.taken_back()).map_err(failed)?;
+        forgotten |= changed.forgotten || put == Put::Partly;
+        Ok::<(), CliError>(())
+    };
+    let known: HashSet<InvocationId> = recording.changed().iter().map(|changed| changed.call).collect();
+    // A run that was killed has written all but its last ones, and one of an earlier version none.
+    for call in past.into_iter().flat_map(|past| past.calls.iter().rev()) {
+        if !known.contains(call)
+            && let Some(remembered) = remembered(past, *call).await?
+        {
+            back(&remembered)?;
         }
-        for change in &past.changes {
-            forgotten |= !restore(workspace.files(), change, copy)?;
+    }
+    for changed in recording.changed().iter().rev() {
+        match changed.can_be_taken_back() {
+            true => back(changed)?,
+            false => back(&changed.clone().or_before(remembered(past, changed.call).await?))?,
         }
     }
     if forgotten {
@@ -127,51 +135,31 @@ pub(super) async fn take_back(
     Ok(())
 }
 
-/// Where a path of the workspace is in the copy.
-fn in_copy(path: &FsPath, copy: &Path) -> io::Result<PathBuf> {
-    HostFilesystem::name_on_disk(path).map(|name| copy.join(name)).map_err(io::Error::other)
+/// What the workspace remembers of a run.
+pub(super) struct Past {
+    files: WatchedFiles,
+    /// Its calls, oldest first.
+    calls: Vec<InvocationId>,
 }
 
-fn remove(change: &PastChange, copy: &Path) -> io::Result<()> {
-    let Some(after) = &change.after else { return Ok(()) };
-    let path = in_copy(&change.path, copy)?;
-    let removed = match after.kind {
-        EntryKind::Directory if change.before.is_some() => Ok(()),
-        EntryKind::Directory => fs::remove_dir(path),
-        _ => fs::remove_file(path),
-    };
-    match removed {
-        // Somebody else has removed it, or put something there; that is found out by the replay.
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty) => Ok(()),
-        removed => removed,
+impl Past {
+    /// Of the recorded run, after entry number `after` of the log.
+    pub(super) async fn of(
+        workspace: &Workspace,
+        recording: &Recording,
+        after: u64,
+    ) -> Result<Self, CliError> {
+        let log = workspace.logbook(recording.session_name()).await?;
+        let of_run = |event: &LogEvent| matches!(event, LogEvent::Call(call) if call.success && call.run.run_id.as_deref() == Some(recording.run_id()));
+        let calls = log.newest(after, usize::MAX, of_run).await?;
+        let calls = calls.iter().map(|entry| entry.event.id()).collect();
+        Ok(Self { files: watched(workspace, recording.session_name()), calls })
     }
 }
 
-/// Puts back what was there. False if it is not kept.
-fn restore(files: &HostFilesystem, change: &PastChange, copy: &Path) -> Result<bool, CliError> {
-    let Some(before) = &change.before else { return Ok(true) };
-    let failed = |error: io::Error| CliError::internal(format!("the copy cannot be put back: {error}"));
-    let path = in_copy(change.moved_from.as_ref().unwrap_or(&change.path), copy).map_err(failed)?;
-    match (before.kind, files.past_content(before, MOST_BYTES).map_err(CliError::internal)?) {
-        (_, PastContent::Lost | PastContent::TooLarge) => Ok(false),
-        (EntryKind::Directory, PastContent::Bytes(_)) => {
-            match fs::create_dir(&path) {
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                made => made.map_err(failed)?,
-            }
-            put_mode(before, &path).map_err(failed).map(|()| true)
-        }
-        (EntryKind::Symlink, PastContent::Bytes(target)) => {
-            use std::os::unix::ffi::OsStrExt;
-            symlink(std::ffi::OsStr::from_bytes(&target), &path).map_err(failed).map(|()| true)
-        }
-        (EntryKind::File, PastContent::Bytes(bytes)) => {
-            fs::write(&path, bytes).and_then(|()| put_mode(before, &path)).map_err(failed).map(|()| true)
-        }
-        (EntryKind::Other, PastContent::Bytes(_)) => Ok(false),
+async fn remembered(past: Option<&Past>, call: InvocationId) -> Result<Option<FilesChanged>, CliError> {
+    match past {
+        Some(past) => past.files.remembered(call).await.map_err(CliError::internal),
+        None => Ok(None),
     }
-}
-
-fn put_mode(before: &PastEntry, path: &Path) -> io::Result<()> {
-    fs::set_permissions(path, fs::Permissions::from_mode(before.mode))
 }

@@ -13,7 +13,7 @@ use wink::BoxFuture;
 use wink::executor::ExecutorLimits;
 use wink::limits::{BudgetTracker, Clock, Deadline, SystemClock};
 use wink_agent::Agent;
-use wink_models::recording::Recording;
+use wink_models::recording::{Recording, Scrubber};
 use wink_models::{
     Adapter, Evaluation, ModelAdapter, PromptResponse, RunReport, Settings, StopReason, Stopped, Terms,
 };
@@ -22,7 +22,7 @@ use wink_store::Workspace;
 use super::ending::Ending;
 use super::open;
 use super::progress::Waiting;
-use super::run::record::Asked;
+use super::run::record::{self, Asked, Commands};
 use super::run::view::{Told, View};
 use super::run::{ended, evaluate, model, versions};
 use crate::args::{Common, ReplayArgs};
@@ -42,10 +42,12 @@ pub(super) async fn run(common: &Common, args: &ReplayArgs) -> Done {
         Recording::load(&args.file).map_err(|error| CliError::new(Exit::Usage, error.to_string()))?;
     let asked = asked(&recording)?;
     let agent = open::agent(common)?;
-    model::withhold_keys(&agent, None);
-    if !args.outside {
-        stays_inside(&agent, &recording)?;
-    }
+    let scrubber = model::withhold_keys(&agent, None);
+    let reach = match (args.outside, asked.commands) {
+        (true, _) => Reach::Outside,
+        (false, Commands::Recorded) => Reach::Recorded,
+        (false, Commands::Unknown) => stays_inside(&agent, &recording)?,
+    };
     let waiting = match common.json {
         true => Waiting::silent(),
         false => Waiting::begin("copying the workspace"),
@@ -58,17 +60,23 @@ pub(super) async fn run(common: &Common, args: &ReplayArgs) -> Done {
             let workspace = open::workspace(common)?;
             let after = asked.goes_on.as_ref().map_or(0, |goes_on| goes_on.after);
             let events = compare::events(&workspace, &recording, after).await?;
-            copy::take_back(&workspace, &recording, after, root).await?;
+            let past = copy::Past::of(&workspace, &recording, after).await?;
+            copy::take_back(&recording, Some(&past), root).await?;
             events
         }
-        false => Vec::new(),
+        false => {
+            copy::take_back(&recording, None, root).await?;
+            Vec::new()
+        }
     };
     let told = if common.json { Told::Nothing } else { Told::Lines };
     let view = View::new(told, waiting.reporter());
     let began = SystemClock.monotonic();
-    let (came, repeated) = repeat(common, &recording, asked, root, (&view, &waiting)).await?;
+    let (came, repeated) =
+        repeat(common, &recording, (asked, reach), &scrubber, root, (&view, &waiting)).await?;
     drop(waiting);
     let difference = recording.difference().or_else(|| compare::difference(&original, &repeated));
+    let difference = difference.map(|difference| scrubber.text(&difference));
     let (how, stats) = ended::how(&came);
     view.ended(&how, stats, SystemClock.monotonic().saturating_sub(began));
     tell(common, &came, difference)
@@ -78,15 +86,22 @@ pub(super) async fn run(common: &Common, args: &ReplayArgs) -> Done {
 async fn repeat(
     common: &Common,
     recording: &Recording,
-    asked: Asked,
+    (asked, reach): (Asked, Reach),
+    scrubber: &Scrubber,
     root: &Path,
     (view, waiting): (&Arc<View>, &Waiting),
 ) -> Result<(Result<PromptResponse, Stopped>, Vec<compare::Event>), CliError> {
     let agent = Agent::find_tagged(root, common.agent.as_deref(), common.tag.as_deref())
         .map_err(|error| open::bad_agent(&error))?;
     let workspace = Arc::new(Workspace::open(root).map_err(CliError::internal)?);
+    recording.watch(record::watched(&workspace, recording.session_name()), scrubber.clone());
     let session = recording.session(workspace.session(recording.session_name()));
-    let prepared = agent.prepare(&workspace, session).await.map_err(|error| open::not_open(&error))?;
+    let mut prepared = agent.prepare(&workspace, session).await.map_err(|error| open::not_open(&error))?;
+    if let Reach::Recorded = reach {
+        // As it is in no workspace: there its probes are not run, either.
+        prepared.prompt = agent.prompt().clone();
+        prepared = prepared.around_commands(Arc::new(record::Around(recording.handlers())));
+    }
     if let Some(state) = recording.state() {
         let state = versions::found(state.clone(), &**workspace.files()).await;
         recording.restore(&prepared.session, &state).map_err(|error| {
@@ -94,7 +109,7 @@ async fn repeat(
         })?;
     }
     recording.goes_on_in(&prepared.session);
-    let adapter = adapter(recording, asked.terms, asked.settings, prepared.limits.clone());
+    let adapter = adapter(recording, asked.terms, asked.settings, prepared.limits.clone(), scrubber);
     let mut evaluation = Evaluation::new().watch(Arc::clone(view) as _);
     if let Some(task) = asked.task {
         evaluation = evaluation.task(task);
@@ -112,7 +127,9 @@ async fn repeat(
         evaluation = evaluation.max_turns(turns);
     }
     let evaluation = recording.evaluation(evaluation);
+    let session = prepared.session.clone();
     let came = evaluate(&*adapter, prepared, evaluation, &mut Ending::listen()?, &waiting.reporter()).await;
+    recording.ends_with(&record::state(&session, &workspace).await?, scrubber).await;
     let events = compare::events(&workspace, recording, 0).await?;
     Ok((came, events))
 }
@@ -123,10 +140,11 @@ fn adapter(
     terms: Terms,
     settings: Settings,
     limits: ExecutorLimits,
+    scrubber: &Scrubber,
 ) -> Box<dyn Adapter> {
     #[cfg(all(feature = "claude", unix))]
     if let Some(adapter) = recording.claude() {
-        let adapter = adapter.terms(terms).random(recording.random()).limits(limits);
+        let adapter = adapter.terms(terms).random(recording.random()).limits(limits).withhold(scrubber);
         return Box::new(match recording.approver() {
             Some(approver) => adapter.approver(approver),
             None => adapter,
@@ -136,7 +154,8 @@ fn adapter(
         .terms(terms)
         .settings(settings)
         .random(recording.random())
-        .limits(limits);
+        .limits(limits)
+        .withhold(scrubber);
     Box::new(match recording.approver() {
         Some(approver) => adapter.approver(approver),
         None => adapter,
@@ -155,15 +174,24 @@ fn asked(recording: &Recording) -> Result<Asked, CliError> {
     })
 }
 
+/// What becomes of commands.
+#[derive(Clone, Copy)]
+enum Reach {
+    /// They are run again.
+    Outside,
+    /// What came of them is in the recording, and none is run.
+    Recorded,
+}
+
 /// What reaches outside would have its effect again.
-fn stays_inside(agent: &Agent, recording: &Recording) -> Result<(), CliError> {
+fn stays_inside(agent: &Agent, recording: &Recording) -> Result<Reach, CliError> {
     let outside = |tool: &&Arc<str>| {
         let mut tools = agent.prompt().possible_tools();
         tools.any(|placed| *placed.name() == **tool && placed.tool.contract().annotations().open_world)
     };
     let outside: Vec<&str> = recording.called().iter().filter(outside).map(|tool| &**tool).collect();
     if outside.is_empty() {
-        return Ok(());
+        return Ok(Reach::Outside);
     }
     let message = format!(
         "the run called {}, which may reach outside of the workspace, and would do so again",

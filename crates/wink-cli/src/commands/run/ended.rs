@@ -74,13 +74,16 @@ fn why(stopped: &Stopped) -> CliError {
         StopReason::Request(error) if error.kind == ModelErrorKind::Unauthorized => {
             said(Exit::Usage).hint("look at the key, and at the variable that has it (--key-env)")
         }
+        StopReason::Request(error) if error.kind == ModelErrorKind::Rejected => {
+            let hint = "look at the name of the model, at --base-url, and at what [model] sends along";
+            said(Exit::Evaluation).hint(format!("{hint}; {resume}"))
+        }
+        StopReason::Request(_) => said(Exit::Evaluation).hint(resume),
         StopReason::Elsewhere { .. } => said(Exit::Usage),
         StopReason::TurnCap { .. } => {
             said(Exit::Evaluation).hint(format!("{resume}, with a larger --max-turns"))
         }
-        StopReason::Request(_) | StopReason::Expansions { .. } | StopReason::Evaluation(_) => {
-            said(Exit::Evaluation)
-        }
+        StopReason::Expansions { .. } | StopReason::Evaluation(_) => said(Exit::Evaluation),
         StopReason::Truncated { .. } => said(Exit::Failure).hint("`max_output_tokens` in [model]"),
         StopReason::Refused { .. } | StopReason::Output { .. } => said(Exit::Failure),
         _ => said(Exit::Internal),

@@ -9,6 +9,7 @@ pub(super) mod versions;
 pub(super) mod view;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use wink::limits::{Budget, BudgetTracker, CancelToken, Deadline};
 use wink::session::{RunContext, SessionBuilder};
@@ -89,6 +90,7 @@ pub(super) async fn run(common: &Common, args: RunArgs) -> Done {
         began,
         deadline: deadline.map(Deadline::timestamp),
         budget,
+        commands: record::Commands::Recorded,
         goes_on: None,
     };
     let (came, recorded) = run.run(asked, evaluation, &mut ending).await?;
@@ -159,10 +161,14 @@ impl Run<'_> {
                 let prepared = self.prepared(|session| recorded.recorder().session(session)).await?;
                 recorded.begins_in(&prepared.session, self.workspace, asked.goes_on.as_ref()).await?;
                 evaluation = recorded.recorder().evaluation(evaluation);
-                prepared
+                prepared.around_commands(Arc::new(record::Around(recorded.recorder().handlers())))
             }
         };
+        let session = prepared.session.clone();
         let came = self.evaluate(prepared, recorded.as_ref(), evaluation, ending).await;
+        if let Some(recorded) = &recorded {
+            recorded.ends_in(&session, self.workspace).await?;
+        }
         Ok((came, recorded))
     }
 
@@ -193,13 +199,14 @@ impl Run<'_> {
             Some(recorder) => recorder.approver(approver),
             None => approver,
         });
-        let Chosen { who, terms, settings, .. } = self.chosen;
+        let Chosen { who, terms, settings, scrubber } = self.chosen;
         match who {
             Who::Model(model) => {
                 let model = recorder.map_or_else(|| Arc::clone(model), Recorder::model);
                 let mut adapter = ModelAdapter::new(model)
                     .terms(terms.clone())
                     .settings(settings.clone())
+                    .withhold(scrubber)
                     .limits(prepared.limits.clone());
                 if let Some(approver) = approver {
                     adapter = adapter.approver(approver);
@@ -212,7 +219,8 @@ impl Run<'_> {
             #[cfg(all(feature = "claude", unix))]
             Who::Claude(adapter) => {
                 let adapter = ClaudeAdapter::clone(adapter);
-                let mut adapter = adapter.terms(terms.clone()).limits(prepared.limits.clone());
+                let mut adapter =
+                    adapter.terms(terms.clone()).limits(prepared.limits.clone()).withhold(scrubber);
                 if let Some(approver) = approver {
                     adapter = adapter.approver(approver);
                 }
@@ -266,8 +274,11 @@ async fn task(given: Option<String>) -> Result<Option<String>, CliError> {
     }
 }
 
-fn deadline(text: &str) -> Result<std::time::Duration, CliError> {
-    duration(text).map_err(|hint| {
-        CliError::new(Exit::Usage, format!("--deadline {text}: this is no stretch of time")).hint(hint)
-    })
+fn deadline(text: &str) -> Result<Duration, CliError> {
+    let wrong = |how: &str| CliError::new(Exit::Usage, format!("--deadline {text}: {how}"));
+    let ahead = duration(text).map_err(|hint| wrong("this is no stretch of time").hint(hint))?;
+    match ahead < Deadline::SHORTEST {
+        true => Err(wrong("a run has at least a second").hint("give it longer, such as 90s or 10m")),
+        false => Ok(ahead),
+    }
 }

@@ -23,7 +23,7 @@ pub(super) struct Chosen {
     pub(super) who: Who,
     pub(super) terms: Terms,
     pub(super) settings: Settings,
-    /// Knows the key.
+    /// Knows the key, and those of others.
     pub(super) scrubber: Scrubber,
 }
 
@@ -40,22 +40,33 @@ enum Named {
     Provided(Box<ModelConfig>),
 }
 
+/// What is shorter in one of the usual variables may be anything: a word that some local server wants to be told.
+const SHORTEST_USUAL: usize = 20;
+
 /// From here on commands of the agent are not given the variables that have keys, whoever answers: the usual ones, and the one that is
-/// named.
-pub(in crate::commands) fn withhold_keys(agent: &Agent, named: Option<&str>) {
+/// named. Gives what knows those keys.
+pub(in crate::commands) fn withhold_keys(agent: &Agent, named: Option<&str>) -> Scrubber {
     let own = agent.model().and_then(|config| config.key_env.as_deref());
-    for name in USUAL_KEY_ENVS.into_iter().chain(own).chain(named) {
+    let mut scrubber = Scrubber::new();
+    let usual = USUAL_KEY_ENVS.into_iter().map(|name| (name, SHORTEST_USUAL));
+    for (name, shortest) in usual.chain(own.into_iter().chain(named).map(|name| (name, 0))) {
         withhold_variable(name);
+        if let Ok(key) = std::env::var(name)
+            && key.trim().chars().count() >= shortest
+        {
+            // One that is too short to be found again is no secret.
+            scrubber = scrubber.clone().knowing(&Secret::new(key)).unwrap_or(scrubber);
+        }
     }
+    scrubber
 }
 
 /// Who answers in this run.
 pub(super) fn choose(agent: &Agent, args: &RunArgs) -> Result<Chosen, CliError> {
-    withhold_keys(agent, args.key_env.as_deref());
+    let mut scrubber = withhold_keys(agent, args.key_env.as_deref());
     let config = agent.model();
     // How often and for how long is the run's own affair, whoever answers.
     let terms = terms(config, args);
-    let mut scrubber = Scrubber::new();
     let (who, settings) = match named(config, args)? {
         Named::Script(file) => {
             for (given, option) in [

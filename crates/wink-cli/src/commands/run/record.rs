@@ -6,12 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tempfile::TempPath;
+use wink::BoxFuture;
 use wink::filesystem::STATE;
 use wink::limits::Budget;
-use wink::session::Session;
-use wink_agent::Agent;
-use wink_models::recording::{About, Recorder};
+use wink::session::{Logbook, Session};
+use wink::tool::ToolContext;
+use wink_agent::{Agent, AroundCommands, CommandOutcome};
+use wink_models::recording::{About, Handlers, Recorder, WatchedFiles};
 use wink_models::{Settings, Terms};
 use wink_store::Workspace;
 
@@ -30,8 +33,34 @@ pub(in crate::commands) struct Asked {
     pub(in crate::commands) began: jiff::Timestamp,
     pub(in crate::commands) deadline: Option<jiff::Timestamp>,
     pub(in crate::commands) budget: Option<Budget>,
+    #[serde(default)]
+    pub(in crate::commands) commands: Commands,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::commands) goes_on: Option<GoesOn>,
+}
+
+/// What a recording has of the commands that tools ran.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::commands) enum Commands {
+    /// Nothing: those of earlier versions.
+    #[default]
+    Unknown,
+    /// What came of each.
+    Recorded,
+}
+
+/// Stands around the commands of an agent's tools.
+pub(in crate::commands) struct Around(pub(in crate::commands) Handlers);
+
+impl AroundCommands for Around {
+    fn call<'a>(
+        &'a self,
+        cx: &'a ToolContext,
+        run: BoxFuture<'a, CommandOutcome>,
+    ) -> BoxFuture<'a, CommandOutcome> {
+        Box::pin(self.0.handled(cx, run))
+    }
 }
 
 /// A run that was stopped, and goes on.
@@ -144,6 +173,7 @@ impl Recorded {
             std::io::ErrorKind::AlreadyExists => there_already(path),
             _ => failed(error),
         })?;
+        recorder.watch(watched(workspace, &common.session));
         let staged = match staged {
             Some(staged) => Some(Staged { _lock: lock(&staged).map_err(failed)?, path: staged }),
             None => None,
@@ -158,11 +188,16 @@ impl Recorded {
         workspace: &Workspace,
         goes_on: Option<&GoesOn>,
     ) -> Result<(), CliError> {
-        let state = session.snapshot().to_json().map_err(CliError::internal)?;
-        self.recorder.begins_with(versions::named(state, &**workspace.files()).await);
+        self.recorder.begins_with(state(session, workspace).await?);
         if goes_on.is_some() {
             self.recorder.goes_on_in(session);
         }
+        Ok(())
+    }
+
+    /// The run is over, and left this.
+    pub(super) async fn ends_in(&self, session: &Session, workspace: &Workspace) -> Result<(), CliError> {
+        self.recorder.ends_with(&state(session, workspace).await?).await;
         Ok(())
     }
 
@@ -185,6 +220,18 @@ impl Recorded {
             }
         }
     }
+}
+
+/// The files of a workspace, with the log of a session.
+pub(in crate::commands) fn watched(workspace: &Workspace, session: &str) -> WatchedFiles {
+    let log = Logbook::of(Arc::clone(workspace.store()) as _, session);
+    WatchedFiles::new(Arc::clone(workspace.files()), log)
+}
+
+/// The STATE of a session, as it can be compared with that of a copy.
+pub(in crate::commands) async fn state(session: &Session, workspace: &Workspace) -> Result<Value, CliError> {
+    let state = session.snapshot().to_json().map_err(CliError::internal)?;
+    Ok(versions::named(state, &**workspace.files()).await)
 }
 
 /// Whether a path that is not there yet would be below a directory.

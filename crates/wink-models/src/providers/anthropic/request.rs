@@ -1,12 +1,11 @@
 //! A request, as Anthropic takes it.
 
-use std::iter::Peekable;
-
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::response::kept_content;
 use crate::dialect::LoweredTool;
+use crate::providers::again::CalledAgain;
 use crate::providers::api::{Asked, Prompt};
 use crate::providers::arguments::Arguments;
 use crate::providers::body::Body;
@@ -94,7 +93,7 @@ impl<'a> Turns<'a> {
             Message::User { text } => self.say(Role::User, text),
             Message::Assistant { text, calls, provider } => match kept_content(provider.as_deref()) {
                 Some(blocks) => {
-                    let mut calls = calls.iter().peekable();
+                    let mut calls = CalledAgain::new(calls);
                     blocks.iter().for_each(|block| self.again(block, &mut calls));
                 }
                 None => {
@@ -112,14 +111,12 @@ impl<'a> Turns<'a> {
         }
     }
 
-    /// A block that was kept. Calls are only named there: what was called is in the message, in the same order. Not found by the id,
-    /// since two may have the same.
-    fn again(&mut self, block: &'a Value, calls: &mut Peekable<impl Iterator<Item = &'a Called>>) {
+    /// A block that was kept.
+    fn again(&mut self, block: &'a Value, calls: &mut CalledAgain<'a>) {
         if block.get("type").is_none_or(|name| name != "tool_use") {
             return self.push(Role::Assistant, Part::Kept(block));
         }
-        let id = block.get("id").and_then(Value::as_str);
-        if let Some(call) = calls.next_if(|call| Some(&*call.id) == id) {
+        if let Some(call) = block.get("id").and_then(Value::as_str).and_then(|id| calls.next(id)) {
             self.call(call);
         }
     }

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use wink::limits::TokenUsage;
 
-use crate::providers::error;
+use crate::providers::{error, lenient};
 use crate::{Called, ModelError, ModelResponse, Stop};
 
 /// Whose `provider` it is: another provider's is not ours to send.
@@ -19,16 +19,19 @@ struct Answer<'a> {
     #[serde(borrow)]
     content: Vec<&'a RawValue>,
     stop_reason: Option<String>,
-    #[serde(default)]
-    usage: Usage,
+    usage: Option<Usage>,
 }
 
 /// What was used; later counts take the place of earlier ones.
 #[derive(Debug, Default, Clone, Copy, Deserialize)]
 pub(super) struct Usage {
+    #[serde(default, deserialize_with = "lenient::count")]
     input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
     output_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
     cache_creation_input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
     cache_read_input_tokens: Option<u64>,
 }
 
@@ -101,7 +104,7 @@ impl Block {
 pub(super) fn read(answer: &[u8]) -> Result<ModelResponse, ModelError> {
     let answer: Answer<'_> = serde_json::from_slice(answer).map_err(error::malformed)?;
     let blocks = answer.content.iter().map(|raw| Block::read(raw)).collect::<Result<_, _>>()?;
-    Ok(response(blocks, answer.stop_reason.as_deref(), answer.usage))
+    Ok(response(blocks, answer.stop_reason.as_deref(), answer.usage.unwrap_or_default()))
 }
 
 pub(super) fn response(blocks: Vec<Block>, stop_reason: Option<&str>, usage: Usage) -> ModelResponse {

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::response::{Block, Usage, response};
 use crate::providers::api::{Events, Progress};
-use crate::providers::error;
+use crate::providers::{error, lenient};
 use crate::{Called, ModelError, ModelResponse, Piece, Stream, sse};
 
 /// Any event: which fields there are depends on its type.
@@ -20,7 +20,7 @@ struct Event<'a> {
     index: usize,
     #[serde(borrow)]
     content_block: Option<&'a RawValue>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     delta: Delta,
     message: Option<Begun>,
     usage: Option<Usage>,
@@ -30,8 +30,7 @@ struct Event<'a> {
 
 #[derive(Deserialize)]
 struct Begun {
-    #[serde(default)]
-    usage: Usage,
+    usage: Option<Usage>,
 }
 
 /// More of a block, or the end of the message.
@@ -135,7 +134,7 @@ impl Events for Collected {
             }
             "content_block_delta" => self.add(event.index, event.delta, stream)?,
             "message_start" => {
-                self.usage.update(event.message.map(|message| message.usage).unwrap_or_default())
+                self.usage.update(event.message.and_then(|message| message.usage).unwrap_or_default())
             }
             "message_delta" => {
                 self.stop_reason = event.delta.stop_reason;

@@ -68,7 +68,12 @@ fn how_long_to_wait_is_read_from_every_form_of_it() {
     assert_eq!(after(&[("llm_provider-retry-after", "3")]), Some(Duration::from_secs(3)));
     assert_eq!(after(&[("retry-after", "Mon, 16 Nov 2026 00:00:30 GMT")]), Some(Duration::from_secs(30)));
     assert_eq!(after(&[("retry-after", "Mon, 16 Nov 2020 00:00:30 GMT")]), Some(Duration::ZERO));
-    for nonsense in ["-1", "NaN", "inf", "1e300", "soon", ""] {
+    // A stretch that no clock knows is a stretch all the same, and what is none hides none.
+    for long in ["inf", "1e300", "99999999999999999999999999"] {
+        assert_eq!(after(&[("retry-after", long)]), Some(Duration::MAX), "{long}");
+    }
+    assert_eq!(after(&[("retry-after", "9"), ("retry-after-ms", "-1")]), Some(Duration::from_secs(9)));
+    for nonsense in ["-1", "NaN", "soon", ""] {
         assert_eq!(after(&[("retry-after", nonsense)]), None, "{nonsense}");
     }
 }

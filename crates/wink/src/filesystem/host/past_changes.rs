@@ -194,18 +194,24 @@ impl HostFilesystem {
                     after: after(to, stamp),
                 }),
                 Before::Image { at, stamp } => {
-                    let now = moves.place_of(path);
-                    match left.get(now.as_path()) {
-                        Some(After::Entry(put)) if !told.contains(&now) => {
-                            changes.push(PastChange {
+                    for (path, at, stamp) in self.all_of(path, at, stamp) {
+                        let now = moves.place_of(&path);
+                        let put = match left.get(now.as_path()) {
+                            Some(After::Entry(put)) if told.insert(now.clone()) => Some(put),
+                            _ => None,
+                        };
+                        let before = Some(entry(at, &stamp));
+                        changes.push(match put {
+                            Some(put) => PastChange {
                                 path: to_shown(&now),
-                                moved_from: (now != *path).then(|| to_shown(path)),
-                                before: Some(entry(at.clone(), stamp)),
+                                moved_from: (now != path).then(|| to_shown(&path)),
+                                before,
                                 after: after(&now, put),
-                            });
-                            told.insert(now);
-                        }
-                        _ => self.gone(path, at, stamp, &mut changes),
+                            },
+                            None => {
+                                PastChange { path: to_shown(&path), moved_from: None, before, after: None }
+                            }
+                        });
                     }
                 }
                 Before::InPlace(stamp) => {
@@ -233,12 +239,13 @@ impl HostFilesystem {
         changes
     }
 
-    /// Something that is gone, and all that was in it.
-    fn gone(&self, path: &Path, at: &Path, stamp: &Stamp, changes: &mut Vec<PastChange>) {
+    /// Something that left its place, and all that was in it: what it was called, and where it is kept.
+    fn all_of(&self, path: &Path, at: &Path, stamp: &Stamp) -> Vec<(PathBuf, PathBuf, Stamp)> {
         let disk = &self.shared.base.disk;
+        let mut all = Vec::new();
         let mut left = vec![(path.to_owned(), at.to_owned(), stamp.clone())];
         while let Some((path, at, stamp)) = left.pop() {
-            // What cannot be listed is still gone.
+            // What cannot be listed has left its place all the same.
             let inside = match stamp.kind {
                 EntryKind::Directory => disk.read_dir(&at).unwrap_or_default(),
                 EntryKind::File | EntryKind::Symlink | EntryKind::Other => Vec::new(),
@@ -249,9 +256,9 @@ impl HostFilesystem {
                     left.push((path.join(&name), at, Stamp::of(&there)));
                 }
             }
-            let before = Some(entry(at, &stamp));
-            changes.push(PastChange { path: to_shown(&path), moved_from: None, before, after: None });
+            all.push((path, at, stamp));
         }
+        all
     }
 }
 

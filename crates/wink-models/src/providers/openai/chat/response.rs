@@ -5,12 +5,13 @@ use serde_json::Value;
 use wink::limits::TokenUsage;
 
 use crate::providers::error;
+use crate::providers::lenient::{self, Written};
 use crate::providers::openai::{arguments, made_up_id};
 use crate::{Called, ModelError, ModelResponse, Stop};
 
 #[derive(Deserialize)]
 struct Answer {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     choices: Vec<Choice>,
     usage: Option<Usage>,
     error: Option<Value>,
@@ -24,6 +25,7 @@ struct Choice {
 
 #[derive(Deserialize)]
 struct Said {
+    #[serde(default, deserialize_with = "lenient::text")]
     content: Option<String>,
     refusal: Option<String>,
     tool_calls: Option<Vec<Call>>,
@@ -44,30 +46,32 @@ struct Call {
 
 #[derive(Deserialize)]
 struct Function {
+    #[serde(default, deserialize_with = "lenient::or_default")]
     name: String,
     #[serde(default)]
-    arguments: String,
+    arguments: Written,
 }
 
 #[derive(Debug, Default, Clone, Copy, Deserialize)]
 pub(super) struct Usage {
-    #[serde(default)]
-    prompt_tokens: u64,
-    #[serde(default)]
-    completion_tokens: u64,
+    #[serde(default, deserialize_with = "lenient::count")]
+    prompt_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
+    completion_tokens: Option<u64>,
     prompt_tokens_details: Option<Details>,
 }
 
 #[derive(Debug, Default, Clone, Copy, Deserialize)]
 struct Details {
+    #[serde(default, deserialize_with = "lenient::count")]
     cached_tokens: Option<u64>,
 }
 
 impl Usage {
     pub(super) fn tokens(self) -> TokenUsage {
         TokenUsage {
-            input_tokens: self.prompt_tokens,
-            output_tokens: self.completion_tokens,
+            input_tokens: self.prompt_tokens.unwrap_or_default(),
+            output_tokens: self.completion_tokens.unwrap_or_default(),
             cached_tokens: self
                 .prompt_tokens_details
                 .and_then(|details| details.cached_tokens)
@@ -84,7 +88,7 @@ pub(super) fn read(answer: &[u8]) -> Result<ModelResponse, ModelError> {
     let choice = answer.choices.into_iter().next().ok_or_else(|| error::malformed("there is no choice"))?;
     let calls = choice.message.tool_calls.unwrap_or_default().into_iter().map(|call| {
         let id = call.id.filter(|id| !id.is_empty()).map_or_else(made_up_id, Into::into);
-        Called { id, name: call.function.name.into(), arguments: arguments(&call.function.arguments) }
+        Called { id, name: call.function.name.into(), arguments: arguments(&call.function.arguments.0) }
     });
     let elsewhere = choice.message.provider_specific_fields.and_then(|fields| fields.refusal);
     let said = Collected {

@@ -7,15 +7,13 @@ use super::Chat;
 use super::response::{self, Usage};
 use crate::providers::api::{Api, Asked, Events, Progress};
 use crate::providers::error;
+use crate::providers::lenient::{self, Written};
 use crate::providers::openai::{arguments, made_up_id};
 use crate::{Called, ModelError, ModelResponse, Piece, Stream, sse};
 
-/// More calls than this in one response are no answer.
-const MAX_CALLS: usize = 1_024;
-
 #[derive(Deserialize)]
 struct Chunk {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     choices: Vec<Choice>,
     usage: Option<Usage>,
     error: Option<Value>,
@@ -23,13 +21,14 @@ struct Chunk {
 
 #[derive(Deserialize)]
 struct Choice {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     delta: Delta,
     finish_reason: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
 struct Delta {
+    #[serde(default, deserialize_with = "lenient::text")]
     content: Option<String>,
     refusal: Option<String>,
     /// What most servers beside OpenAI call what the model thinks.
@@ -47,7 +46,7 @@ struct CallDelta {
 #[derive(Deserialize)]
 struct FunctionDelta {
     name: Option<String>,
-    arguments: Option<String>,
+    arguments: Option<Written>,
 }
 
 /// What has arrived.
@@ -71,7 +70,7 @@ impl<'a> Collected<'a> {
         Self { chat, asked, said: response::Collected::default(), calls: Vec::new(), ended: false }
     }
 
-    fn add(&mut self, delta: Delta, stream: &dyn Stream) -> Result<(), ModelError> {
+    fn add(&mut self, delta: Delta, stream: &dyn Stream) {
         if let Some(more) = delta.reasoning_content.filter(|more| !more.is_empty()) {
             stream.piece(Piece::Thinking(&more));
         }
@@ -85,20 +84,19 @@ impl<'a> Collected<'a> {
             stream.piece(Piece::Text(&more));
             self.said.refusal.push_str(&more);
         }
-        delta.tool_calls.unwrap_or_default().into_iter().try_for_each(|call| self.add_call(call, stream))
+        delta.tool_calls.unwrap_or_default().into_iter().for_each(|call| self.add_call(call, stream));
     }
 
-    fn add_call(&mut self, delta: CallDelta, stream: &dyn Stream) -> Result<(), ModelError> {
+    fn add_call(&mut self, delta: CallDelta, stream: &dyn Stream) {
         let id = delta.id.unwrap_or_default();
         // Servers that send no index send each call as a whole.
         let index = delta.index.unwrap_or(self.calls.len());
         let function = delta.function.unwrap_or(FunctionDelta { name: None, arguments: None });
-        // The one that is being written is the last, almost always.
-        let place = match self.calls.iter().rposition(|call| call.index == index) {
+        // The one that is being written is the last, almost always. Another id is another call, whatever its place.
+        let is_same =
+            |call: &Building| call.index == index && (id.is_empty() || call.id.is_empty() || call.id == id);
+        let place = match self.calls.iter().rposition(is_same) {
             Some(place) => place,
-            None if self.calls.len() >= MAX_CALLS => {
-                return Err(error::malformed("there are too many calls"));
-            }
             None => {
                 let name = function.name.clone().unwrap_or_default();
                 stream.piece(Piece::Call { name: &name });
@@ -113,9 +111,8 @@ impl<'a> Collected<'a> {
             if call.id.is_empty() {
                 call.id = id;
             }
-            call.arguments.push_str(function.arguments.as_deref().unwrap_or_default());
+            call.arguments.push_str(&function.arguments.unwrap_or_default().0);
         }
-        Ok(())
     }
 }
 
@@ -132,9 +129,11 @@ impl Events for Collected<'_> {
             self.said.usage = usage;
         }
         if let Some(choice) = chunk.choices.into_iter().next() {
-            self.add(choice.delta, stream)?;
+            self.add(choice.delta, stream);
             self.ended |= choice.finish_reason.is_some();
-            self.said.finish_reason = choice.finish_reason.or(self.said.finish_reason.take());
+            // What was cut off stays so, whatever is said after that.
+            let cut = self.said.finish_reason.take_if(|reason| reason == "length");
+            self.said.finish_reason = cut.or(choice.finish_reason).or(self.said.finish_reason.take());
         }
         Ok(Progress::More)
     }

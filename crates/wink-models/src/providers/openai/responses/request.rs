@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::response::{Kept, kept_items};
 use super::{Reasoning, Responses};
 use crate::dialect::LoweredTool;
+use crate::providers::again::CalledAgain;
 use crate::providers::api::{Asked, Prompt};
 use crate::providers::arguments::Arguments;
 use crate::providers::body::Body;
@@ -84,11 +85,14 @@ fn add<'a>(items: &mut Vec<Item<'a>>, message: &'a Message) {
     match message {
         Message::User { text } => items.push(Item::said("user", text)),
         Message::Assistant { text, calls, provider } => match kept_items(provider.as_deref()) {
-            Some(kept) => items.extend(kept.filter_map(|kept| match kept {
-                Kept::Item(item) => Some(Item::Kept(item)),
-                Kept::Text(text) => Some(Item::said("assistant", text)),
-                Kept::Call(id) => calls.iter().find(|call| *call.id == *id).map(Item::call),
-            })),
+            Some(kept) => {
+                let mut calls = CalledAgain::new(calls);
+                items.extend(kept.filter_map(|kept| match kept {
+                    Kept::Item(item) => Some(Item::Kept(item)),
+                    Kept::Text(text) => Some(Item::said("assistant", text)),
+                    Kept::Call(id) => calls.next(id).map(Item::call),
+                }));
+            }
             None => {
                 items.extend((!text.is_empty()).then(|| Item::said("assistant", text)));
                 items.extend(calls.iter().map(Item::call));

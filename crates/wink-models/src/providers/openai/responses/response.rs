@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use wink::limits::TokenUsage;
 
 use crate::providers::error;
+use crate::providers::lenient::{self, Written};
 use crate::providers::openai::{arguments, made_up_id};
 use crate::{Called, ModelError, ModelErrorKind, ModelResponse, Stop};
 
@@ -16,7 +17,7 @@ const BY: &str = "openai.responses";
 #[derive(Deserialize)]
 struct Answer {
     status: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     output: Vec<Value>,
     incomplete_details: Option<Incomplete>,
     error: Option<Value>,
@@ -30,23 +31,24 @@ struct Incomplete {
 
 #[derive(Default, Deserialize)]
 struct Usage {
-    #[serde(default)]
-    input_tokens: u64,
-    #[serde(default)]
-    output_tokens: u64,
+    #[serde(default, deserialize_with = "lenient::count")]
+    input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
+    output_tokens: Option<u64>,
     input_tokens_details: Option<Details>,
 }
 
 #[derive(Deserialize)]
 struct Details {
+    #[serde(default, deserialize_with = "lenient::count")]
     cached_tokens: Option<u64>,
 }
 
 impl Usage {
     fn tokens(self) -> TokenUsage {
         TokenUsage {
-            input_tokens: self.input_tokens,
-            output_tokens: self.output_tokens,
+            input_tokens: self.input_tokens.unwrap_or_default(),
+            output_tokens: self.output_tokens.unwrap_or_default(),
             cached_tokens: self
                 .input_tokens_details
                 .and_then(|details| details.cached_tokens)
@@ -68,6 +70,9 @@ pub(super) fn read(answer: &[u8], arrived: Vec<Value>) -> Result<ModelResponse, 
                     ModelErrorKind::Unavailable,
                     "the provider gave up and said no reason",
                 ));
+            }
+            (Some("queued" | "in_progress"), _) => {
+                return Err(error::malformed("the provider says that the answer is still to come"));
             }
             (Some("incomplete"), Some(reason)) if reason == "content_filter" => Stop::Refused,
             (Some("incomplete"), _) => Stop::Truncated,
@@ -126,7 +131,8 @@ fn call(item: &Value) -> Called {
         "" => made_up_id(),
         id => id.into(),
     };
-    Called { id, name: text_of(item, "name").into(), arguments: arguments(text_of(item, "arguments")) }
+    let written = Written::of(item.get("arguments"));
+    Called { id, name: text_of(item, "name").into(), arguments: arguments(&written.0) }
 }
 
 fn text_of<'a>(value: &'a Value, name: &str) -> &'a str {
