@@ -3,12 +3,16 @@
 use wink::prompt::Section;
 
 use super::Build;
-use crate::file::{At, ModelTable};
+use crate::file::{At, ModelTable, ProviderName};
 
 impl Build<'_> {
     /// The section of those that a file names, if it names any. They are known to policies, whether they are given or not.
     pub(super) fn native_tools(&mut self, table: Option<&At<ModelTable>>) -> Option<Section> {
-        let named = table?.native_tools.as_ref().filter(|named| !named.is_empty())?;
+        // Others are told that they have none.
+        let table = table.filter(|table| {
+            table.provider.as_ref().is_some_and(|provider| provider.value == ProviderName::Claude)
+        })?;
+        let named = table.native_tools.as_ref().filter(|named| !named.is_empty())?;
         for (at, one) in named.iter().enumerate() {
             if named.iter().take(at).any(|other| other.value == one.value) {
                 let message = format!("`{}` is there already", one.name());
