@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use wink::executor::{Approver, Executor, ExecutorBuilder, ExecutorLimits};
+use wink::limits::BudgetTracker;
 use wink::prompt::Prompt;
 use wink::resource::ResourceRegistry;
 use wink::session::Session;
@@ -10,7 +11,7 @@ use wink::store::StoreTurn;
 use wink::tool::AdapterInfo;
 
 use crate::adapter::{Evaluation, PromptResponse, Stopped};
-use crate::conversation::{Completed, Conversation, RunStats, Said, StopReason, Terms};
+use crate::conversation::{Completed, Conversation, ConversationStep, RunStats, Said, StopReason, Terms};
 use crate::driver::Ground;
 use crate::random::Random;
 use crate::recording::Scrubber;
@@ -38,6 +39,11 @@ impl Base {
         evaluation: &mut Evaluation,
     ) -> ExecutorBuilder {
         let name = evaluation.named(&self.random);
+        // A run that goes on has what it had, unless it is given something else.
+        if evaluation.budgets.is_empty() && !evaluation.is_new_run {
+            let budget = ConversationStep::budget_of(session, &name);
+            evaluation.budgets.extend(budget.map(|budget| Arc::new(BudgetTracker::new(budget))));
+        }
         // Its own, also if the evaluation was cloned from one that ran.
         evaluation.spent = Arc::default();
         let hook = evaluation.tape.as_mut().map(|tape| {
@@ -115,9 +121,10 @@ impl Base {
             (conversation, None)
         };
         let (conversation, began) = known.map(taken_up).unwrap_or_else(|| {
+            let budget = evaluation.budgets.last().map(|tracker| tracker.budget());
             let task = evaluation.task.as_ref().map(|task| Arc::from(self.scrubber.text(task)));
             let terms = self.terms.clone();
-            let began = Said::Began { task: task.clone(), terms: terms.clone() };
+            let began = Said::Began { task: task.clone(), terms: terms.clone(), budget };
             (Conversation::begin(run_id, task, terms), Some(began))
         });
         Ok((conversation, began, held))
@@ -136,6 +143,7 @@ impl Evaluation {
             spends_for: &self.spends_for,
             cancel: &self.cancel,
             until_asked: self.until_asked,
+            tape: self.tape.as_ref(),
             watch: Watched::new(self.watch.as_deref().unwrap_or(&())),
         }
     }

@@ -24,6 +24,7 @@ use crate::finish::{self, Judged, Parsed};
 use crate::message::ToolAnswer;
 use crate::model::{Model, ModelError, ModelRequest, Settings, Stream};
 use crate::random::Random;
+use crate::recording::Taped;
 use crate::request::Shown;
 use crate::sub_agent::Spent;
 use crate::watched::Watched;
@@ -78,6 +79,7 @@ pub(crate) struct Ground<'a> {
     pub(crate) spends_for: &'a [Arc<Spent>],
     pub(crate) cancel: &'a CancelToken,
     pub(crate) until_asked: bool,
+    pub(crate) tape: Option<&'a Taped>,
     pub(crate) watch: Watched<'a>,
 }
 
@@ -322,6 +324,9 @@ impl Ground<'_> {
     pub(crate) async fn wait(&self, wait: Duration) -> Input {
         self.watch.waiting(wait);
         let until = self.clock().monotonic().saturating_add(wait);
+        if self.tape.is_some_and(|tape| tape.died_before(until)) {
+            return Input::Stopped { reason: StopReason::Cancelled, tally: Tally::default() };
+        }
         match self.held(self.clock().sleep_until(until)).await {
             Ok(()) => Input::Waited,
             Err(reason) => Input::Stopped { reason, tally: Tally::default() },

@@ -236,3 +236,18 @@ async fn a_run_that_used_up_its_budget_does_not_go_on_with_the_same() {
     let (came, session) = world.run_with(SCRIPT, &budget(7)).await;
     assert_eq!((&*came.unwrap().text, session.slice::<PromptExecuted>().len()), ("done", 1));
 }
+
+#[tokio::test]
+async fn a_run_that_goes_on_has_the_budget_that_it_began_with() {
+    let world = World::new(ByteStore::new(), Vec::new());
+    let (came, _) = world.run_with(SCRIPT, &Arc::new(BudgetTracker::new(Budget::total(6).unwrap()))).await;
+    assert_eq!(came.unwrap_err().reason.name(), "budget");
+    let session = Session::builder().store(world.store.clone()).clock(Arc::new(world.clock.clone())).id("s");
+    let session = session.open().await.unwrap();
+    let resources = ResourceRegistry::of((Binding::instance(Arc::clone(&world.bank)),)).unwrap();
+    let run = RunContext { run_id: Some("r".into()), ..RunContext::default() };
+    let model = Arc::new(ScriptedModel::parse(SCRIPT).unwrap());
+    let evaluation = Evaluation::new().run(run).resources(resources);
+    let came = ModelAdapter::new(model).evaluate(&prompt(&world.bank), &session, evaluation).await;
+    assert_eq!(came.unwrap_err().reason.name(), "budget", "nobody has said that it may use more");
+}

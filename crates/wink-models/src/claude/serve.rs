@@ -47,8 +47,8 @@ pub(super) struct Server<'a, R> {
     pub(super) workspace: Option<PathBuf>,
     pub(super) pending: Arc<Pending>,
     begun: mpsc::UnboundedReceiver<Arc<str>>,
-    /// Calls of our tools that were not answered, by the request that they came in.
-    asked: HashMap<String, CancelToken>,
+    /// Calls of our tools that were not answered, and who can stop them, by the request that they came in.
+    asked: HashMap<String, (Arc<str>, CancelToken)>,
     pub(super) natives: HashMap<Arc<str>, NativeCall>,
     /// Calls of a response that is not whole yet.
     held: Vec<Held>,
@@ -189,7 +189,7 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
                 self.writer.say(&wire::answer(&id, Err(format!("{what} is not known here"))));
             }
             Frame::NeverMind { id } => {
-                if let Some(cancel) = self.asked.get(&id) {
+                if let Some((_, cancel)) = self.asked.get(&id) {
                     cancel.cancel();
                 }
             }
@@ -285,8 +285,14 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
             Held::Output { request, hook } => self.outputs.push((request, hook.tool_use_id)),
             Held::Told { id, text } => self.told(&id, text)?,
             Held::Ours { request, id, call } => {
+                if self.transcript.is_answered(&call.id)
+                    || self.asked.values().any(|(asked, _)| *asked == call.id)
+                {
+                    self.refuse(Held::Ours { request, id, call }, "this call was made already");
+                    return Ok(());
+                }
                 let cancel = CancelToken::new();
-                self.asked.insert(request.clone(), cancel.clone());
+                self.asked.insert(request.clone(), (Arc::clone(&call.id), cancel.clone()));
                 let call = self.keyed(call);
                 self.spawn(call, CallOptions::new().cancel(cancel), |outcome| Done::Ours {
                     request,
@@ -462,7 +468,7 @@ impl<'a, R: AsyncRead + Unpin + Send> Server<'a, R> {
         self.natives.clear();
         self.held.clear();
         self.pending.let_go().await;
-        self.asked.values().for_each(CancelToken::cancel);
+        self.asked.values().for_each(|(_, cancel)| cancel.cancel());
         while let Some(Done::Ours { outcome, .. } | Done::Native(outcome) | Done::Refused(outcome)) =
             self.calls.next().await
         {

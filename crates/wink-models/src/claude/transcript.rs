@@ -1,7 +1,7 @@
 //! What was said, from what the program tells of it: pieces of responses, and results of tools, become the steps of a
 //! conversation.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -29,6 +29,8 @@ pub(super) struct Transcript {
     answers: HashMap<Arc<str>, ToolAnswer>,
     /// What came of calls of our tools.
     own: HashMap<Arc<str>, ToolAnswer>,
+    /// Calls of our tools that were answered since the response began.
+    made: HashSet<Arc<str>>,
     endings: HashMap<Arc<str>, Ending>,
     expanded: bool,
 }
@@ -194,7 +196,13 @@ impl Transcript {
 
     /// A call of one of our tools was answered.
     pub(super) fn answered(&mut self, answer: ToolAnswer) {
+        self.made.insert(Arc::clone(&answer.id));
         self.own.insert(Arc::clone(&answer.id), answer);
+    }
+
+    /// Whether one of our tools has answered a call of this id since the response began.
+    pub(super) fn is_answered(&self, id: &str) -> bool {
+        self.made.contains(id)
     }
 
     /// Sections were opened.
@@ -301,6 +309,7 @@ impl Transcript {
         let said = self.broken_off();
         self.answers.clear();
         self.own.clear();
+        self.made.clear();
         self.turn = Some(Turn { id: id.to_owned(), is_streamed, ..Turn::default() });
         said
     }

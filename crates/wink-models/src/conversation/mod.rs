@@ -20,6 +20,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use wink::executor::ToolCall;
+use wink::limits::Budget;
 
 use crate::message::{Called, Message, ToolAnswer};
 use crate::model::{ModelError, ModelResponse, Stop};
@@ -72,6 +73,9 @@ pub enum Said {
         task: Option<Arc<str>>,
         /// What it is held to.
         terms: Terms,
+        /// How many tokens it may use, if anybody has said so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        budget: Option<Budget>,
     },
     /// The model answered.
     Responded(ModelResponse),

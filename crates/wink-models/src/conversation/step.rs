@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
+use wink::limits::Budget;
 use wink::session::{Session, SliceKind, SliceType, ToolInvoked};
 
 use super::{Conversation, Ended, Input, Next, RUN_LIFE, Said, StopReason, Tally, Unexpected};
@@ -42,6 +43,14 @@ impl ConversationStep {
         }
         steps.reverse();
         steps
+    }
+
+    /// How many tokens a run may use that a session knows, if that was said when it began.
+    pub(crate) fn budget_of(session: &Session, run: &str) -> Option<Budget> {
+        match Self::of_run(session, run).first()?.said {
+            Said::Began { budget, .. } => budget,
+            _ => None,
+        }
     }
 
     /// Whether the session, which has just been stored with this step at its end, has steps of the run by somebody else beside those
@@ -127,7 +136,7 @@ impl Conversation {
         let mut steps = ConversationStep::of_run(session, run).into_iter();
         let Some(first) = steps.next() else { return Ok(None) };
         let name = Arc::clone(&first.run);
-        let Said::Began { task, terms } = &first.said else {
+        let Said::Began { task, terms, .. } = &first.said else {
             return Err(NotReadBack::NoBeginning { run: name });
         };
         let mut conversation = Self::begin(name, task.clone(), terms.clone());
@@ -169,7 +178,7 @@ impl Conversation {
     ///
     /// let (task, terms) = (Some("What is 2 + 40?".into()), Terms::default());
     /// let mut conversation = Conversation::begin("run-1", task.clone(), terms.clone());
-    /// let mut saved = vec![serde_json::to_string(&Said::Began { task, terms })?];
+    /// let mut saved = vec![serde_json::to_string(&Said::Began { task, terms, budget: None })?];
     ///
     /// // A step: what happened goes in, and what was said is saved.
     /// let response = r#"{"responded": {"tool_calls": [{"id": "1", "name": "add", "arguments": "{}"}]}}"#;
@@ -196,7 +205,7 @@ impl Conversation {
         said: impl IntoIterator<Item = Said>,
     ) -> Result<Self, NotReadBack> {
         let (run, mut said) = (run.into(), said.into_iter());
-        let Some(Said::Began { task, terms }) = said.next() else {
+        let Some(Said::Began { task, terms, .. }) = said.next() else {
             return Err(NotReadBack::NoBeginning { run });
         };
         let mut conversation = Self::begin(run, task, terms);

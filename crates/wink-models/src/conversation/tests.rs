@@ -106,7 +106,7 @@ proptest! {
             let step = ConversationStep { run: "r".into(), time: session.clock().now(), said, withheld: false, number: None };
             assert!(session.dispatch(step).is_ok());
         };
-        keep(Said::Began { task: task.clone(), terms: terms.clone() });
+        keep(Said::Began { task: task.clone(), terms: terms.clone(), budget: None });
         let mut conversation = Conversation::begin("r", task, terms);
         let mut at = Duration::ZERO;
         for roll in rolls {
@@ -314,7 +314,7 @@ fn only_what_was_said_is_kept() {
 fn a_run_that_nobody_remembers_is_not_taken_up() {
     let clock = wink::testing::FakeClock::new("2026-03-01T12:00:00Z".parse().unwrap());
     let session = Session::builder().clock(Arc::new(clock.clone())).build();
-    let said = Said::Began { task: None, terms: Terms::default() };
+    let said = Said::Began { task: None, terms: Terms::default(), budget: None };
     let time = session.clock().now();
     assert!(
         session
@@ -350,7 +350,7 @@ fn calls_without_their_arguments_are_not_made_again() {
         assert!(session.dispatch(step).is_ok());
     };
     let read = || Conversation::read_back(&session, "r");
-    keep(Said::Began { task: None, terms: Terms::default() }, false);
+    keep(Said::Began { task: None, terms: Terms::default(), budget: None }, false);
     keep(Said::Responded(response("", 1, Stop::Complete)), true);
     assert_eq!(read(), Err(NotReadBack::Withheld { run: "r".into() }));
     let mut conversation = Conversation::begin("r", None, Terms::default());
@@ -373,7 +373,7 @@ fn of_two_steps_in_one_place_the_first_counts() {
     let mut conversation = Conversation::begin("r", None, Terms::default());
     conversation.take(Input::Said(called())).unwrap();
     let Next::Execute(calls) = conversation.next() else { panic!() };
-    assert!(!keep(1, Said::Began { task: None, terms: Terms::default() }));
+    assert!(!keep(1, Said::Began { task: None, terms: Terms::default(), budget: None }));
     assert!(!keep(2, called()));
     // Somebody else has the same run, and one answers what the other has answered.
     assert!(!keep(3, answered(&calls, false)));

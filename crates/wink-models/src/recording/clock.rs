@@ -203,6 +203,12 @@ impl ReplayingClock {
         lock(&self.state).ahead.front() == Some(&Tick::Cancelled)
     }
 
+    /// Whether nothing is known of what came after this, and a sleep until then was not over: the process died in it.
+    pub(super) fn died_before(&self, until: Duration) -> bool {
+        let state = lock(&self.state);
+        state.lines.is_empty() && state.ahead.is_empty() && !state.slept.contains(&nanos(until))
+    }
+
     /// Whether the run is still to be cancelled.
     pub(super) fn is_left_uncancelled(&self) -> bool {
         let state = lock(&self.state);

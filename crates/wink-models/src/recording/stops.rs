@@ -9,6 +9,7 @@ use std::sync::Arc;
 #[cfg(unix)]
 use std::sync::Mutex;
 use std::task::Poll;
+use std::time::Duration;
 
 use wink::BoxFuture;
 use wink::executor::{Moment, Step, StepHook};
@@ -141,6 +142,11 @@ impl Taped {
     /// The tape of a sub-run: its calls are on it, and it is stopped with the run.
     pub(crate) fn of_sub_run(&self) -> Self {
         Self { tape: Arc::clone(&self.tape), stopped: StoppedBy::Run }
+    }
+
+    /// Whether the run that is repeated died before this moment, in a wait.
+    pub(crate) fn died_before(&self, until: Duration) -> bool {
+        matches!(&*self.tape, Tape::Replayed(replay) if replay.clock.died_before(until))
     }
 
     /// Who is told of the steps of calls.

@@ -124,7 +124,8 @@ impl State {
             ([], Arriving::Thinking) => "thinking".to_owned(),
             ([], Arriving::Call(tool)) => format!("writing a call of {}", one_line(tool)),
             ([], Arriving::Text) => {
-                let newest = self.newest.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+                let newest =
+                    self.newest.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
                 one_line(&end_of(newest, MOST_STREAMED))
             }
         }

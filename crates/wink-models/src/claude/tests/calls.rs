@@ -110,6 +110,32 @@ async fn what_cannot_be_called_is_answered() {
     assert_eq!(&*ended.unwrap().text, "Done.");
 }
 
+#[tokio::test]
+async fn a_call_is_made_once_however_often_it_is_sent() {
+    let world = World::new();
+    let (ended, stats, ()) = world
+        .run(Evaluation::new(), async |mut peer| {
+            peer.begin().await;
+            peer.says("m1", "", &[("1", "mcp__wink__note")]).await;
+            assert!(!peer.call("1", "note", json!({ "text": "x" })).await.1);
+            let params = json!({ "name": "note", "arguments": { "text": "x" }, "_meta": { "claudecode/toolUseId": "1" } });
+            let message = json!({ "jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": params });
+            peer.ask(json!({ "subtype": "mcp_message", "server_name": "wink", "message": message })).await;
+            let refused = peer.hear().await.unwrap();
+            assert_eq!(refused["response"]["error"], "this call was made already", "{refused}");
+            peer.told("1", "noted", false).await;
+            // The next response may have one with the same id.
+            peer.says("m2", "", &[("1", "mcp__wink__note")]).await;
+            assert!(!peer.call("1", "note", json!({ "text": "y" })).await.1);
+            peer.told("1", "noted", false).await;
+            peer.says("m3", "Done.", &[]).await;
+            peer.done("Done.").await;
+        })
+        .await;
+    assert_eq!((&*ended.unwrap().text, stats.calls), ("Done.", 2));
+    assert_eq!(world.notes(), ["x", "y"]);
+}
+
 // case 240b
 #[tokio::test]
 async fn sections_that_are_opened_change_what_can_be_called() {
