@@ -186,6 +186,7 @@ impl Scrubber {
     }
 
     /// How many bytes at the end of a text may be the beginning of a secret.
+    #[cfg(feature = "http")]
     pub(crate) fn begun(&self, text: &str) -> usize {
         let of = |form: &Secret<String>| {
             let starts = form.expose().char_indices().map(|(at, _)| at).skip(1);
@@ -195,6 +196,7 @@ impl Scrubber {
     }
 
     /// What a model said, without the secrets, wherever in it they are.
+    #[cfg(any(feature = "http", all(feature = "claude", unix)))]
     pub(crate) fn said(&self, mut response: ModelResponse) -> ModelResponse {
         if self.forms.is_empty() {
             return response;
