@@ -57,6 +57,14 @@ fn the_deployment_is_kept_in_order() {
 }
 
 #[test]
+fn the_agent_comes_to_its_result() {
+    let expected = "read_file   done\nedit_file   failed, and nothing of it is left\nedit_file   done\n\n\
+                    def gross(net):\n    return net * 1.19  # 19 % tax\n\n\
+                    The tax was 91 % instead of 19 %.\nChanged: price.py\n4 turns, 3 calls, 960 tokens\n";
+    assert_eq!(printed("agent"), expected);
+}
+
+#[test]
 fn what_fails_in_a_real_directory_was_never_there() {
     let printed = printed("workspace");
     let (one, other) = ("price.sh: echo $(( $1 * 119 / 100 ))\n", "price.sh: echo $(( $1 * 107 / 100 ))\n");
