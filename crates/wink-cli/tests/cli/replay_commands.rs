@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::json::check;
 use crate::replay_files::{calls, rewrite};
-use crate::run::run;
+use crate::run::{run, waiting};
 use crate::support::{Place, Said, has_commands, one_command};
 
 /// A workspace with an agent of this one command, which is called so often, and recorded.
@@ -74,6 +74,19 @@ fn a_command_whose_time_was_over_is_not_waited_for() {
     let place = recorded("exec sleep 1000", "timeout = \"100ms\"\n", 1);
     let replayed = assert_same(&place);
     assert_eq!(replayed["rolled_back"], 1, "{replayed:#}");
+}
+
+#[test]
+fn a_command_that_a_deadline_ended_is_not_waited_for() {
+    if !has_commands() {
+        return;
+    }
+    let (place, _line) = waiting();
+    place.put_script("wait", "exec sleep 1000");
+    let arguments = ["run", "Go.", "--model", "script:../script.jsonl", "--record", "../run.jsonl"];
+    assert_eq!(place.wink(&[&arguments[..], &["--deadline", "1s"]].concat()).code, Some(3));
+    let replayed = assert_same(&place);
+    assert_eq!((&replayed["stopped_by"], &replayed["rolled_back"]), (&json!("deadline"), &json!(1)));
 }
 
 #[test]

@@ -191,3 +191,39 @@ fn keys_in_files_are_not_in_a_recording() {
     let said = place.wink(&["replay", "../run.jsonl"]);
     assert_eq!(said.code, Some(0), "the mask is compared: {}", said.err);
 }
+
+#[test]
+fn a_recording_does_not_say_which_agent_it_is() {
+    let place = Place::with_agent(&inside("unused"));
+    std::fs::write(place.outside("script.jsonl"), calls(&["evil"])).unwrap();
+    // Somebody else's recording, of an agent with a tool that is not there.
+    let own = place.text("wink.toml").unwrap();
+    let evil = own.replace("name = \"unused\"", "name = \"evil\"").replace("./unused", "./evil");
+    place.put("wink.toml", &evil);
+    place.put_script("evil", &format!("echo ran >> {}", place.outside("ran").display()));
+    assert_eq!(run(&place, &["--record", "../run.jsonl"]).code, Some(0));
+    let ran = || std::fs::read_to_string(place.outside("ran")).ok();
+    let once = ran();
+    place.put("wink.toml", &own);
+    let before = json!({ "kind": "file", "mode": 0o644, "digest": "x", "content": { "text": evil } });
+    let after = json!({ "kind": "file", "mode": 0o644, "digest": "y" });
+    let change = json!({ "path": "wink.toml", "before": before, "after": after });
+    let files = json!({ "call": "01a1e5b0-e889-703d-9131-1e262267f98a", "changes": [change] });
+    rewrite(&place, |mut line| {
+        if line.get("note").is_some() {
+            line["note"]["commands"] = json!("unknown");
+            return Some(line);
+        }
+        if line.get("state").is_some() {
+            line["files"] = files.clone();
+        }
+        (line.get("outcome").is_none()).then_some(line)
+    });
+    let said = place.wink(&["replay", "../run.jsonl"]);
+    assert_eq!(
+        (said.code, ran()),
+        (Some(1), once),
+        "nothing is run that the agent here has not got: {}",
+        said.err
+    );
+}

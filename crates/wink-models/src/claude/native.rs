@@ -109,6 +109,14 @@ impl Native {
         }
     }
 
+    /// Whether it is about a file or a directory, which its arguments name.
+    pub(super) fn has_path(self) -> bool {
+        match self {
+            Self::Read | Self::Glob | Self::Grep | Self::Edit | Self::Write | Self::NotebookEdit => true,
+            Self::Bash | Self::WebFetch | Self::WebSearch | Self::Agent => false,
+        }
+    }
+
     pub(super) fn by_name(name: &str) -> Option<Self> {
         // The name that it had in earlier versions.
         let name = if name == "Task" { "Agent" } else { name };
@@ -129,8 +137,13 @@ impl Native {
             idempotent: reads,
             open_world: matches!(self, Self::Bash | Self::WebFetch | Self::WebSearch | Self::Agent),
         };
-        // The program has looked at the arguments before.
-        let schema = json!({ "type": "object", "additionalProperties": true });
+        // The program has looked at the arguments before. A policy that goes by paths has to know that there should be one.
+        let schema = match self.has_path() {
+            true => {
+                json!({ "type": "object", "properties": { "path": { "type": "string" } }, "additionalProperties": true })
+            }
+            false => json!({ "type": "object", "additionalProperties": true }),
+        };
         Tool::dynamic::<ToolContext, _>(tool, description, schema, Standing(self))
             .annotations(annotations)
             .without_overrides()

@@ -4,8 +4,8 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use wink::filesystem::Filesystem;
 use wink::filesystem::host::{CommandLayer, CommandRecord, HostFilesystem};
+use wink::filesystem::{Filesystem, STATE};
 use wink::limits::CancelToken;
 use wink::tool::{ToolContext, ToolError};
 
@@ -123,11 +123,23 @@ pub(super) fn arguments(native: Native, input: &Value, root: Option<&Path>) -> (
     for (name, value) in input.iter().filter(|(name, _)| Some(name.as_str()) != named) {
         arguments.insert(name.clone(), value.clone());
     }
+    let pattern = input.get("pattern").and_then(Value::as_str).filter(|_| native == Native::Glob);
+    let leads_away = |pattern: &&str| {
+        Path::new(pattern).components().any(|part| !matches!(part, Component::Normal(_) | Component::CurDir))
+    };
     let refusal = match (&inside, text) {
         (None, Some(text)) if native.reach() == Reach::Writes => {
             Some(format!("{text} is not in the workspace, so that it could not be undone; use a path in it"))
         }
-        _ => None,
+        (None, None) if native.reach() == Reach::Writes && native.has_path() => {
+            Some("it names no file; give its path".to_owned())
+        }
+        (None, Some(text)) if root.is_some_and(|root| is_ours(root, text)) => {
+            Some(format!("{text} belongs to the runtime; use another path"))
+        }
+        _ => pattern.filter(leads_away).map(|pattern| {
+            format!("the pattern {pattern} leads away from its path; give the directory as the path, and a pattern below it")
+        }),
     };
     match (inside, text) {
         (Some(inside), _) => arguments.insert("path".to_owned(), inside.into()),
@@ -139,6 +151,20 @@ pub(super) fn arguments(native: Native, input: &Value, root: Option<&Path>) -> (
 
 /// The path from the root, links in it followed; nothing if that is outside, or belongs to the runtime.
 fn inside(root: &Path, text: &str) -> Option<String> {
+    let inside = below(root, text).filter(|inside| !inside.starts_with(STATE))?;
+    match inside.to_str()? {
+        "" => Some(".".to_owned()),
+        inside => Some(inside.to_owned()),
+    }
+}
+
+/// Whether a path is one of the runtime's own.
+fn is_ours(root: &Path, text: &str) -> bool {
+    below(root, text).is_some_and(|inside| inside.starts_with(STATE))
+}
+
+/// The path from the root, links in it followed; nothing if that is outside.
+fn below(root: &Path, text: &str) -> Option<PathBuf> {
     let root = root.canonicalize().ok()?;
     let mut path = PathBuf::new();
     for component in root.join(text).components() {
@@ -157,14 +183,7 @@ fn inside(root: &Path, text: &str) -> Option<String> {
             Err(_) => {}
         }
     }
-    let inside = path.strip_prefix(&root).ok()?;
-    if inside.starts_with(".wink") {
-        return None;
-    }
-    match inside.to_str()? {
-        "" => Some(".".to_owned()),
-        inside => Some(inside.to_owned()),
-    }
+    path.strip_prefix(&root).ok().map(Path::to_owned)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Parts of answers as servers really write them: counts that are none, null for what is left out, arguments that are no text. What is
 //! odd in them is not guessed at: a count that is none is not there, and arguments are what was written, for the tool to judge.
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -8,6 +9,13 @@ use serde_json::value::RawValue;
 /// How many; nothing, if it is no such number.
 pub(super) fn count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     Ok(Value::deserialize(from)?.as_u64())
+}
+
+/// Something; nothing, if it is something else.
+pub(super) fn or_none<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
+    Ok(serde_json::from_value(Value::deserialize(from)?).ok())
 }
 
 /// Something; what it is by default, if it is null.

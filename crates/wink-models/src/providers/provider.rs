@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use wink::BoxFuture;
-use wink::limits::{CancelToken, TokenUsage};
+use wink::limits::CancelToken;
 
 use super::api::{Api, Asked, Progress};
 use super::endpoint::{Endpoint, SetupError, Streaming};
@@ -103,14 +103,24 @@ impl Provider {
         Ok(response)
     }
 
-    /// The response with what it cost; what that may be, if the server does not say. No answer is for nothing.
+    /// The response with what it cost; what that may be, where the server does not say. No request and no answer is for nothing.
     fn counted(&self, sent: usize, mut response: ModelResponse) -> ModelResponse {
-        if response.usage == TokenUsage::default() {
+        let may_be = estimate::usage(sent, &response);
+        let usage = &mut response.usage;
+        let is_told = usage.input_tokens > 0 && (usage.output_tokens > 0 || may_be.output_tokens == 0);
+        if !is_told {
             self.said.call_once(|| {
                 let model = self.api.model();
                 tracing::warn!(model, "the server does not say what its answers cost: tokens are estimated");
             });
-            response.usage = estimate::usage(sent, &response);
+            for (told, may_be) in [
+                (&mut usage.input_tokens, may_be.input_tokens),
+                (&mut usage.output_tokens, may_be.output_tokens),
+            ] {
+                if *told == 0 {
+                    *told = may_be;
+                }
+            }
         }
         response
     }

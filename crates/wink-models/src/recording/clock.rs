@@ -13,6 +13,9 @@ use wink::limits::{CancelToken, Clock};
 
 use crate::lock;
 
+/// How long somebody may have done something between two looks at the clock, in nanoseconds.
+const NEAR: u64 = 1_000_000_000;
+
 /// Something that a clock said, or that was while it did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Tick {
@@ -129,6 +132,8 @@ struct State {
     now: VecDeque<i64>,
     monotonic: VecDeque<u64>,
     slept: HashSet<u64>,
+    /// Somebody waited in vain until one of these was over.
+    is_up: bool,
     last_now: i64,
     last_monotonic: u64,
     sleeping: Vec<Waker>,
@@ -191,6 +196,18 @@ impl ReplayingClock {
         state.is_cancelled || !state.slept.is_empty() || state.ahead.front() == Some(&Tick::Cancelled)
     }
 
+    /// Somebody waits here who waited then until their time was up. What they did meanwhile is not repeated, and with it how often they
+    /// looked at the clock, so that the moment is nearly that one.
+    #[cfg(unix)]
+    pub(super) fn time_is_up(&self) {
+        let woken = {
+            let mut state = lock(&self.state);
+            state.is_up = true;
+            std::mem::take(&mut state.sleeping)
+        };
+        woken.into_iter().for_each(Waker::wake);
+    }
+
     /// Whether nothing more was said, and nothing happened, up to the next line.
     #[cfg(all(feature = "claude", unix))]
     pub(super) fn is_at_line(&self) -> bool {
@@ -247,6 +264,12 @@ impl State {
         self.ahead.pop_front_if(|next| *next == tick).is_some()
     }
 
+    /// Whether a sleep until then was over.
+    fn was_over(&self, until: u64) -> bool {
+        let is_near = |slept: &u64| self.is_up && slept.abs_diff(until) < NEAR;
+        self.slept.contains(&until) || self.slept.iter().any(is_near)
+    }
+
     /// Whether the call goes on after so many things that happened, and not just to its end.
     fn goes_further(&self, after: usize) -> bool {
         let said = |tick: &&Tick| matches!(tick, Tick::Call(_) | Tick::Cancelled);
@@ -265,6 +288,7 @@ impl State {
             self.last_monotonic = last;
         }
         self.slept.clear();
+        self.is_up = false;
         let said = |tick: &mut Tick| !matches!(tick, Tick::Call(_) | Tick::Cancelled);
         while let Some(tick) = self.ahead.pop_front_if(said) {
             match tick {
@@ -314,7 +338,7 @@ impl Clock for Replayed {
         let until = nanos(until);
         Box::pin(poll_fn(move |cx| {
             let mut state = lock(&clock.state);
-            if state.slept.contains(&until) {
+            if state.was_over(until) {
                 return Poll::Ready(());
             }
             if !state.sleeping.iter().any(|waker| waker.will_wake(cx.waker())) {

@@ -229,7 +229,10 @@ impl ReplayedOutcomes {
                 Ok(if hidden { result.exclude_value_from_context() } else { result })
             }
             Came::Raised(raised) => Err(raised.into()),
-            Came::GivenUp if self.clock.gives_up() => std::future::pending().await,
+            Came::GivenUp if self.clock.gives_up() => {
+                self.clock.time_is_up();
+                std::future::pending().await
+            }
             Came::GivenUp => Err(self.differs(format!("{tool} was given up when this was recorded"))),
         }
     }

@@ -79,9 +79,11 @@ impl Putting<'_> {
         let moved = |change: &FileChange| Some((change.from.clone()?, change.path.clone()));
         let mut moved: Vec<(FsPath, FsPath)> = changes.iter().filter_map(moved).collect();
         moved.sort();
-        for (number, (from, to)) in moved.into_iter().enumerate().rev() {
+        let mut names = (0_u64..).map(|number| self.root.join(format!("{STATE}-moved-{number}")));
+        let mut free = || names.find(|name| name.symlink_metadata().is_err());
+        for (from, to) in moved.into_iter().rev() {
             let Some(place) = self.place(&from)? else { continue };
-            let aside = self.root.join(format!("{STATE}-moved-{number}"));
+            let Some(aside) = free() else { continue };
             match fs::rename(place, &aside) {
                 Ok(()) => _ = self.aside.insert(to, aside),
                 // Somebody else has removed it.

@@ -109,7 +109,13 @@ pub(super) async fn take_back(
 ) -> Result<(), CliError> {
     let mut forgotten = false;
     let mut back = |changed: &FilesChanged| {
-        let failed = |error: io::Error| CliError::internal(format!("the copy cannot be put back: {error}"));
+        let failed = |error: io::Error| match error.kind() {
+            // What a recording says that cannot be.
+            ErrorKind::InvalidInput | ErrorKind::InvalidFilename | ErrorKind::NotADirectory => {
+                CliError::new(Exit::Usage, format!("the recording's files cannot be put back: {error}"))
+            }
+            _ => CliError::internal(format!("the copy cannot be put back: {error}")),
+        };
         let put = put(copy, &changed.taken_back()).map_err(failed)?;
         forgotten |= changed.forgotten || put == Put::Partly;
         Ok::<(), CliError>(())

@@ -55,6 +55,9 @@ pub(super) async fn run(common: &Common, args: &ReplayArgs) -> Done {
     let place = copy::Place::make(args.into.as_deref(), common.root())?;
     let root = place.path();
     copy::files(common.root(), root, &args.file)?;
+    // Before anything of the recording is put there: it says what an agent did, and not which agent that is.
+    let agent = Agent::find_tagged(root, common.agent.as_deref(), common.tag.as_deref())
+        .map_err(|error| open::bad_agent(&error))?;
     let original = match open::has_past(common)? {
         true => {
             let workspace = open::workspace(common)?;
@@ -73,7 +76,7 @@ pub(super) async fn run(common: &Common, args: &ReplayArgs) -> Done {
     let view = View::new(told, waiting.reporter());
     let began = SystemClock.monotonic();
     let (came, repeated) =
-        repeat(common, &recording, (asked, reach), &scrubber, root, (&view, &waiting)).await?;
+        repeat(&agent, &recording, (asked, reach), &scrubber, root, (&view, &waiting)).await?;
     drop(waiting);
     let difference = recording.difference().or_else(|| compare::difference(&original, &repeated));
     let difference = difference.map(|difference| scrubber.text(&difference));
@@ -84,15 +87,13 @@ pub(super) async fn run(common: &Common, args: &ReplayArgs) -> Done {
 
 /// The recorded run, in the copy; and the events of its calls.
 async fn repeat(
-    common: &Common,
+    agent: &Agent,
     recording: &Recording,
     (asked, reach): (Asked, Reach),
     scrubber: &Scrubber,
     root: &Path,
     (view, waiting): (&Arc<View>, &Waiting),
 ) -> Result<(Result<PromptResponse, Stopped>, Vec<compare::Event>), CliError> {
-    let agent = Agent::find_tagged(root, common.agent.as_deref(), common.tag.as_deref())
-        .map_err(|error| open::bad_agent(&error))?;
     let workspace = Arc::new(Workspace::open(root).map_err(CliError::internal)?);
     recording.watch(record::watched(&workspace, recording.session_name()), scrubber.clone());
     let session = recording.session(workspace.session(recording.session_name()));

@@ -23,6 +23,17 @@ fn paths_are_told_from_the_root_of_the_workspace() {
         (Native::Read, json!({ "file_path": "/etc/hosts" }), outside("/etc/hosts"), false),
         (Native::Grep, json!({ "pattern": "x" }), json!({ "pattern": "x", "path": "." }), false),
         (Native::Glob, json!({ "path": absolute("src") }), inside("src"), false),
+        (
+            Native::Read,
+            json!({ "file_path": absolute(".wink/lock") }),
+            outside(&absolute(".wink/lock")),
+            true,
+        ),
+        (Native::Grep, json!({ "path": ".wink" }), outside(".wink"), true),
+        (Native::Edit, json!({ "filePath": "a" }), json!({ "filePath": "a" }), true),
+        (Native::Glob, json!({ "pattern": "src/*" }), json!({ "pattern": "src/*", "path": "." }), false),
+        (Native::Glob, json!({ "pattern": "/etc/*" }), json!({ "pattern": "/etc/*", "path": "." }), true),
+        (Native::Glob, json!({ "pattern": "../*" }), json!({ "pattern": "../*", "path": "." }), true),
         (Native::Bash, json!({ "command": "ls" }), json!({ "command": "ls" }), false),
         (Native::Bash, json!([1]), json!([1]), false),
     ] {

@@ -19,6 +19,7 @@ struct Answer<'a> {
     #[serde(borrow)]
     content: Vec<&'a RawValue>,
     stop_reason: Option<String>,
+    #[serde(default, deserialize_with = "lenient::or_none")]
     usage: Option<Usage>,
 }
 

@@ -23,6 +23,7 @@ struct Event<'a> {
     #[serde(default, deserialize_with = "lenient::or_default")]
     delta: Delta,
     message: Option<Begun>,
+    #[serde(default, deserialize_with = "lenient::or_none")]
     usage: Option<Usage>,
     #[serde(default)]
     error: Value,
@@ -30,6 +31,7 @@ struct Event<'a> {
 
 #[derive(Deserialize)]
 struct Begun {
+    #[serde(default, deserialize_with = "lenient::or_none")]
     usage: Option<Usage>,
 }
 

@@ -175,8 +175,10 @@ impl PathPolicyBuilder {
                 let parameters = parameters.iter().map(|parameter| (*parameter).to_owned()).collect();
                 tools.insert(tool.to_owned(), Named { parameters, reach });
             };
-            know("glob", &["path"], Reach::Tree);
-            know("grep", &["path"], Reach::Tree);
+            // Ours, and those of Claude Code.
+            for search in ["glob", "grep", "claude_glob", "claude_grep"] {
+                know(search, &["path"], Reach::Tree);
+            }
             know("evaluate_python", &["reads[].path", "writes[].path"], Reach::Path);
         }
         tools.extend(

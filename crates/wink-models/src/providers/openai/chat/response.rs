@@ -13,6 +13,7 @@ use crate::{Called, ModelError, ModelResponse, Stop};
 struct Answer {
     #[serde(default, deserialize_with = "lenient::or_default")]
     choices: Vec<Choice>,
+    #[serde(default, deserialize_with = "lenient::or_none")]
     usage: Option<Usage>,
     error: Option<Value>,
 }

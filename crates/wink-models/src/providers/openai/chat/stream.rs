@@ -15,6 +15,7 @@ use crate::{Called, ModelError, ModelResponse, Piece, Stream, sse};
 struct Chunk {
     #[serde(default, deserialize_with = "lenient::or_default")]
     choices: Vec<Choice>,
+    #[serde(default, deserialize_with = "lenient::or_none")]
     usage: Option<Usage>,
     error: Option<Value>,
 }

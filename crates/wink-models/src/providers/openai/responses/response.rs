@@ -21,6 +21,7 @@ struct Answer {
     output: Vec<Value>,
     incomplete_details: Option<Incomplete>,
     error: Option<Value>,
+    #[serde(default, deserialize_with = "lenient::or_none")]
     usage: Option<Usage>,
 }
 
