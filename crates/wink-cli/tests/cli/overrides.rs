@@ -94,8 +94,10 @@ fn another_set_counts_where_it_is_asked_for() {
     assert_eq!(place.wink(&run).code, Some(0));
     let recorded = std::fs::read_to_string(place.outside("run.jsonl")).unwrap();
     assert!(recorded.contains("Keep experiments.") && !recorded.contains("Keep few notes."), "{recorded}");
+    // A recording knows which.
+    says(&["replay", "../run.jsonl"], "Done.");
     says(&["replay", "../run.jsonl", "--tag", "exp"], "Done.");
-    assert_eq!(place.wink(&["replay", "../run.jsonl"]).code, Some(1), "another prompt");
+    assert_eq!(place.wink(&["replay", "../run.jsonl", "--tag", "own"]).code, Some(1), "another prompt");
 
     place.put("wink.toml", &AGENT.replace("key = \"notes\"\n\n", "key = \"notes\"\noverrides = \"own\"\n\n"));
     says(&["prompt"], "Keep your own.");

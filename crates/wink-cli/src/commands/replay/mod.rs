@@ -56,7 +56,8 @@ pub(super) async fn run(common: &Common, args: &ReplayArgs) -> Done {
     let root = place.path();
     copy::files(common.root(), root, &args.file)?;
     // Before anything of the recording is put there: it says what an agent did, and not which agent that is.
-    let agent = Agent::find_tagged(root, common.agent.as_deref(), common.tag.as_deref())
+    let tag = common.tag.as_ref().or(asked.tag.as_ref());
+    let agent = Agent::find_tagged(root, common.agent.as_deref(), tag.map(String::as_str))
         .map_err(|error| open::bad_agent(&error))?;
     let original = match open::has_past(common)? {
         true => {

@@ -92,6 +92,7 @@ pub(super) async fn run(common: &Common, args: RunArgs) -> Done {
         budget,
         commands: record::Commands::Recorded,
         goes_on: None,
+        tag: common.tag.clone(),
     };
     let (came, recorded) = run.run(asked, evaluation, &mut ending).await?;
     drop(waiting);

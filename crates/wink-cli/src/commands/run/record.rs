@@ -37,6 +37,9 @@ pub(in crate::commands) struct Asked {
     pub(in crate::commands) commands: Commands,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::commands) goes_on: Option<GoesOn>,
+    /// Of the overrides, if one was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::commands) tag: Option<String>,
 }
 
 /// What a recording has of the commands that tools ran.
