@@ -135,6 +135,14 @@ async fn what_is_null_or_no_count_is_not_there() {
         let chat = whole(Way::Chat, body).await.unwrap();
         assert_eq!((&*chat.text, chat.usage.output_tokens), ("Hello, all of you", 5), "{usage}");
     }
+    let choice = |index: u64, text: &str| json!({ "index": index, "delta": { "content": text } });
+    let end = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] });
+    let two = [
+        json!({ "choices": [choice(1, "no"), choice(0, "a")] }),
+        json!({ "choices": [choice(1, "no")] }),
+        end,
+    ];
+    assert_eq!(&*streamed(Way::Chat, &two).await.unwrap().text, "a");
     let chunks = [
         json!({ "choices": [{ "delta": { "content": "Hel" }, "finish_reason": "length" }] }),
         json!({ "choices": [{ "delta": null, "finish_reason": "stop" }] }),

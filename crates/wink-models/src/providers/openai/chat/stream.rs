@@ -22,6 +22,8 @@ struct Chunk {
 
 #[derive(Deserialize)]
 struct Choice {
+    #[serde(default, deserialize_with = "lenient::count")]
+    index: Option<u64>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     delta: Delta,
     finish_reason: Option<String>,
@@ -129,7 +131,8 @@ impl Events for Collected<'_> {
         if let Some(usage) = chunk.usage {
             self.said.usage = usage;
         }
-        if let Some(choice) = chunk.choices.into_iter().next() {
+        // One is asked for; whoever sends more sends them in turns.
+        if let Some(choice) = chunk.choices.into_iter().find(|choice| choice.index.unwrap_or(0) == 0) {
             self.add(choice.delta, stream);
             self.ended |= choice.finish_reason.is_some();
             // What was cut off stays so, whatever is said after that.
