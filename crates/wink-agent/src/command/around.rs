@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use wink::BoxFuture;
-use wink::resource::{Binding, MergeMode, ResourceRegistry};
+use wink::resource::{Binding, MergeMode, ResourceError, ResourceRegistry};
 use wink::tool::{ToolContext, ToolError, ToolResult};
 
 use crate::open::Prepared;
@@ -25,10 +25,12 @@ pub trait AroundCommands: Send + Sync + 'static {
 
 impl Prepared {
     /// Has somebody stand around the commands of the agent's tools.
-    #[must_use]
-    pub fn around_commands(mut self, around: Arc<dyn AroundCommands>) -> Self {
-        let around = ResourceRegistry::of([Binding::instance(around)]).unwrap_or_default();
-        self.resources = self.resources.merge(&around, MergeMode::LaterWins).unwrap_or(self.resources);
-        self
+    ///
+    /// # Errors
+    /// When they cannot be put among the agent's resources: then commands would be run without them.
+    pub fn around_commands(mut self, around: Arc<dyn AroundCommands>) -> Result<Self, ResourceError> {
+        let around = ResourceRegistry::of([Binding::instance(around)])?;
+        self.resources = self.resources.merge(&around, MergeMode::LaterWins)?;
+        Ok(self)
     }
 }

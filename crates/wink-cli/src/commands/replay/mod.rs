@@ -102,7 +102,9 @@ async fn repeat(
     if let Reach::Recorded = reach {
         // As it is in no workspace: there its probes are not run, either.
         prepared.prompt = agent.prompt().clone();
-        prepared = prepared.around_commands(Arc::new(record::Around(recording.handlers())));
+        prepared = prepared
+            .around_commands(Arc::new(record::Around(recording.handlers())))
+            .map_err(CliError::internal)?;
     }
     if let Some(state) = recording.state() {
         let state = versions::found(state.clone(), &**workspace.files()).await;

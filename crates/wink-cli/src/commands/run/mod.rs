@@ -162,7 +162,9 @@ impl Run<'_> {
                 let prepared = self.prepared(|session| recorded.recorder().session(session)).await?;
                 recorded.begins_in(&prepared.session, self.workspace, asked.goes_on.as_ref()).await?;
                 evaluation = recorded.recorder().evaluation(evaluation);
-                prepared.around_commands(Arc::new(record::Around(recorded.recorder().handlers())))
+                prepared
+                    .around_commands(Arc::new(record::Around(recorded.recorder().handlers())))
+                    .map_err(CliError::internal)?
             }
         };
         let session = prepared.session.clone();
