@@ -71,6 +71,7 @@ impl Call {
         'again: loop {
             self.allowed = first;
             self.decisions.clear();
+            self.glance.look_again();
             for placed in policies.iter().skip(std::mem::take(&mut first)) {
                 let answer = match self.check(placed).await {
                     Decision::Allow => LoggedAnswer::Allow,

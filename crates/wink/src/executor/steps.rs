@@ -219,7 +219,7 @@ impl Call {
         let call = Some((Arc::clone(&self.name), self.invocation.id));
         let footprint = self.footprint.take();
         let tag = Arc::clone(&self.name);
-        let scope = self.glance.take().unwrap_or_else(|| self.shared.resources.tool_scope());
+        let scope = self.glance.begin(&self.shared.resources);
         self.tx = Some(Transaction::begin_on(session, scope, turn, footprint, tag, call));
     }
 

@@ -250,6 +250,11 @@ pub enum FsErrorKind {
 }
 
 impl FsError {
+    /// Whether it says that there is nothing at the path, or nothing that can be reached.
+    pub(crate) fn is_absence(&self) -> bool {
+        matches!(self, Self::NotFound { .. } | Self::NotDirectory { .. } | Self::Outside { .. })
+    }
+
     /// Which kind of error this is.
     pub fn kind(&self) -> FsErrorKind {
         match self {

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::{
     BytesRead, DeleteMode, DirEntry, Edit, EditReceipt, Filesystem, FsError, FsLimits, FsPath, FsResult,
-    FsSnapshot, GrepOutcome, GrepQuery, MergeReceipt, Metadata, MkdirOptions, ReadWindow, TextRead,
-    WriteOptions, WriteReceipt,
+    FsSnapshot, GrepOutcome, GrepQuery, MergeReceipt, Metadata, MkdirOptions, ReadWindow, Resolutions,
+    TextRead, WriteOptions, WriteReceipt,
 };
 use crate::BoxFuture;
 
@@ -71,6 +71,10 @@ impl Filesystem for Looking {
 
     fn places<'a>(&'a self, path: &'a FsPath) -> BoxFuture<'a, FsResult<Vec<FsPath>>> {
         self.0.places(path)
+    }
+
+    fn held_to(&self, seen: &Arc<Resolutions>) -> Option<Arc<dyn Filesystem>> {
+        self.0.held_to(seen).map(|held| Arc::new(Self(held)) as Arc<dyn Filesystem>)
     }
 
     fn list<'a>(&'a self, dir: &'a FsPath) -> BoxFuture<'a, FsResult<Vec<DirEntry>>> {

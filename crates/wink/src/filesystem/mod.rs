@@ -16,6 +16,7 @@ mod looking;
 mod memory;
 mod path;
 mod quote;
+mod resolutions;
 mod revert;
 mod search;
 mod snapshot;
@@ -42,6 +43,7 @@ pub use memory::MemoryFilesystem;
 pub use path::FsPath;
 pub(crate) use quote::named;
 pub use quote::{quoted, turns_text};
+pub use resolutions::Resolutions;
 pub use revert::{LeftAlone, MergedBy, Revert, Reverted, UndoForce};
 pub(crate) use search::GlobPattern;
 pub(crate) use snapshot::Ground;
@@ -107,10 +109,8 @@ pub trait Filesystem: Send + Sync + 'static {
         Box::pin(async move {
             match self.stat(path).await {
                 Ok(_) => Ok(true),
-                Err(error) => match error.kind() {
-                    FsErrorKind::NotFound | FsErrorKind::NotDirectory | FsErrorKind::Outside => Ok(false),
-                    _ => Err(error),
-                },
+                Err(error) if error.is_absence() => Ok(false),
+                Err(error) => Err(error),
             }
         })
     }
@@ -118,9 +118,19 @@ pub trait Filesystem: Send + Sync + 'static {
     /// The places that an operation on `path` may reach, the path itself among them: with symbolic links, where those on the
     /// way lead, and where one at its end leads. What is not there yet is where it would be made.
     ///
-    /// For whoever decides by paths. An implementation without links has nothing to add.
+    /// For policies that decide by paths. An implementation without links has nothing to add.
     fn places<'a>(&'a self, path: &'a FsPath) -> BoxFuture<'a, FsResult<Vec<FsPath>>> {
         Box::pin(std::future::ready(Ok(vec![path.clone()])))
+    }
+
+    /// The same files, for one call: its policies look at them through this, and its fork is made from this. Symbolic links
+    /// that lead elsewhere in the fork than they led for the policies are a [`FsError::Conflict`], and so is changing a file
+    /// of which a policy saw another version.
+    ///
+    /// None, as by default, where the files are used as they are: an implementation without links.
+    fn held_to(&self, seen: &Arc<Resolutions>) -> Option<Arc<dyn Filesystem>> {
+        let _ = seen;
+        None
     }
 
     /// The entries of a directory, sorted by name.

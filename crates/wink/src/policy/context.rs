@@ -109,9 +109,10 @@ impl PolicyContext<'_> {
     /// What is known about a path; none if there is nothing there.
     pub async fn stat(&self, path: &FsPath) -> Result<Option<Metadata>, PolicyFilesError> {
         let Some(files) = self.files().await? else { return Ok(None) };
-        match files.exists(path).await? {
-            true => Ok(Some(files.stat(path).await?)),
-            false => Ok(None),
+        match files.stat(path).await {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if error.is_absence() => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -134,7 +135,7 @@ impl PolicyContext<'_> {
 
     async fn files(&self) -> Result<Option<Arc<dyn Filesystem>>, ResourceError> {
         match self.files {
-            PolicyFiles::Committed(resources, glance) => glance.get_optional(resources).await,
+            PolicyFiles::Committed(resources, glance) => glance.files(resources).await,
             PolicyFiles::InCall(resources) => resources.get_optional::<dyn Filesystem>().await,
         }
     }

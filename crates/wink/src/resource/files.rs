@@ -10,7 +10,7 @@ use super::error::{ResourceError, SnapshotStep};
 use super::merge::RestoringOne;
 use super::name::ResourceName;
 use super::snapshot::{ErasedFork, ErasedSnapshot, Fate, Merged, ResourceSnapshot, step, typed};
-use crate::filesystem::{Filesystem, FsError, FsSnapshot, Looking};
+use crate::filesystem::{Filesystem, FsError, FsSnapshot, Looking, Resolutions};
 
 /// The name under which the workspace's snapshot is stored.
 const NAME: &str = "filesystem";
@@ -46,8 +46,13 @@ impl Serialize for Kept {
 }
 
 impl ErasedSnapshot for Files {
-    fn fork(&self, name: &ResourceName, original: &Erased) -> Result<Box<dyn ErasedFork>, ResourceError> {
-        Ok(Box::new(self.copy(name, original)?))
+    fn fork(
+        &self,
+        name: &ResourceName,
+        original: &Erased,
+        seen: Option<&Arc<Resolutions>>,
+    ) -> Result<Box<dyn ErasedFork>, ResourceError> {
+        Ok(Box::new(self.copy(name, original, seen)?))
     }
 
     fn snapshot(&self, name: &ResourceName, original: &Erased) -> Result<ResourceSnapshot, ResourceError> {
@@ -74,7 +79,7 @@ impl ErasedSnapshot for Files {
         original: &Erased,
         snapshot: &ResourceSnapshot,
     ) -> Result<RestoringOne, ResourceError> {
-        let copy = self.copy(name, original)?;
+        let copy = self.copy(name, original, None)?;
         step(name, SnapshotStep::Restore, || {
             let kept = snapshot.state::<Kept>().ok_or("the snapshot is not a filesystem's")?;
             Ok(copy.fork.restore(&kept.0)?)
@@ -95,9 +100,17 @@ impl ErasedSnapshot for Files {
 }
 
 impl Files {
-    fn copy(&self, name: &ResourceName, original: &Erased) -> Result<FilesFork, ResourceError> {
+    fn copy(
+        &self,
+        name: &ResourceName,
+        original: &Erased,
+        seen: Option<&Arc<Resolutions>>,
+    ) -> Result<FilesFork, ResourceError> {
         let original = typed::<dyn Filesystem>(name, original)?;
-        let fork = step(name, SnapshotStep::Fork, || Ok(original.fork()?))?;
+        let fork = step(name, SnapshotStep::Fork, || {
+            let held = seen.and_then(|seen| original.held_to(seen));
+            Ok(held.as_ref().unwrap_or(&original).fork()?)
+        })?;
         let value: Erased = Arc::new(Arc::clone(&fork));
         Ok(FilesFork { name: name.clone(), original, fork, value })
     }

@@ -12,6 +12,7 @@ use super::merge::{CallEnd, MergeUndo, merge_all};
 use super::resolve::{Access, View};
 use super::scope_inner::{ScopeInner, Verdict};
 use super::slot::Closing;
+use crate::filesystem::Resolutions;
 use crate::support::future::drop_contained;
 
 /// The resources of one tool call, held by whoever runs the call.
@@ -55,6 +56,11 @@ impl CallScope {
         let nested = Self::new(&self.inner.core, Some(&self.inner));
         self.inner.adopt(&nested.inner);
         nested
+    }
+
+    /// Copies of the workspace that are made from now on lead where policies saw them lead.
+    pub(super) fn hold_to(&self, seen: Arc<Resolutions>) {
+        self.inner.hold_to(seen);
     }
 
     /// Waits until no other call of this context is between its merge and its end. Nothing to wait for when this

@@ -10,6 +10,7 @@ use super::error::ResourceError;
 use super::resolve::{Access, View};
 use super::slot::{Flight, Instance, Made, Ready, Serial, Slot, in_order};
 use super::snapshot::{ErasedFork, ErasedSnapshot};
+use crate::filesystem::Resolutions;
 use crate::support::future::drop_contained;
 use crate::support::lock::lock;
 
@@ -30,6 +31,8 @@ pub(super) struct ScopeInner {
     only_looks: AtomicBool,
     /// The resources that the call says it uses; everything unless told.
     named: OnceLock<Box<[TypeId]>>,
+    /// What the call's policies saw of the workspace.
+    seen: OnceLock<Arc<Resolutions>>,
     data: Mutex<Option<Box<Data>>>,
 }
 
@@ -66,6 +69,7 @@ impl ScopeInner {
             over: AtomicBool::new(false),
             only_looks: AtomicBool::new(false),
             named: OnceLock::new(),
+            seen: OnceLock::new(),
             data: Mutex::new(None),
         }
     }
@@ -73,6 +77,11 @@ impl ScopeInner {
     /// What is built for the call gets copies of these only. Said once, when the call begins.
     pub(super) fn only_named(&self, named: Vec<TypeId>) {
         let _ = self.named.set(named.into());
+    }
+
+    /// Copies of the workspace lead where policies saw them lead. Said once, before the call begins.
+    pub(super) fn hold_to(&self, seen: Arc<Resolutions>) {
+        let _ = self.seen.set(seen);
     }
 
     /// From now on the call may only look.
@@ -186,7 +195,7 @@ impl ScopeInner {
         if let Some(value) = known {
             return Ok(value);
         }
-        let copy = operations.fork(binding.name(), &original)?;
+        let copy = operations.fork(binding.name(), &original, self.seen.get())?;
         let fork = Fork { at, original, copy };
         let value = self.shown(&fork);
         // What is not needed is dropped after the lock is free again: that is foreign code.

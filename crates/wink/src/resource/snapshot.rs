@@ -11,7 +11,7 @@ use super::binding::Erased;
 use super::error::{BoxError, Panicked, ResourceError, ResourceErrors, SnapshotStep};
 use super::merge::RestoringOne;
 use super::name::ResourceName;
-use crate::filesystem::Ground;
+use crate::filesystem::{Ground, Resolutions};
 use crate::support::future::catch;
 
 /// A resource that takes part in every transaction.
@@ -162,7 +162,13 @@ pub(crate) enum Fate {
 /// The snapshot operations of a binding whose type is no longer known: one implementation for [`Snapshotable`]
 /// types, one for the filesystem's own trait. `original` always holds an `Arc` of the bound type.
 pub(crate) trait ErasedSnapshot: Send + Sync {
-    fn fork(&self, name: &ResourceName, original: &Erased) -> Result<Box<dyn ErasedFork>, ResourceError>;
+    /// A copy; of the workspace, one whose paths lead where policies saw them lead (`seen`).
+    fn fork(
+        &self,
+        name: &ResourceName,
+        original: &Erased,
+        seen: Option<&Arc<Resolutions>>,
+    ) -> Result<Box<dyn ErasedFork>, ResourceError>;
     fn snapshot(&self, name: &ResourceName, original: &Erased) -> Result<ResourceSnapshot, ResourceError>;
     fn restore(
         &self,
@@ -241,7 +247,12 @@ pub(crate) fn typed<T: ?Sized + Send + Sync + 'static>(
 pub(crate) struct SnapshotOf<T>(pub(crate) std::marker::PhantomData<fn() -> T>);
 
 impl<T: Snapshotable> ErasedSnapshot for SnapshotOf<T> {
-    fn fork(&self, name: &ResourceName, original: &Erased) -> Result<Box<dyn ErasedFork>, ResourceError> {
+    fn fork(
+        &self,
+        name: &ResourceName,
+        original: &Erased,
+        _: Option<&Arc<Resolutions>>,
+    ) -> Result<Box<dyn ErasedFork>, ResourceError> {
         let original = typed::<T>(name, original)?;
         let fork = Arc::new(step(name, SnapshotStep::Fork, || original.fork())?);
         // Taken from the copy, not from the original: it is exactly what the call started from, whatever

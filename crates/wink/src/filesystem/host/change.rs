@@ -233,16 +233,19 @@ impl Base {
         spot: Option<&Spot>,
     ) -> FsResult<()> {
         let Some(place) = self.view(layer).place_below(real) else { return Ok(()) };
-        if layer.records.contains_key(&*place) {
-            return Ok(());
-        }
-        let expected = match spot {
-            Some(Spot::Base(from, entry)) if *from == place => Expected::exactly(Some(entry)),
-            _ => {
+        let expected = match (layer.records.get(&*place), spot) {
+            (Some(recorded), _) => *recorded,
+            (None, Some(Spot::Base(from, entry))) if *from == place => Expected::exactly(Some(entry)),
+            (None, _) => {
                 let found = self.disk.look(&place).map_err(|error| io_error(path, "looked at", &error))?;
                 Expected::exactly(found.as_ref())
             }
         };
+        if let Some(held) = &layer.held
+            && !held.is_as_seen(&place, expected.version())
+        {
+            return Err(FsError::Conflict { paths: vec![to_shown(&place)] });
+        }
         layer.record(&place, expected);
         Ok(())
     }

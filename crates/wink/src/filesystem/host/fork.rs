@@ -81,7 +81,7 @@ impl Shared {
         let writing = self.base.writing()?;
         if let Some(fork) = &self.fork {
             let mut state = lock(&fork.state);
-            let mut layer = state.layer.clone();
+            let mut layer = state.layer.clone().held_to(self.held.as_ref());
             let done = change(&self.base, &mut layer)?;
             self.guarded.check(&self.base, &layer)?;
             state.layer = layer;
@@ -93,7 +93,7 @@ impl Shared {
             tries += 1;
             // Whoever was not quick enough makes the others wait.
             let lock = if tries > 1 { Some(writing.lock(&self.base.disk)?) } else { None };
-            let mut layer = Layer::default();
+            let mut layer = Layer::default().held_to(self.held.as_ref());
             let done = change(&self.base, &mut layer)?;
             self.guarded.check(&self.base, &layer)?;
             match self.base.apply(&layer, lock) {
@@ -128,8 +128,8 @@ impl Shared {
         let layer = self.layer();
         let state = ForkState { start: layer.clone(), layer };
         let fork = Fork { origin: self.instance, nested: self.fork.is_some(), state: Mutex::new(state) };
-        let (base, guarded) = (Arc::clone(&self.base), self.guarded.clone());
-        Self { base, instance: super::instance(), fork: Some(fork), guarded }
+        let (base, guarded, held) = (Arc::clone(&self.base), self.guarded.clone(), self.held.clone());
+        Self { base, instance: super::instance(), fork: Some(Arc::new(fork)), guarded, held }
     }
 
     pub(super) fn merge(&self, theirs: &Arc<Self>) -> FsResult<MergeReceipt> {

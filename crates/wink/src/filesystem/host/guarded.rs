@@ -75,7 +75,7 @@ impl HostFilesystem {
         paths: impl IntoIterator<Item = impl Into<PathBuf>>,
         reach: Reach,
     ) -> FsResult<Self> {
-        let Shared { base, instance, fork, guarded } = &*self.shared;
+        let Shared { base, instance, fork, guarded, held } = &*self.shared;
         if fork.is_some() {
             return Err(FsError::Unsupported { operation: "guarding places of a fork" });
         }
@@ -88,7 +88,8 @@ impl HostFilesystem {
             places.push(Place { path, reach });
         }
         let guarded = Guarded(places.into());
-        let shared = Shared { base: Arc::clone(base), instance: *instance, fork: None, guarded };
+        let (base, held) = (Arc::clone(base), held.clone());
+        let shared = Shared { base, instance: *instance, fork: None, guarded, held };
         Ok(Self { shared: Arc::new(shared) })
     }
 }

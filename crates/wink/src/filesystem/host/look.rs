@@ -153,9 +153,28 @@ impl Shared {
 
     pub(super) fn stat(&self, path: &FsPath) -> FsResult<Metadata> {
         let layer = self.layer();
-        let (_, spot) = self.base.find(&layer, path)?;
+        let spot = match self.base.resolve(&layer, path, Last::Followed)? {
+            Resolved { found: Found::There(spot), .. } => spot,
+            Resolved { path: real, found: Found::Missing { .. } } => {
+                if let (Some(held), Some(place)) = (&layer.held, self.base.view(&layer).place_below(&real)) {
+                    held.saw(&place, None);
+                }
+                return Err(FsError::NotFound { path: path.clone() });
+            }
+        };
+        if let (Some(held), Spot::Base(place, entry)) = (&layer.held, &spot)
+            && entry.kind != EntryKind::Directory
+        {
+            held.saw(place, Some(entry.version()));
+        }
         let about = self.base.view(&layer).about(&spot);
-        let (meta, version) = about.map_err(|error| io_error(path, "looked at", &error))?;
+        let (meta, mut version) = about.map_err(|error| io_error(path, "looked at", &error))?;
+        if let Spot::Base(place, _) = &spot
+            && let Some(read) = layer.records.get(&**place).and_then(Expected::version)
+        {
+            // What the fork has read of the file, or is about to replace, and not what another process made of it since.
+            version = read;
+        }
         let modified = Timestamp::from_nanosecond(meta.modified).unwrap_or(Timestamp::UNIX_EPOCH);
         Ok(Metadata { kind: spot.kind(), len: spot.len(), version, mode: meta.mode, modified })
     }

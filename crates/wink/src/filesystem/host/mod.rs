@@ -48,7 +48,7 @@ use self::layer::Layer;
 use self::report::Report;
 use self::scan::Scanner;
 use self::staged::Stage;
-use super::{Filesystem, FsError, FsLimits, FsPath, FsResult, STATE};
+use super::{Filesystem, FsError, FsLimits, FsPath, FsResult, Resolutions, STATE};
 use crate::limits::{Clock, SystemClock};
 use crate::store::{JournalId, StoreError};
 use crate::support::lock::lock;
@@ -180,9 +180,11 @@ struct Writing {
 struct Shared {
     base: Arc<Base>,
     instance: u64,
-    fork: Option<Fork>,
+    fork: Option<Arc<Fork>>,
     /// What its forks, and it, do not change.
     guarded: Guarded,
+    /// What the policies of the call met that this is for.
+    held: Option<Arc<Resolutions>>,
 }
 
 struct Fork {
@@ -219,7 +221,7 @@ impl HostFilesystem {
             writing,
         };
         let (base, guarded) = (Arc::new(base), Guarded::default());
-        Ok(Self { shared: Arc::new(Shared { base, instance: instance(), fork: None, guarded }) })
+        Ok(Self { shared: Arc::new(Shared { base, instance: instance(), fork: None, guarded, held: None }) })
     }
 
     /// The host filesystem that `files` is, if it is one.
@@ -324,7 +326,19 @@ impl Base {
 impl Shared {
     /// What it has changed.
     fn layer(&self) -> Layer {
-        self.fork.as_ref().map_or_else(Layer::default, |fork| lock(&fork.state).layer.clone())
+        let layer = self.fork.as_ref().map_or_else(Layer::default, |fork| lock(&fork.state).layer.clone());
+        layer.held_to(self.held.as_ref())
+    }
+
+    /// The same, for a call whose policies meet what is noted here.
+    fn held_to(&self, seen: &Arc<Resolutions>) -> Self {
+        Self {
+            base: Arc::clone(&self.base),
+            instance: self.instance,
+            fork: self.fork.clone(),
+            guarded: self.guarded.clone(),
+            held: Some(Arc::clone(seen)),
+        }
     }
 }
 
@@ -336,6 +350,10 @@ fn instance() -> u64 {
 
 /// What the system refused, in words for whoever asked.
 fn io_error(path: &FsPath, what: &str, error: &io::Error) -> FsError {
+    if search::is_link(error) {
+        // The disk is asked for places without links only: one has come into this since it was resolved.
+        return FsError::Conflict { paths: vec![path.clone()] };
+    }
     let message = match error.kind() {
         io::ErrorKind::PermissionDenied => {
             format!("it cannot be {what}: permission denied; this process has no right to it")

@@ -9,8 +9,8 @@ use super::{HostFilesystem, Shared};
 use crate::BoxFuture;
 use crate::filesystem::{
     BytesRead, DeleteMode, DirEntry, Edit, EditReceipt, Filesystem, FsError, FsLimits, FsPath, FsResult,
-    FsSnapshot, GrepOutcome, GrepQuery, MergeReceipt, Metadata, MkdirOptions, ReadWindow, Revert, Reverted,
-    TextRead, UndoForce, WriteOptions, WriteReceipt,
+    FsSnapshot, GrepOutcome, GrepQuery, MergeReceipt, Metadata, MkdirOptions, ReadWindow, Resolutions,
+    Revert, Reverted, TextRead, UndoForce, WriteOptions, WriteReceipt,
 };
 
 impl HostFilesystem {
@@ -104,6 +104,10 @@ impl Filesystem for HostFilesystem {
     fn places<'a>(&'a self, path: &'a FsPath) -> BoxFuture<'a, FsResult<Vec<FsPath>>> {
         let path = path.clone();
         self.off(move |shared| shared.places(&path))
+    }
+
+    fn held_to(&self, seen: &Arc<Resolutions>) -> Option<Arc<dyn Filesystem>> {
+        Some(Arc::new(Self { shared: Arc::new(self.shared.held_to(seen)) }))
     }
 
     fn list<'a>(&'a self, dir: &'a FsPath) -> BoxFuture<'a, FsResult<Vec<DirEntry>>> {

@@ -48,6 +48,9 @@ pub(super) fn resolve(view: View<'_>, path: &FsPath, raw: &Path, last: Last) -> 
         && entry.kind != EntryKind::Symlink
     {
         // There is no link on the way, or the disk would have refused.
+        for place in raw.ancestors().filter(|place| !place.as_os_str().is_empty()) {
+            meet(view, place, None)?;
+        }
         let spot = Spot::Base(raw.to_owned(), entry);
         return Ok(Resolved { path: raw.to_owned(), found: Found::There(spot) });
     }
@@ -91,15 +94,21 @@ impl<'a> Walk<'a> {
                 return Err(FsError::NotDirectory { path: to_shown(&self.so_far()) });
             }
             let child = self.view.child(dir, &name).map_err(|error| self.io(&error))?;
+            let below = self.view.shows_through(dir, &name);
             match child {
-                None => return self.missing(name),
-                Some(link)
-                    if link.kind() == EntryKind::Symlink
-                        && (last == Last::Followed || !self.todo.is_empty()) =>
-                {
-                    self.follow(&link, &name)?;
+                None => return self.missing(name, below),
+                Some(link) if link.kind() == EntryKind::Symlink => {
+                    let target = self.view.target(&link).map_err(|error| self.io(&error))?;
+                    self.meet(below, Some(&target))?;
+                    match last {
+                        Last::Itself if self.todo.is_empty() => self.stack.push((name, link)),
+                        Last::Itself | Last::Followed => self.follow(&target, &name)?,
+                    }
                 }
-                Some(spot) => self.stack.push((name, spot)),
+                Some(spot) => {
+                    self.meet(below, None)?;
+                    self.stack.push((name, spot));
+                }
             }
         }
         let path = self.so_far();
@@ -107,7 +116,12 @@ impl<'a> Walk<'a> {
         Ok(Resolved { path, found: Found::There(spot) })
     }
 
-    fn follow(&mut self, link: &Spot, name: &OsStr) -> FsResult<()> {
+    /// Compares what is at a place of the workspace with what the call's policies met there.
+    fn meet(&self, place: Option<PathBuf>, target: Option<&Path>) -> FsResult<()> {
+        place.map_or(Ok(()), |place| meet(self.view, &place, target))
+    }
+
+    fn follow(&mut self, target: &Path, name: &OsStr) -> FsResult<()> {
         self.links.push(self.so_far().join(name));
         if self.links.len() > MAX_LINKS {
             return Err(FsError::Io {
@@ -116,7 +130,6 @@ impl<'a> Walk<'a> {
                 message: "too many symbolic links; they may lead in a circle".to_owned(),
             });
         }
-        let target = self.view.target(link).map_err(|error| self.io(&error))?;
         for component in target.components().rev() {
             match component {
                 Component::Normal(name) => self.todo.push_front(name.to_owned()),
@@ -128,15 +141,19 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn missing(&self, name: OsString) -> FsResult<Resolved> {
+    fn missing(&self, name: OsString, mut below: Option<PathBuf>) -> FsResult<Resolved> {
         let present = self.stack.len();
         let mut path = self.so_far();
         path.push(name);
+        self.meet(below.clone(), None)?;
         for name in &self.todo {
             if name == ".." {
                 return Err(FsError::NotFound { path: self.path.clone() });
             }
             path.push(name);
+            // What comes to be here later may be no link either.
+            below = below.map(|place| place.join(name));
+            self.meet(below.clone(), None)?;
         }
         Ok(Resolved { path, found: Found::Missing { present } })
     }
@@ -151,5 +168,13 @@ impl<'a> Walk<'a> {
 
     fn io(&self, error: &io::Error) -> FsError {
         super::io_error(self.path, "looked at", error)
+    }
+}
+
+/// Compares what is at a place of the workspace with what the call's policies met there, if they looked.
+fn meet(view: View<'_>, place: &Path, target: Option<&Path>) -> FsResult<()> {
+    match &view.layer.held {
+        Some(held) if !held.met(place, target) => Err(FsError::Conflict { paths: vec![to_shown(place)] }),
+        Some(_) | None => Ok(()),
     }
 }

@@ -94,6 +94,15 @@ impl<'a> View<'a> {
         }
     }
 
+    /// The place of the workspace that is the entry `name` of a directory, unless the fork has changed that entry.
+    pub(super) fn shows_through(&self, dir: &Spot, name: &OsStr) -> Option<PathBuf> {
+        match dir {
+            Spot::Base(place, _) => Some(place.join(name)),
+            Spot::Dir(dir) if !dir.changed.contains_key(name) => dir.below(name),
+            Spot::Dir(_) | Spot::File(_) | Spot::Link(_) => None,
+        }
+    }
+
     /// What is at a path, following no link.
     pub(super) fn at(&self, path: &Path) -> io::Result<Option<Spot>> {
         let mut spot = self.root();

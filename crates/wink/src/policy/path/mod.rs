@@ -21,7 +21,8 @@ use crate::tool::footprint::Footprint;
 /// too. Every spelling of a path is that path.
 ///
 /// A symbolic link is both: the path that it is found at, and where it leads when the call is decided on. Both have to be
-/// allowed.
+/// allowed. In the handler the path leads to the same place: if another process changes a link in between, the handler's
+/// operation is an [`FsError::Conflict`].
 ///
 /// ```
 /// use wink::policy::PathPolicy;

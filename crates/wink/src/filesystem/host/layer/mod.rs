@@ -20,7 +20,7 @@ use imbl::{OrdMap, OrdSet};
 use super::disk::{Entry, Meta};
 use super::scan::TrashDir;
 use super::staged::Staged;
-use crate::filesystem::{EntryKind, FileVersion};
+use crate::filesystem::{EntryKind, FileVersion, Resolutions};
 
 pub(super) use diff::{differences, rebase};
 pub(super) use plan::{Planned, Prepared, plan};
@@ -32,6 +32,8 @@ pub(super) struct Layer {
     pub(super) records: OrdMap<Arc<Path>, Expected>,
     /// What a command removed that cannot be made again.
     pub(super) lost: OrdSet<Arc<Path>>,
+    /// What the policies of the call met.
+    pub(super) held: Option<Arc<Resolutions>>,
 }
 
 /// A directory with changes below it, or a new one.
@@ -107,6 +109,14 @@ impl Expected {
         }
     }
 
+    /// The version of what was there; of a directory that was moved, none is known.
+    pub(super) fn version(&self) -> Option<FileVersion> {
+        match self {
+            Self::Exactly(_, version) => Some(*version),
+            Self::Absent | Self::Directory { .. } => None,
+        }
+    }
+
     pub(super) fn kind(&self) -> Option<EntryKind> {
         match self {
             Self::Absent => None,
@@ -155,11 +165,16 @@ impl Dir {
 impl Default for Layer {
     fn default() -> Self {
         let root = Arc::new(Dir::over(Arc::from(Path::new(""))));
-        Self { root, records: OrdMap::new(), lost: OrdSet::new() }
+        Self { root, records: OrdMap::new(), lost: OrdSet::new(), held: None }
     }
 }
 
 impl Layer {
+    /// The same, of a call whose policies met this.
+    pub(super) fn held_to(self, held: Option<&Arc<Resolutions>>) -> Self {
+        Self { held: held.cloned(), ..self }
+    }
+
     /// Whether nothing was changed.
     pub(super) fn is_empty(&self) -> bool {
         self.root.changed.is_empty()
