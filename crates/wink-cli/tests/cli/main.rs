@@ -10,6 +10,7 @@
 )]
 
 mod agents;
+mod compatibility;
 mod errors;
 mod exits;
 mod hostile;
