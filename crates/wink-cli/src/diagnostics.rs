@@ -23,15 +23,16 @@ const VARIABLE: &str = "WINK_LOG";
 /// From here on what happens is told.
 pub(crate) fn begin(verbose: u8, is_server: bool) -> Result<(), CliError> {
     let level = level(verbose, is_server)?;
+    if is_server {
+        // The usual hook writes to standard error itself, and would wait for it to be read.
+        std::panic::set_hook(Box::new(panicked));
+    }
     if level == LevelFilter::OFF {
         return Ok(());
     }
     let told = tracing_subscriber::registry().with(Told { level });
     // There is none before.
     let _ = tracing::subscriber::set_global_default(told);
-    if is_server {
-        std::panic::set_hook(Box::new(panicked));
-    }
     Ok(())
 }
 

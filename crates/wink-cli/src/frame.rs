@@ -11,6 +11,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use wink::filesystem::turns_text;
 
+use crate::stderr;
+
 /// How the program ends. The numbers are part of its interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -132,6 +134,12 @@ impl From<wink::store::StoreError> for CliError {
 
 /// Tells how a command ended.
 pub(crate) fn ended(done: Done) -> ExitCode {
+    let code = tell_end(done);
+    stderr::flush();
+    code
+}
+
+fn tell_end(done: Done) -> ExitCode {
     let (exit, error) = match done {
         Ok(exit) => (exit, None),
         Err(error) => (error.exit, Some(error)),
@@ -155,10 +163,15 @@ pub(crate) fn ended(done: Done) -> ExitCode {
 
 /// A remark beside the result.
 pub(crate) fn note(text: &str) {
-    if form() == Form::Json {
-        return tell_json(&json!({ "note": text }));
+    stderr::say(note_line(text));
+}
+
+/// The line of a remark.
+pub(crate) fn note_line(text: &str) -> String {
+    match form() {
+        Form::Json => format!("{}\n", json!({ "note": text })),
+        Form::Text => line("note", AnsiColor::Yellow.on_default(), text),
     }
-    tell("note", AnsiColor::Yellow.on_default(), text);
 }
 
 /// What a part of the program says of how it goes, beside the results.
@@ -185,12 +198,15 @@ fn indented(text: &str) -> String {
 }
 
 fn tell(label: &str, style: Style, text: &str) {
-    // Nobody can be told that nobody can be told.
-    let _ = writeln!(anstream::stderr(), "{style}{label}:{style:#} {}", visible(text));
+    stderr::say(line(label, style, text));
+}
+
+fn line(label: &str, style: Style, text: &str) -> String {
+    format!("{style}{label}:{style:#} {}\n", visible(text))
 }
 
 fn tell_json(value: &Value) {
-    let _ = writeln!(io::stderr(), "{value}");
+    stderr::say(format!("{value}\n"));
 }
 
 /// A text with its control characters, and those that turn text around, made visible: what a model or a file says must not

@@ -10,6 +10,7 @@ mod diagnostics;
 #[cfg(target_os = "linux")]
 mod environment;
 mod frame;
+mod stderr;
 #[cfg(unix)]
 mod term;
 
@@ -35,6 +36,11 @@ fn main() -> ExitCode {
     if matches!(command, Command::Run(_) | Command::Replay(_)) {
         // Before there is another thread.
         environment::hide();
+    }
+    if matches!(command, Command::Serve(_))
+        && let Err(error) = stderr::detach()
+    {
+        return frame::ended(Err(frame::CliError::internal(error)));
     }
     if let Err(error) = diagnostics::begin(common.verbose, matches!(command, Command::Serve(_))) {
         return frame::ended(Err(error));

@@ -35,3 +35,4 @@ mod support;
 mod terminal;
 mod tidy;
 mod undoing;
+mod unread;

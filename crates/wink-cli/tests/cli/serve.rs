@@ -40,9 +40,13 @@ impl Pipes {
     }
 
     /// Of a server that is started so. Nothing is said yet.
-    pub(crate) fn silent(mut command: Command) -> Self {
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+    pub(crate) fn silent(command: Command) -> Self {
+        Self::told_to(Stdio::inherit(), command)
+    }
+
+    /// The same, with this standard error.
+    pub(crate) fn told_to(stderr: Stdio, mut command: Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
         let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
         Self { child, input, output, last: 0 }
     }
@@ -50,10 +54,14 @@ impl Pipes {
     /// Of a server that is started so, after shaking hands.
     pub(crate) fn over(command: Command) -> Self {
         let mut client = Self::silent(command);
-        let answer = client.request("initialize", hello());
-        assert_eq!(answer["result"]["serverInfo"]["name"], "wink", "{answer:#}");
-        client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+        client.shake_hands();
         client
+    }
+
+    pub(crate) fn shake_hands(&mut self) {
+        let answer = self.request("initialize", hello());
+        assert_eq!(answer["result"]["serverInfo"]["name"], "wink", "{answer:#}");
+        self.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
     }
 
     pub(crate) fn send(&mut self, message: &Value) {
