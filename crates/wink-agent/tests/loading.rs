@@ -358,6 +358,8 @@ fn tools_are_checked_in_every_part() {
         "command = [\"a\"]\ncwd = \"../x\"",
         "command = [\"a\"]\ncwd = \"./.wink/journals\"",
         "command = [\"a\"]\nenv = { WINK_ARG_X = \"1\", \"A=B\" = \"2\" }",
+        "command = [\"a\"]\nenv = [\"FINE\", \"WINK_TOOL\", \"=x\", \"A=\\u0000\", 7]",
+        "command = [\"a\"]\nenv = \"HOME\"",
         "command = [\"a\"]\nparams = { type = \"object\", properties = { a-b = {}, a_b = {} } }",
         "command = [\"a\"]\nsensitive = [\"token\"]",
         "command = [\"a\"]\nsensitive = [\"token\", \"nmae\"]\nparams = { type = \"object\", properties = { name = {} } }",

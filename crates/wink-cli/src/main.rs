@@ -33,7 +33,7 @@ fn main() -> ExitCode {
         Err(exit) => return exit,
     };
     #[cfg(target_os = "linux")]
-    if matches!(command, Command::Run(_) | Command::Replay(_)) {
+    if matches!(command, Command::Run(_) | Command::Replay(_) | Command::Call(_) | Command::Serve(_)) {
         // Before there is another thread.
         environment::hide();
     }

@@ -92,6 +92,7 @@ pub(crate) fn build(
         problems,
         workspace,
         held: &held,
+        key_env: model.as_ref().and_then(|model| model.key_env.clone()),
         sandbox,
         binding: Binding::Free,
         tools: Vec::new(),
@@ -140,6 +141,8 @@ struct Build<'b> {
     problems: &'b mut Problems,
     workspace: Option<&'b Arc<Workspace>>,
     held: &'b Held,
+    /// The variable that has the model's key.
+    key_env: Option<String>,
     sandbox: suite::SandboxPlan,
     binding: Binding,
     /// Every tool, in order, also those that something is wrong with: whoever speaks of one means it.

@@ -13,9 +13,10 @@ use super::limits::{count, time};
 use super::{Binding, Build, entries, names_of, plain_name};
 use crate::command::{CommandPlan, CommandTool, Confined, Passing, is_ours, variable};
 use crate::file::{
-    Arguments, At, DoubtName, ExampleTable, IdempotencyTable, Named, Placed, ScopeName, StrategyName,
-    TIME_HINT, ToolTable,
+    Arguments, At, DoubtName, ExampleTable, IdempotencyTable, Placed, ScopeName, StrategyName, TIME_HINT,
+    ToolTable, Variables,
 };
+use crate::problem::Span;
 use crate::programs::Startable;
 use crate::read::meant;
 
@@ -114,13 +115,14 @@ impl Build<'_> {
         if let (Passing::Both, Some(params)) = (passing, &table.params) {
             self.variables(params, schema);
         }
-        let env = self.environment(&table.env);
+        let (env, passed) = self.environment(&table.env);
         let cwd = table.cwd.as_ref().map(|cwd| self.cwd(cwd)).unwrap_or_default();
         let words = table.command.as_ref().and_then(|command| self.words(command)).unwrap_or_default();
         let confined = table.sandbox.as_ref().is_some_and(|sandbox| sandbox.value);
         let confined = if confined { Confined::Yes } else { Confined::No };
         let output = count(table.output.as_ref(), OUTPUT);
-        CommandPlan { words, cwd, env, passing, output, confined, timeout }
+        let key_env = self.key_env.clone();
+        CommandPlan { words, cwd, env, passed, key_env, passing, output, confined, timeout }
     }
 
     /// Remembers what the tool would start. What there is in a sandbox is not known here.
@@ -150,22 +152,57 @@ impl Build<'_> {
         }
     }
 
-    fn environment(&mut self, env: &Named<At<String>>) -> Vec<(String, String)> {
-        let mut variables = Vec::new();
-        for (name, value) in env.iter() {
-            if name.is_empty() || name.contains(['=', '\0']) {
-                let message = format!("{:?} is no name of a variable", name.value);
-                self.problems.hint(&name.span, message, "use letters, digits and `_`, such as TARGET");
-            } else if is_ours(name.as_bytes()) {
-                let message = format!("`{}` is set for each call", name.value);
-                self.problems.hint(&name.span, message, "choose another name");
-            } else if value.contains('\0') {
-                self.problems.hint(&value.span, ZERO, ZERO_HINT);
-            } else {
-                variables.push((name.value.clone(), value.value.clone()));
+    /// The variables with a value, and the names of those that are passed on.
+    fn environment(&mut self, env: &Variables) -> (Vec<(String, String)>, Vec<String>) {
+        let (mut variables, mut passed) = (Vec::new(), Vec::new());
+        match env {
+            Variables::Values(values) => {
+                for (name, value) in values.iter() {
+                    if self.is_variable(name, &name.span) && self.has_no_zero(value, &value.span) {
+                        variables.push((name.value.clone(), value.value.clone()));
+                    }
+                }
+            }
+            Variables::Names(names) => {
+                for written in names {
+                    let (name, value) = match written.split_once('=') {
+                        Some((name, value)) => (name, Some(value)),
+                        None => (written.as_str(), None),
+                    };
+                    if !self.is_variable(name, &written.span) {
+                        continue;
+                    }
+                    match value {
+                        None => passed.push(name.to_owned()),
+                        Some(value) if self.has_no_zero(value, &written.span) => {
+                            variables.push((name.to_owned(), value.to_owned()));
+                        }
+                        Some(_) => {}
+                    }
+                }
             }
         }
-        variables
+        (variables, passed)
+    }
+
+    fn is_variable(&mut self, name: &str, span: &Span) -> bool {
+        let (message, hint) = if name.is_empty() || name.contains(['=', '\0']) {
+            (format!("{name:?} is no name of a variable"), "use letters, digits and `_`, such as TARGET")
+        } else if is_ours(name.as_bytes()) {
+            (format!("`{name}` is set for each call"), "choose another name")
+        } else {
+            return true;
+        };
+        self.problems.hint(span, message, hint);
+        false
+    }
+
+    fn has_no_zero(&mut self, value: &str, span: &Span) -> bool {
+        let is_plain = !value.contains('\0');
+        if !is_plain {
+            self.problems.hint(span, ZERO, ZERO_HINT);
+        }
+        is_plain
     }
 
     /// A directory below the workspace, without anything in it that only stands for itself.

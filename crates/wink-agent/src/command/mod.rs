@@ -25,6 +25,8 @@ use wink::ledger::{IdempotencyConfig, WhenInDoubt};
 use wink::tool::{Handler, IntoToolResult, ToolContext, ToolError, ToolResult};
 
 #[cfg(target_os = "linux")]
+use crate::model::USUAL_KEY_ENVS;
+#[cfg(target_os = "linux")]
 pub(crate) use arguments::{Passing, is_ours, variable};
 pub use around::{AroundCommands, CommandOutcome};
 #[cfg(target_os = "linux")]
@@ -32,11 +34,12 @@ pub(crate) use program::Program;
 #[cfg(target_os = "linux")]
 pub(crate) use sandbox::{Engine, LazySandbox, Lifted, SandboxPlan};
 
-/// Variables of this process's environment that commands are not given.
+/// Variables of this process's environment that commands are not given, beside [`USUAL_KEY_ENVS`] and what `[model]` names.
 static WITHHELD: RwLock<Vec<OsString>> = RwLock::new(Vec::new());
 
-/// From here on no command of any agent is given this variable of the process's environment: it has something, such as a model's
-/// key, that is nothing for tools.
+/// From here on no command of any agent is given this variable of the process's environment, unless its tool names it in `env`: it
+/// has something, such as the key that a command line names, that is nothing for tools. The usual variables of providers
+/// ([`USUAL_KEY_ENVS`]) and the `key_env` of the agent's `[model]` are withheld without this.
 pub fn withhold_variable(name: impl Into<OsString>) {
     let (name, mut withheld) = (name.into(), WITHHELD.write().unwrap_or_else(PoisonError::into_inner));
     if !withheld.contains(&name) {
@@ -44,10 +47,11 @@ pub fn withhold_variable(name: impl Into<OsString>) {
     }
 }
 
-/// Whether commands are not given this variable.
+/// Whether commands get this variable only if their tool names it: it has the key of a model.
 #[cfg(target_os = "linux")]
 fn is_withheld(name: &OsStr) -> bool {
-    WITHHELD.read().unwrap_or_else(PoisonError::into_inner).iter().any(|one| one == name)
+    USUAL_KEY_ENVS.iter().any(|usual| name == *usual)
+        || WITHHELD.read().unwrap_or_else(PoisonError::into_inner).iter().any(|one| one == name)
 }
 
 /// What a command tool is made of, checked.
@@ -59,6 +63,10 @@ pub(crate) struct CommandPlan {
     pub(crate) cwd: String,
     /// Variables beside the caller's.
     pub(crate) env: Vec<(String, String)>,
+    /// Names of the caller's variables that it gets in any case.
+    pub(crate) passed: Vec<String>,
+    /// The variable that has the key of the agent's model.
+    pub(crate) key_env: Option<String>,
     pub(crate) passing: Passing,
     /// Characters of each output that are kept.
     pub(crate) output: usize,
@@ -77,6 +85,18 @@ pub(crate) enum Confined {
 #[cfg(target_os = "linux")]
 pub(crate) struct CommandTool {
     program: Program,
+}
+
+#[cfg(target_os = "linux")]
+impl CommandPlan {
+    /// Whether a variable of this process is one for the command: not what an outer call set, nor the key of a model.
+    fn is_given(&self, name: &OsStr) -> bool {
+        if is_ours(name.as_encoded_bytes()) {
+            return false;
+        }
+        let is_key = is_withheld(name) || self.key_env.as_ref().is_some_and(|key| name == key.as_str());
+        !is_key || self.passed.iter().any(|passed| name == passed.as_str())
+    }
 }
 
 #[cfg(target_os = "linux")]

@@ -1,6 +1,5 @@
 //! Running the program of a command tool.
 
-use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,9 +12,9 @@ use wink_sandbox::tool::{HostLayers, WorkspaceLayers};
 use wink_sandbox::{Command, Ended, Finished, Job, Launch, Sandbox, SandboxError, WORKSPACE, WorkspaceView};
 use wink_store::Workspace;
 
-use super::arguments::{INVOCATION, Input, KEY, TOOL, is_ours};
+use super::arguments::{INVOCATION, Input, KEY, TOOL};
 use super::sandbox::{LazySandbox, SandboxPlan};
-use super::{CommandPlan, Confined, is_withheld};
+use super::{CommandPlan, Confined};
 
 /// A program with all that is known of it before a call.
 pub(crate) struct Program {
@@ -50,10 +49,13 @@ impl Program {
         input: Input,
         clock: &Arc<dyn Clock>,
     ) -> Result<Finished, SandboxError> {
-        let CommandPlan { cwd, env, output, .. } = &self.plan;
+        let CommandPlan { cwd, env, passed, output, .. } = &self.plan;
         let variables = env.iter().cloned().chain(input.variables);
         match &self.sandbox {
             Some(sandbox) => {
+                // Nothing else of this process's environment gets into a sandbox.
+                let passed = passed.iter().filter_map(|name| Some((name.clone(), std::env::var(name).ok()?)));
+                let variables = passed.chain(variables);
                 let job = Job {
                     cwd: cwd.clone(),
                     env: variables.collect(),
@@ -70,8 +72,7 @@ impl Program {
                     .stdin(input.stdin)
                     // As many bytes as hold that many characters.
                     .keep_output(output.saturating_mul(4));
-                let given = |name: &OsStr| !is_ours(name.as_encoded_bytes()) && !is_withheld(name);
-                let inherited = std::env::vars_os().filter(|(name, _)| given(name));
+                let inherited = std::env::vars_os().filter(|(name, _)| self.plan.is_given(name));
                 let launch = inherited.fold(launch, |launch, (name, value)| launch.env(name, value));
                 let launch = variables.fold(launch, |launch, (name, value)| launch.env(name, value));
                 Ok(launch.run(clock).await?)

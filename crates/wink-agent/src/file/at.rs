@@ -6,7 +6,8 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::de::{MapAccess, Visitor};
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
@@ -103,6 +104,59 @@ impl<V: JsonSchema> JsonSchema for Named<V> {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let value = generator.subschema_for::<V>();
         schemars::json_schema!({ "type": "object", "additionalProperties": value })
+    }
+}
+
+/// Variables of an environment, as a table of values or as a list of names.
+#[derive(Debug, Clone)]
+pub(crate) enum Variables {
+    Values(Named<At<String>>),
+    Names(Vec<At<String>>),
+}
+
+impl Default for Variables {
+    fn default() -> Self {
+        Self::Names(Vec::new())
+    }
+}
+
+impl<'de> Deserialize<'de> for Variables {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = Variables;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table or a list")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Variables, A::Error> {
+                Named::deserialize(MapAccessDeserializer::new(map)).map(Variables::Values)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Variables, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(seq)).map(Variables::Names)
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+impl JsonSchema for Variables {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Variables".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        schemars::json_schema!({
+            "type": ["object", "array"],
+            "additionalProperties": { "type": "string" },
+            "items": { "type": "string" }
+        })
     }
 }
 

@@ -17,7 +17,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub(crate) use answer::{CompletionTable, OutputTable, StepTable, TaskTable};
-pub(crate) use at::{At, Json, Named};
+pub(crate) use at::{At, Json, Named, Variables};
 pub(crate) use model::{ModelTable, NativeName, ProviderName, RetryTable, ToolModeName};
 pub(crate) use placed::Placed;
 pub(crate) use policy::{

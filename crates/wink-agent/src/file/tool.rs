@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{At, Json, Named, Placed, Time, TimeOrForever};
+use super::{At, Json, Named, Placed, Time, TimeOrForever, Variables};
 
 /// A command as a tool. It gets its arguments as JSON on its standard input and as `WINK_ARG_NAME` variables, never through
 /// a shell. Exit code 0 is success, with its standard output as the message; anything else is a failure, and what it did to
@@ -26,9 +26,10 @@ pub(crate) struct ToolTable {
     pub(crate) params: Option<At<Placed>>,
     /// The directory below the workspace that it runs in.
     pub(crate) cwd: Option<At<String>>,
-    /// Variables of its environment, beside the caller's.
+    /// Variables of its environment, beside the caller's: their values, or a list of names, `NAME` for the caller's own value and
+    /// `NAME=VALUE` for another. Keys of models, and in a sandbox everything, are passed only if they are named here.
     #[serde(default)]
-    pub(crate) env: Named<At<String>>,
+    pub(crate) env: Variables,
     /// How long it may take.
     pub(crate) timeout: Option<At<Time>>,
     /// How many characters of each of its outputs are kept: 32768 unless told.

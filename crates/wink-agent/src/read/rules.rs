@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::schema::TEXT;
 
@@ -23,8 +23,8 @@ pub(super) fn rules() -> Result<&'static Rules<'static>, &'static serde_json::Er
 pub(super) struct Rules<'s> {
     #[serde(rename = "$ref")]
     reference: Option<&'s str>,
-    #[serde(rename = "type")]
-    pub(super) kind: Option<&'s str>,
+    #[serde(rename = "type", borrow)]
+    pub(super) kind: Option<Kind<'s>>,
     #[serde(borrow)]
     pub(super) properties: Entries<'s, Schema<'s>>,
     pub(super) required: Vec<&'s str>,
@@ -58,6 +58,13 @@ pub(super) struct Rules<'s> {
     /// Texts with a unit are taken apart later, which says more than that a pattern does not match.
     #[serde(rename = "pattern")]
     _pattern: IgnoredAny,
+}
+
+/// The type of a value: one, or a table or a list.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Kind<'s> {
+    Only(&'s str),
+    TableOrList,
 }
 
 /// A schema: rules, or whether anything fits.
@@ -121,6 +128,35 @@ impl<'s, T> Entries<'s, T> {
 impl<T> Default for Entries<'_, T> {
     fn default() -> Self {
         Self(Vec::new())
+    }
+}
+
+impl<'de: 's, 's> Deserialize<'de> for Kind<'s> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneOrTwo<'s>(PhantomData<&'s ()>);
+        impl<'de: 's, 's> Visitor<'de> for OneOrTwo<'s> {
+            type Value = Kind<'s>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a type, or \"object\" and \"array\"")
+            }
+
+            fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Self::Value, E> {
+                Ok(Kind::Only(name))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+                let mut names: Vec<&'de str> = Vec::new();
+                while let Some(name) = seq.next_element()? {
+                    names.push(name);
+                }
+                match names.as_slice() {
+                    ["object", "array"] => Ok(Kind::TableOrList),
+                    other => Err(A::Error::custom(format!("{other:?} is not known to the walk"))),
+                }
+            }
+        }
+        deserializer.deserialize_any(OneOrTwo(PhantomData))
     }
 }
 

@@ -5,7 +5,7 @@ use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 use wink::tool::schema::{may_mean, nearest};
 
-use super::rules::{Rules, Schema};
+use super::rules::{Kind, Rules, Schema};
 use crate::problem::{Problems, Span};
 
 /// Whether what is missing is reported.
@@ -65,7 +65,12 @@ impl<'s> Walk<'s, '_> {
         if let Some(names) = rules.choices() {
             return self.choice(&names, value.get_ref(), &span);
         }
-        let Some(wanted) = rules.kind else { return self.any(value) };
+        let wanted = match (rules.kind, value.get_ref()) {
+            (None, _) => return self.any(value),
+            (Some(Kind::Only(wanted)), _) => wanted,
+            (Some(Kind::TableOrList), DeValue::Array(_)) => "array",
+            (Some(Kind::TableOrList), _) => "object",
+        };
         match (wanted, value.get_mut()) {
             ("object", DeValue::Table(table)) => {
                 self.table(rules, table, &span);
@@ -94,10 +99,10 @@ impl<'s> Walk<'s, '_> {
         let rules = schema.and_then(|schema| self.root.resolve(schema));
         let written = match rules.and_then(|rules| rules.kind) {
             _ if rules.is_some_and(|rules| rules.choices().is_some()) => format!("{name} = \"…\""),
-            Some("object") if self.depth == 0 => format!("[{name}]"),
-            Some("object") => format!("{name} = {{ … }}"),
-            Some("array") => format!("{name} = [ … ]"),
-            Some("string") => format!("{name} = \"…\""),
+            Some(Kind::Only("object")) if self.depth == 0 => format!("[{name}]"),
+            Some(Kind::Only("object") | Kind::TableOrList) => format!("{name} = {{ … }}"),
+            Some(Kind::Only("array")) => format!("{name} = [ … ]"),
+            Some(Kind::Only("string")) => format!("{name} = \"…\""),
             _ => format!("{name} = …"),
         };
         let own = match schema {

@@ -118,9 +118,14 @@ fn arguments(given: Option<String>) -> Result<String, CliError> {
         Some(text) if text != "-" => Ok(text),
         Some(_) => {
             // More than any executor reads; the answer to less says how much that is.
-            let bytes = piped(16)?;
-            // What is not UTF-8 is no JSON either, and is answered so.
-            Ok(String::from_utf8_lossy(&bytes).into_owned())
+            String::from_utf8(piped(16)?).map_err(|error| {
+                let at = error.utf8_error().valid_up_to();
+                CliError::new(
+                    Exit::Usage,
+                    format!("standard input is not UTF-8: byte {at} is part of no character"),
+                )
+                .hint("nothing was done; arguments are JSON, which is text in UTF-8")
+            })
         }
     }
 }

@@ -1,7 +1,10 @@
 //! In a pipe: what is printed, without colours, and as wide as it takes.
 
+use std::io::Write;
+use std::process::Stdio;
+
 use crate::names::apply;
-use crate::support::{Place, has_commands, one_command, steady};
+use crate::support::{Place, has_commands, one_command, said, steady};
 
 /// A session in which a file is made, changed and looked at, and a plan is made.
 fn worked() -> Place {
@@ -359,4 +362,21 @@ fn completions_know_the_commands() {
         // Nobody types what the demo starts.
         assert!(!script.contains("victim"), "{shell}");
     }
+}
+
+#[test]
+fn arguments_that_are_not_utf_8_are_refused() {
+    let place = Place::new();
+    let mut command = place.command(&["call", "write_file", "-"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"{\"path\": \"a\", \"content\": \"\xff\"}").unwrap();
+    let refused = said(child.wait_with_output().unwrap());
+    assert_eq!((refused.code, refused.out.as_str()), (Some(2), ""));
+    assert_eq!(
+        refused.err,
+        "error: standard input is not UTF-8: byte 26 is part of no character\nhint: nothing was done; arguments are JSON, which is text in UTF-8\n"
+    );
+    assert_eq!(place.names(), Vec::<String>::new());
+    assert!(!place.root().join(".wink").exists());
 }

@@ -3,9 +3,10 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::run::Server;
+use crate::serve::{Client, Pipes};
 use crate::support::{Place, Said, has_commands, said};
 
 /// In the variable of the key.
@@ -283,4 +284,52 @@ fn a_command_is_given_a_key_that_its_own_table_has() {
     let ran = said(command.env("OPENAI_API_KEY", KEY).stdin(Stdio::null()).output().unwrap());
     assert_eq!((ran.code, ran.out.as_str()), (Some(0), "Done.\n"), "{}", ran.err);
     assert_eq!(place.rows(&["log"])[0]["message"], "it is for the tool");
+}
+
+#[test]
+fn no_key_is_for_commands_of_single_calls_and_of_servers_either() {
+    if !has_commands() {
+        return;
+    }
+    let usual = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "OPENAI_API_KEY"];
+    let place = place("openai", "https://example.com");
+    place.put_script("look", &format!("{LOOK}\necho seen: $OTHER"));
+    let given = |mut command: Command| {
+        command.envs(usual.map(|name| (name, KEY))).env("PLANTED_KEY", KEY).env("OTHER", "is given");
+        command
+    };
+    let called = given(place.command(&["call", "look", r#"{"token": "t"}"#])).stdin(Stdio::null()).output();
+    let called = said(called.unwrap());
+    assert_eq!(called.code, Some(0), "{}", called.err);
+    let mut client = Pipes::over(given(place.command(&["serve"])));
+    let served = client.call("look", &serde_json::json!({ "token": "t" }));
+    assert_eq!(client.leave(), Some(0));
+    for text in [&called.out, &served] {
+        assert!(text.contains("looked at ") && text.contains("seen: is given"), "{text}");
+    }
+    let served = Said { code: Some(0), out: served, err: String::new() };
+    nothing_leaked(&place, &[&called, &served]);
+}
+
+#[test]
+fn a_command_is_given_a_key_that_its_table_names() {
+    if !has_commands() {
+        return;
+    }
+    for more in ["", "sandbox = true\n"] {
+        let agent = format!("{AGENT}env = [\"OPENAI_API_KEY\", \"NOT_THERE\", \"REGION=eu=1\"]\n{more}");
+        let place =
+            Place::with_agent(&agent.replace("PROVIDER", "openai").replace("URL", "https://example.com"));
+        let script = "cat > /dev/null\necho $OPENAI_API_KEY, ${PLANTED_KEY-none}, ${NOT_THERE-none}, $REGION";
+        place.put_script("look", script);
+        let mut command = place.command(&["call", "look", r#"{"token": "t"}"#]);
+        command.env("OPENAI_API_KEY", "passed on").env("PLANTED_KEY", KEY).env_remove("NOT_THERE");
+        let called = said(command.stdin(Stdio::null()).output().unwrap());
+        assert_eq!(
+            (called.code, called.out.as_str()),
+            (Some(0), "passed on, none, none, eu=1\n"),
+            "{}",
+            called.err
+        );
+    }
 }

@@ -43,14 +43,16 @@ enum Named {
 /// What is shorter in one of the usual variables may be anything: a word that some local server wants to be told.
 const SHORTEST_USUAL: usize = 20;
 
-/// From here on commands of the agent are not given the variables that have keys, whoever answers: the usual ones, and the one that is
-/// named. Gives what knows those keys.
+/// From here on commands of the agent are not given the variable that is named, as they are not given the usual ones and that of
+/// `[model]`. Gives what knows all of those keys.
 pub(in crate::commands) fn withhold_keys(agent: &Agent, named: Option<&str>) -> Scrubber {
     let own = agent.model().and_then(|config| config.key_env.as_deref());
     let mut scrubber = Scrubber::new();
+    if let Some(name) = named {
+        withhold_variable(name);
+    }
     let usual = USUAL_KEY_ENVS.into_iter().map(|name| (name, SHORTEST_USUAL));
     for (name, shortest) in usual.chain(own.into_iter().chain(named).map(|name| (name, 0))) {
-        withhold_variable(name);
         if let Ok(key) = std::env::var(name)
             && key.trim().chars().count() >= shortest
         {
