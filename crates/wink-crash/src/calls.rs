@@ -3,10 +3,31 @@
 use serde::{Deserialize, Serialize};
 use wink::testing::Dice;
 
-use crate::model::{Node, World};
+use crate::model::{Node, Outcome, World, ancestors};
+use crate::script::{Line, Place, can_be_said, lifts, name_of};
 
 /// A directory that no call touches.
 pub(crate) const LEFT_ALONE: &str = "alone.d";
+/// A file that two processes write at once.
+pub(crate) const RACED: &str = "raced.t";
+/// A group that the ordinary user is in, beside its own.
+pub(crate) const OTHER_GROUP: u32 = 61235;
+
+/// What commands do beyond contents and ordinary modes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reach {
+    /// Directories that their owner cannot change or enter (555, 000), and files that they cannot read (000).
+    pub(crate) locked: bool,
+    /// Extended attributes of files.
+    pub(crate) attributes: bool,
+    /// Other groups, and directories that hand theirs on (setgid).
+    pub(crate) groups: bool,
+    /// Two processes that write one file at once.
+    pub(crate) races: bool,
+}
+
+/// All of it that the runtime is held to.
+pub(crate) const REACH: Reach = Reach { locked: false, attributes: false, groups: false, races: false };
 
 /// One thing for the child to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -45,20 +66,21 @@ pub(crate) enum Call {
 }
 
 impl Call {
-    /// The places that it changes, each with all that is below; none if that cannot be said.
-    pub(crate) fn places(&self) -> Option<Vec<&str>> {
+    /// The places that it changes; none if that cannot be said.
+    pub(crate) fn places(&self) -> Option<Vec<Place<'_>>> {
         Some(match self {
             Self::Write { path, .. }
             | Self::Edit { path, .. }
             | Self::Delete { path }
             | Self::Mkdir { path }
             | Self::Nested { path, .. }
-            | Self::ByHand { path, .. } => vec![path],
-            Self::Rename { from, to } => vec![from, to],
+            | Self::ByHand { path, .. } => vec![Place::Below(path)],
+            Self::Rename { from, to } => vec![Place::Below(from), Place::Below(to)],
             Self::Command { first, lines, .. } => {
-                first.iter().map(String::as_str).chain(lines.iter().flat_map(Line::places)).collect()
+                let first = first.iter().map(|path| Place::Below(path));
+                first.chain(lines.iter().flat_map(Line::places)).collect()
             }
-            Self::Charge { .. } => vec!["receipts"],
+            Self::Charge { .. } => vec![Place::Below("receipts")],
             Self::Fail { .. } | Self::Refused { .. } | Self::Note { .. } | Self::Mark => Vec::new(),
             // What it takes back was done in the same turn.
             Self::GoBack => Vec::new(),
@@ -72,49 +94,6 @@ impl Call {
             self,
             Self::Nested { .. } | Self::ByHand { .. } | Self::Mark | Self::GoBack | Self::Undo { .. }
         )
-    }
-}
-
-/// A line of a script.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Line {
-    /// `printf %s CONTENT > PATH`, in place.
-    Put { path: String, content: String },
-    /// `rm -rf PATH`.
-    Remove { path: String },
-    /// `mv FROM TO`.
-    Move { from: String, to: String },
-    /// `mkdir -p PATH`.
-    MakeDir { path: String },
-    /// `ln -s TARGET PATH`.
-    Link { path: String, target: String },
-    /// `chmod MODE PATH`.
-    Mode { path: String, mode: u32 },
-}
-
-impl Line {
-    fn places(&self) -> Vec<&str> {
-        match self {
-            Self::Put { path, .. }
-            | Self::Remove { path }
-            | Self::MakeDir { path }
-            | Self::Link { path, .. }
-            | Self::Mode { path, .. } => vec![path],
-            Self::Move { from, to } => vec![from, to],
-        }
-    }
-
-    /// The shell's form of it. Paths and contents are of letters, digits, `/`, `.` and `-` only.
-    pub(crate) fn shell(&self) -> String {
-        match self {
-            Self::Put { path, content } => format!("printf %s '{content}' > '{path}'"),
-            Self::Remove { path } => format!("rm -rf '{path}'"),
-            Self::Move { from, to } => format!("mv '{from}' '{to}'"),
-            Self::MakeDir { path } => format!("mkdir -p '{path}'"),
-            Self::Link { path, target } => format!("ln -s '{target}' '{path}'"),
-            Self::Mode { path, mode } => format!("chmod {mode:o} '{path}'"),
-        }
     }
 }
 
@@ -163,8 +142,8 @@ impl Generator {
         }
         for _ in 0..if several { 3 } else { 1 } {
             let call = self.call(&world);
-            // Transactions by hand are not calls, and so not part of a batch.
-            if several && !call.is_call() {
+            // Transactions by hand are not calls, and so not part of a batch; and what follows must be known to be there.
+            if several && (!call.is_call() || world.outcome(&call) == Outcome::Barred) {
                 continue;
             }
             self.add(call, &mut world, &mut calls);
@@ -181,9 +160,59 @@ impl Generator {
     /// A turn of one command for `world`.
     pub(crate) fn command(&mut self, world: &World) -> Turn {
         self.next += 1;
-        let lines = (0..1 + self.dice.below(6)).map(|_| self.line(world)).collect();
-        let first = (self.dice.below(3) == 0).then(|| self.path());
-        Turn { calls: vec![(format!("c{}", self.next), Call::Command { first, lines, fail: false })] }
+        let call = self.script(world, 6, false);
+        Turn { calls: vec![(format!("c{}", self.next), call)] }
+    }
+
+    /// A command of up to `most` lines, beside those that give it the rights for them and take some away in the end.
+    fn script(&mut self, world: &World, most: usize, fail: bool) -> Call {
+        let first = (self.dice.below(3) == 0).then(|| self.path()).filter(|path| !world.is_barred(path));
+        let mut world = world.clone();
+        if let Some(path) = &first {
+            let content = "first".to_owned();
+            world.apply("first", &Call::ByHand { path: path.clone(), content });
+        }
+        let mut lines = Vec::new();
+        for _ in 0..1 + self.dice.below(most) {
+            let line = self.line(&world);
+            for lift in lifts(&world, &line).into_iter().chain([line]) {
+                world.apply_line(&lift);
+                lines.push(lift);
+            }
+        }
+        if self.dice.below(3) == 0 {
+            lines.extend(self.lock(&world));
+        }
+        Call::Command { first, lines, fail }
+    }
+
+    /// Takes rights away from something, with which a script may end.
+    fn lock(&mut self, world: &World) -> Option<Line> {
+        let path = self.any_path(world);
+        if path.starts_with("receipts") {
+            // An effect whose receipt cannot be written is one that failed after it happened.
+            return None;
+        }
+        let mode = match world.tree.get(&path)? {
+            Node::Dir { .. } if !REACH.locked => return None,
+            Node::Dir { .. } => one_of(&mut self.dice, [0o555, 0o500, 0o000]),
+            // In the workspace itself a mode belongs to all names of a file, on an overlay to one.
+            Node::File { .. } if path.ends_with(".h") => return None,
+            Node::File { .. } if REACH.locked => one_of(&mut self.dice, [0o444, 0o000]),
+            Node::File { .. } => 0o444,
+            Node::Link { .. } => return None,
+        };
+        let is_open = ancestors(&path).all(|above| above == path || world.lifted(above).is_none());
+        is_open.then_some(Line::Mode { path, mode })
+    }
+
+    /// A turn of one command that leaves a file of the same contents and time, whoever is asked.
+    pub(crate) fn same_write(&mut self) -> Turn {
+        self.next += 1;
+        let (path, content) = (RACED.to_owned(), format!("raced-{}", self.next));
+        let lines = vec![Line::Put { path: path.clone(), content }, Line::Age { path }];
+        let call = Call::Command { first: None, lines, fail: false };
+        Turn { calls: vec![(format!("c{}", self.next), call)] }
     }
 
     fn add(&mut self, call: Call, world: &mut World, calls: &mut Vec<(String, Call)>) {
@@ -194,8 +223,11 @@ impl Generator {
     }
 
     fn call(&mut self, world: &World) -> Call {
-        let files: Vec<String> =
-            world.files().into_iter().filter(|path| !path.starts_with(LEFT_ALONE)).collect();
+        let files: Vec<String> = world
+            .files()
+            .into_iter()
+            .filter(|path| !path.starts_with(LEFT_ALONE) && can_be_said(path))
+            .collect();
         match self.dice.below(18) {
             0 | 1 => Call::Write { path: self.path(), content: self.content() },
             2 => match self.dice.pick(&files).cloned() {
@@ -206,19 +238,22 @@ impl Generator {
                 }
                 None => Call::Write { path: self.path(), content: self.content() },
             },
-            3 => Call::Delete { path: self.any_path(world) },
-            4 => Call::Rename { from: self.movable(world), to: self.path() },
+            3 => Call::Delete { path: self.said_path(world) },
+            4 => {
+                let from = self.movable(world);
+                let from = if can_be_said(&from) { from } else { self.path() };
+                Call::Rename { from, to: self.path() }
+            }
             5 => Call::Mkdir { path: self.path() },
             6..=8 => {
-                let lines = (0..1 + self.dice.below(4)).map(|_| self.line(world)).collect();
-                let first = (self.dice.below(3) == 0).then(|| self.path());
-                Call::Command { first, lines, fail: self.dice.below(3) == 0 }
+                let fail = self.dice.below(3) == 0;
+                self.script(world, 4, fail)
             }
             // Few keys, so that some come again.
             9 | 10 => Call::Charge { key: format!("k{}", world.next_key() + self.dice.below(2)) },
-            11 => Call::Fail { path: self.path(), other: self.any_path(world) },
+            11 => Call::Fail { path: self.path(), other: self.said_path(world) },
             12 => Call::Note { text: self.content() },
-            13 => Call::Refused { path: self.path(), other: self.any_path(world) },
+            13 => Call::Refused { path: self.path(), other: self.said_path(world) },
             14 => Call::ByHand { path: self.path(), content: self.content() },
             // Those that can be, and rarely one that never was.
             15 | 16 => match self.dice.pick(&world.undoable()) {
@@ -230,16 +265,45 @@ impl Generator {
     }
 
     fn line(&mut self, world: &World) -> Line {
-        match self.dice.below(8) {
-            0..=2 => Line::Put { path: self.path(), content: self.content() },
+        match self.dice.below(12) {
+            0..=2 => Line::Put { path: self.odd_path(), content: self.content() },
             3 => Line::Remove { path: self.any_path(world) },
-            4 => Line::Move { from: self.movable(world), to: self.path() },
-            5 => Line::MakeDir { path: self.path() },
-            6 => Line::Link { path: format!("{}.l", self.path()), target: "nowhere".to_owned() },
+            4 => Line::Move { from: self.movable(world), to: self.odd_path() },
+            5 => Line::MakeDir { path: self.odd_path() },
+            6 => Line::Link { path: format!("{}.l", self.odd_path()), target: "nowhere".to_owned() },
+            7 => Line::Sparse { path: self.odd_path(), tail: self.content() },
+            8 => {
+                let names: Vec<String> =
+                    world.files().into_iter().filter(|path| path.starts_with("h.d/")).collect();
+                match self.dice.pick(&names).cloned() {
+                    Some(path) => Line::Name { path, other: format!("{}.h", self.path()) },
+                    None => Line::MakeDir { path: self.path() },
+                }
+            }
+            9 => {
+                let files: Vec<String> = world.files().into_iter().filter(|path| is_alone(path)).collect();
+                match self.dice.pick(&files).cloned() {
+                    Some(path) if REACH.attributes => Line::Attribute { path, value: self.content() },
+                    Some(_) | None => Line::Put { path: self.path(), content: self.content() },
+                }
+            }
+            10 if REACH.groups && world.caller.is_root => {
+                let path = self.any_path(world);
+                match world.tree.get(&path) {
+                    Some(Node::Dir { .. }) => {
+                        let group = one_of(&mut self.dice, [0, OTHER_GROUP]);
+                        Line::Group { path, group }
+                    }
+                    Some(Node::File { .. }) if is_alone(&path) => Line::Group { path, group: OTHER_GROUP },
+                    Some(_) | None => Line::MakeDir { path: self.path() },
+                }
+            }
             _ => {
                 let path = self.any_path(world);
                 let mode = match world.tree.get(&path) {
-                    // One that its owner cannot use would change what later calls can do.
+                    Some(Node::Dir { .. }) if REACH.groups => {
+                        one_of(&mut self.dice, [0o700, 0o750, 0o755, 0o2755])
+                    }
                     Some(Node::Dir { .. }) => one_of(&mut self.dice, [0o700, 0o750, 0o755]),
                     // In the workspace itself a mode belongs to all names of a file, on an overlay to one.
                     _ if path.ends_with(".h") => {
@@ -257,6 +321,25 @@ impl Generator {
         let depth = 1 + self.dice.below(3);
         let segments: Vec<_> = (0..depth).map(|_| one_of(&mut self.dice, ["a", "b", "c", "d"])).collect();
         format!("{}.{}", segments.join("/"), if self.dice.below(3) == 0 { "d" } else { "t" })
+    }
+
+    /// A place that may have a name which only commands can say, or which programs take for something else.
+    fn odd_path(&mut self) -> String {
+        let path = self.path();
+        match self.dice.below(12) {
+            0 => format!("-{path}"),
+            1 => format!("new\nline-{path}"),
+            2 => format!("{}{path}", name_of(b"\xff\xfe")),
+            3 => format!("{}-{path}", "long".repeat(50)),
+            4 => format!("it's \"odd\" $HOME *-{path}"),
+            _ => path,
+        }
+    }
+
+    /// A place where something is that a tool can be told of.
+    fn said_path(&mut self, world: &World) -> String {
+        let path = self.any_path(world);
+        if can_be_said(&path) { path } else { self.path() }
     }
 
     /// A place where something is, if there is something.
@@ -279,6 +362,11 @@ impl Generator {
         let parts = 1 + self.dice.below(6);
         (0..parts).map(|_| format!("{:08x}-", self.dice.any() as u32)).collect()
     }
+}
+
+/// Whether a file has one name only.
+fn is_alone(path: &str) -> bool {
+    !path.ends_with(".h") && !path.starts_with(LEFT_ALONE)
 }
 
 /// For a world's files.

@@ -1,7 +1,9 @@
 //! The parent: has a child do calls, kills it, opens everything again in another one, and compares.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::Permissions;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, UNIX_EPOCH};
@@ -9,24 +11,25 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use crate::Plant;
 use wink::testing::Dice;
 
-use crate::calls::{Call, Generator, LEFT_ALONE, Turn};
+use crate::calls::{Call, Generator, LEFT_ALONE, REACH, Turn};
+use crate::cells::{self, Cell, Person};
 use crate::effects;
 use crate::judge::{self, Known};
 use crate::look;
-use crate::model::Node;
+use crate::model::{ATTRIBUTE, Node};
 use crate::protocol::{Answer, Ask, Say};
 use crate::report::Report;
-use crate::worker::{Counter, Death, Errand, Trouble, Worker};
+use crate::worker::{Counter, Death, Errand, Task, Trouble, Worker};
 
-/// How many kills a workspace lives through before a new one is taken.
-const KILLS_A_WORKSPACE: u64 = 40;
+/// How many kills a workspace lives through before a new one is taken: so few that a short run gets to every cell.
+const KILLS_A_WORKSPACE: u64 = 25;
 /// How many turns a child is given to reach the step at which it is to die.
 const TURNS_A_STEP: usize = 60;
 /// How many workspaces may be lost before it is enough: each has cost a finding, and a child that hangs costs its patience.
 const MOST_LOST: u64 = 5;
 
 /// What every child of a run is started with.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Setup {
     /// How many children to kill.
     pub(crate) kills: u64,
@@ -36,6 +39,10 @@ pub(crate) struct Setup {
     pub(crate) plant: Option<Plant>,
     /// Nothing a child is asked takes longer, however busy the machine.
     pub(crate) patience: Duration,
+    /// The kinds of workspaces, which are taken in turns.
+    pub(crate) cells: Vec<Cell>,
+    /// The kit's program, where every user may run it.
+    pub(crate) program: PathBuf,
 }
 
 /// How a round ended.
@@ -65,13 +72,14 @@ const RECOVERING: &[&str] = &[
 ];
 
 /// Runs until `kills` children were killed inside a call.
-pub(crate) fn run(setup: Setup, dir: &Path, report: &mut Report) -> std::io::Result<()> {
-    let Setup { kills, seed, .. } = setup;
+pub(crate) fn run(setup: &Setup, dir: &Path, report: &mut Report) -> std::io::Result<()> {
+    let Setup { kills, seed, .. } = *setup;
     let mut dice = Dice::new(seed);
     let counter = Counter::start(&dir.join("effects.sock"), setup.patience)?;
     let steps = wink::testing::steps::ALL;
     let mut next_step = [0, 0];
     let mut workspace: u64 = 0;
+    let mut cells = setup.cells.iter().cycle();
     let mut epoch: Option<Epoch> = None;
     // Of the turns that were given up, some steps may need a rare call; none may be missed for ever.
     let mut given_up = 0;
@@ -81,9 +89,8 @@ pub(crate) fn run(setup: Setup, dir: &Path, report: &mut Report) -> std::io::Res
             Some(epoch) if epoch.kills < KILLS_A_WORKSPACE => epoch,
             _ => {
                 workspace += 1;
-                // Every second one without an overlay.
-                let scan = workspace.is_multiple_of(2);
-                Epoch::new(dir.join(format!("w{workspace}")), seed.wrapping_add(workspace), scan, setup)?
+                let cell = cells.next().ok_or_else(|| std::io::Error::other("there is nowhere to work"))?;
+                Epoch::new(cell, workspace, setup)?
             }
         };
         let death = match dice.below(6) {
@@ -91,18 +98,23 @@ pub(crate) fn run(setup: Setup, dir: &Path, report: &mut Report) -> std::io::Res
             // On an overlay nobody has to wait.
             1 => Death::InCommand {
                 after: Duration::from_micros(dice.any() % 100_000),
-                waiting: here.scan && dice.below(2) == 0,
+                waiting: here.cell.scan && dice.below(2) == 0,
             },
             _ => {
-                let reachable: Vec<_> = steps.iter().filter(|step| is_reachable(step, here.scan)).collect();
+                let reachable: Vec<_> =
+                    steps.iter().filter(|step| is_reachable(step, here.cell.scan)).collect();
                 let [overlaid, scanned] = &mut next_step;
-                let next = if here.scan { scanned } else { overlaid };
+                let next = if here.cell.scan { scanned } else { overlaid };
                 let step = reachable.get(*next % reachable.len().max(1)).map_or("none", |step| **step);
                 *next += 1;
                 Death::At { step, nth: 1 + dice.below(3) }
             }
         };
-        let ended = match here.round(&death, &counter, report) {
+        let raced = match here.kills {
+            0 if REACH.races => here.race(&counter, report),
+            _ => Ok(()),
+        };
+        let ended = match raced.and_then(|()| here.round(&death, &counter, report)) {
             // The next one is in a fresh workspace; this one is left for whoever wants to look.
             Err(Trouble::Found { kind, what }) => {
                 report.lose(kind, what);
@@ -115,6 +127,7 @@ pub(crate) fn run(setup: Setup, dir: &Path, report: &mut Report) -> std::io::Res
             Ended::InACall => {
                 here.kills += 1;
                 report.kills += 1;
+                *report.cells.entry(here.cell.name(&here.capture)).or_default() += 1;
                 report.in_undos += u64::from(here.known.in_flight.as_ref().is_some_and(Turn::undoes));
                 match &death {
                     Death::At { step, .. } => *report.steps.entry(step).or_default() += 1,
@@ -134,7 +147,7 @@ pub(crate) fn run(setup: Setup, dir: &Path, report: &mut Report) -> std::io::Res
                 Err(Trouble::Found { kind, what }) => report.lose(kind, what),
                 Err(Trouble::Kit(error)) => return Err(error),
                 Ok(()) => {
-                    std::fs::remove_dir_all(&here.dir)?;
+                    cells::remove(&here.dir)?;
                     std::fs::remove_file(here.dir.with_extension("stderr"))?;
                 }
             }
@@ -163,28 +176,34 @@ fn is_reachable(step: &str, scan: bool) -> bool {
 }
 
 /// One workspace, and everything that is known about it.
-struct Epoch {
+struct Epoch<'s> {
     dir: PathBuf,
-    /// Whether commands work in the workspace itself.
-    scan: bool,
+    cell: &'s Cell,
+    /// How commands are captured, as the last child said.
+    capture: String,
     generator: Generator,
     dice: Dice,
     known: Known,
     kills: u64,
-    setup: Setup,
+    setup: &'s Setup,
 }
 
-impl Epoch {
-    fn new(dir: PathBuf, seed: u64, scan: bool, setup: Setup) -> std::io::Result<Self> {
+impl<'s> Epoch<'s> {
+    fn new(cell: &'s Cell, number: u64, setup: &'s Setup) -> std::io::Result<Self> {
+        let dir = cell.dir.join(format!("w{number}"));
         std::fs::create_dir_all(&dir)?;
         let mut known = Known::default();
-        known.world.tree = furnish(&dir)?;
-        Ok(Self { dir, scan, generator: Generator::new(seed), dice: Dice::new(seed), known, kills: 0, setup })
+        known.world.caller = cell.person.caller();
+        known.world.tree = furnish(&dir, cell.person)?;
+        let seed = setup.seed.wrapping_add(number);
+        let (generator, dice) = (Generator::new(seed), Dice::new(seed));
+        let capture = cell.wanted().to_owned();
+        Ok(Self { dir, cell, capture, generator, dice, known, kills: 0, setup })
     }
 
     /// Opens everything, compares, and has a child work until it dies; says how it ended.
     fn round(&mut self, death: &Death, counter: &Counter, report: &mut Report) -> Result<Ended, Trouble> {
-        let mut worker = self.open(Some(death), counter, report)?;
+        let mut worker = self.open(Task::Die(death), counter, report)?;
         let mut last = None;
         for _ in 0..TURNS_A_STEP {
             let turn = match death {
@@ -210,7 +229,7 @@ impl Epoch {
                         worker.answer()?
                     } else {
                         let waiter = match waiting {
-                            true => Some(self.start(None, false, counter)?),
+                            true => Some(self.start(Task::Work, counter)?),
                             false => None,
                         };
                         std::thread::sleep(*after);
@@ -246,6 +265,58 @@ impl Epoch {
         Ok(Ended::NotReached)
     }
 
+    /// Has two processes write one file at once, the same contents with the same time. One of them has to be refused: it has
+    /// not seen what the other did.
+    fn race(&mut self, counter: &Counter, report: &mut Report) -> Result<(), Trouble> {
+        let gate = self.dir.with_extension("gate");
+        let mut worker = self.open(Task::Wait(&gate), counter, report)?;
+        // In the workspace itself one waits for the other.
+        if self.capture != "overlay" {
+            return worker.kill();
+        }
+        let turn = self.generator.same_write();
+        worker.ask(&Ask::Do(turn.clone()))?;
+        if !self.until_it_holds(&mut worker)? {
+            return Err(worker.broke("race", "had a command fail before it began", None));
+        }
+        let mut other = self.start(Task::Meddle, counter)?;
+        let ready = other.answer()?;
+        if !matches!(ready, Some(Say::Ready)) {
+            return Err(other.broke(
+                "race",
+                "could not be opened twice",
+                ready.map(|said| format!("it said {said:?}")),
+            ));
+        }
+        let [(id, call)] = turn.calls.as_slice() else { return worker.kill() };
+        other.ask(&Ask::Do(Turn { calls: vec![(format!("other-{id}"), call.clone())] }))?;
+        let theirs = other.did()?;
+        std::fs::File::create(&gate)?;
+        let ours = worker.did()?;
+        std::fs::remove_file(&gate)?;
+        report.races += 1;
+        let succeeded = |answers: &[Answer]| answers.iter().all(|answer| answer.success);
+        if !succeeded(&theirs) {
+            report.find(
+                "model",
+                format!("{}: {call:?} of another session was answered by {theirs:?}", self.dir.display()),
+            );
+        }
+        if succeeded(&ours) {
+            report.find(
+                "race",
+                format!(
+                    "{}: two sessions wrote one file at once, and both succeeded: {turn:?}",
+                    self.dir.display()
+                ),
+            );
+        }
+        self.known.world.apply_anothers(call);
+        self.known.answers.push((id.clone(), succeeded(&ours)));
+        other.kill()?;
+        worker.kill()
+    }
+
     /// Waits until the command of a child goes on without end. Not if the child has said something instead.
     fn until_it_holds(&self, worker: &mut Worker) -> Result<bool, Trouble> {
         let (hold, since) = (self.hold(), Instant::now());
@@ -271,7 +342,7 @@ impl Epoch {
         for _ in 0..self.dice.below(3) {
             let step = self.dice.pick(RECOVERING).copied().unwrap_or_default();
             let death = Death::At { step, nth: 1 + self.dice.below(2) };
-            let mut worker = self.start(Some(&death), true, counter)?;
+            let mut worker = self.start(Task::DieOpening(&death), counter)?;
             match worker.answer()? {
                 None => {
                     worker.was_killed("open", "while it opened the workspace")?;
@@ -285,34 +356,31 @@ impl Epoch {
 
     /// Opens everything once more, and compares.
     fn look(&mut self, counter: &Counter, report: &mut Report) -> Result<(), Trouble> {
-        self.open(None, counter, report)?.kill()
+        self.open(Task::Work, counter, report)?.kill()
     }
 
-    fn start(&self, death: Option<&Death>, opening: bool, counter: &Counter) -> std::io::Result<Worker> {
-        let Setup { plant, patience, .. } = self.setup;
+    fn start(&self, task: Task<'_>, counter: &Counter) -> std::io::Result<Worker> {
+        let Setup { plant, patience, ref program, .. } = *self.setup;
+        let Cell { person, scan, .. } = *self.cell;
         let (dir, hold) = (&self.dir, self.hold());
         Worker::start(&Errand {
             dir,
             socket: &counter.socket,
             hold: &hold,
-            death,
+            task,
             plant,
-            opening,
-            scan: self.scan,
+            scan,
+            person,
+            program,
             patience,
         })
     }
 
-    fn open(
-        &mut self,
-        death: Option<&Death>,
-        counter: &Counter,
-        report: &mut Report,
-    ) -> Result<Worker, Trouble> {
+    fn open(&mut self, task: Task<'_>, counter: &Counter, report: &mut Report) -> Result<Worker, Trouble> {
         if self.known.in_flight.is_some() {
             self.die_recovering(counter, report)?;
         }
-        let worker = self.start(death, false, counter)?;
+        let worker = self.start(task, counter)?;
         self.admit(worker, counter, report)
     }
 
@@ -334,6 +402,17 @@ impl Epoch {
         }
         let dump = worker.dump()?;
         *report.capture.entry(dump.capture.clone()).or_default() += 1;
+        if dump.capture != self.cell.wanted() && dump.has_overlays {
+            report.find(
+                "capture",
+                format!(
+                    "{}: overlays work, and commands are captured by {}",
+                    self.dir.display(),
+                    dump.capture
+                ),
+            );
+        }
+        self.capture.clone_from(&dump.capture);
         let counts = effects::counts(&counter.socket)?;
         for key in judge::compare(&mut self.known, &self.dir, &dump, &counts, report)? {
             let happened = counts.contains_key(&judge::effect_key(&self.dir, &key));
@@ -347,10 +426,13 @@ impl Epoch {
     }
 }
 
-/// What is in a workspace before anything is called: files with several names, of a time long past. Their names end with
-/// `.h`, since no command may write to such a file: whether that changes it by its other names depends on how the command is
-/// captured. Some may be moved and removed, the others are [left alone](crate::calls::LEFT_ALONE).
-fn furnish(dir: &Path) -> std::io::Result<BTreeMap<String, Node>> {
+/// What is in a workspace before anything is called: files with several names, of a time long past, what is locked, and odd
+/// names. Names of files with several end with `.h`, since no command may write to such a file: whether that changes it by its
+/// other names depends on how the command is captured. Some may be moved and removed, the others are
+/// [left alone](crate::calls::LEFT_ALONE).
+fn furnish(dir: &Path, person: Person) -> std::io::Result<BTreeMap<String, Node>> {
+    let long_past = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    let mut modes: Vec<(PathBuf, u32)> = Vec::new();
     for top in ["h.d", LEFT_ALONE] {
         let top = dir.join(top);
         std::fs::create_dir_all(top.join("deep.d"))?;
@@ -358,18 +440,36 @@ fn furnish(dir: &Path) -> std::io::Result<BTreeMap<String, Node>> {
         std::fs::write(&first, "several names")?;
         std::fs::hard_link(&first, top.join("two.h"))?;
         std::fs::hard_link(&first, top.join("deep.d/three.h"))?;
-        for (path, mode) in [(&top, 0o755), (&top.join("deep.d"), 0o750), (&first, 0o640)] {
-            std::fs::set_permissions(path, Permissions::from_mode(mode))?;
-        }
-        let long_past = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
         std::fs::File::options().write(true).open(&first)?.set_modified(long_past)?;
+        modes.extend([(top.clone(), 0o755), (top.join("deep.d"), 0o750), (first, 0o640)]);
+
+        // Of commands only.
+        let odd = top.join(OsStr::from_bytes(b"-new\nline \xff"));
+        std::fs::write(&odd, "odd")?;
+        let sparse = std::fs::File::create(top.join("sparse"))?;
+        sparse.set_len(1 << 17)?;
+        sparse.set_modified(long_past)?;
+        std::fs::create_dir(top.join("locked.d"))?;
+        std::fs::write(top.join("locked.d/file"), "locked")?;
+        modes.push((top.join("locked.d/file"), 0o444));
+        if REACH.attributes {
+            for path in [top.join("sparse"), top.join("locked.d")] {
+                rustix::fs::lsetxattr(path, ATTRIBUTE, b"before", rustix::fs::XattrFlags::empty())?;
+            }
+        }
+        if REACH.locked {
+            std::fs::write(top.join("hidden"), "hidden")?;
+            modes.extend([(top.join("hidden"), 0o000), (top.join("locked.d"), 0o555)]);
+            std::fs::create_dir(top.join("hidden.d"))?;
+            std::fs::write(top.join("hidden.d/file"), "hidden")?;
+            modes.push((top.join("hidden.d"), 0o000));
+        }
+    }
+    person.give(dir)?;
+    for (path, mode) in modes {
+        std::fs::set_permissions(path, Permissions::from_mode(mode))?;
     }
     Ok(look::look(dir)?.tree)
-}
-
-/// What is expected of a turn, call by call.
-pub(crate) fn expected(world: &mut crate::model::World, turn: &Turn) -> Vec<(String, bool)> {
-    turn.calls.iter().map(|(id, call)| (id.clone(), world.apply(id, call))).collect()
 }
 
 /// Whether these are the answers to that turn.

@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use crate::calls::{Call, Turn};
-use crate::drive::{Counts, charges, expected, same_calls};
+use crate::drive::{Counts, charges, same_calls};
 use crate::look::{self, Seen, Traces};
-use crate::model::World;
+use crate::model::{Outcome, World};
 use crate::protocol::{Answer, Dump, Standing};
 use crate::report::Report;
 
@@ -35,12 +35,21 @@ impl Known {
             report.find("answers", format!("{turn:?} was answered by {answers:?}"));
         }
         report.answered += answers.len() as u64;
-        let said = expected(&mut self.world, turn);
-        for ((id, success), answer) in said.iter().zip(answers) {
-            if *success != answer.success {
-                let call = turn.calls.iter().find(|(call, _)| call == id);
-                report
-                    .find("model", format!("{call:?} should be {success} and was answered: {}", answer.text));
+        for ((id, call), answer) in turn.calls.iter().zip(answers) {
+            let expected = self.world.outcome(call);
+            if answer.success {
+                self.world.apply(id, call);
+            }
+            let is_expected = match expected {
+                Outcome::Done => answer.success,
+                Outcome::Failed => !answer.success,
+                Outcome::Barred => true,
+            };
+            if !is_expected {
+                report.find(
+                    "model",
+                    format!("{id} {call:?} should be {expected:?} and was answered: {}", answer.text),
+                );
             }
         }
         // Transactions by hand are no calls, and have no event.
@@ -157,7 +166,8 @@ pub(crate) fn compare(
             );
             // Go on from what is there, so that one finding is not told again and again.
             let charged = recorded.into_iter().cloned().collect();
-            known.world = World::found(tree, dump.notes.clone(), charged, dump.undone);
+            let caller = known.world.caller;
+            known.world = World::found(tree, dump.notes.clone(), charged, dump.undone, caller);
         }
     }
     log(known, &turn, &events, report);
@@ -174,11 +184,7 @@ pub(crate) fn compare(
 fn disturbed<'c>(done: impl Iterator<Item = &'c Call>, before: &Traces, after: &Traces) -> Vec<String> {
     let places: Option<Vec<_>> = done.map(Call::places).collect();
     let Some(places) = places else { return Vec::new() };
-    look::disturbed(before, after, |path| places.iter().flatten().any(|place| is_within(path, place)))
-}
-
-fn is_within(path: &str, place: &str) -> bool {
-    path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    look::disturbed(before, after, |path| places.iter().flatten().any(|place| place.has(path)))
 }
 
 /// The end of a list, short enough to be read.

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Permissions;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::model::Node;
+use crate::model::{Node, Rights};
+use crate::script::name_of;
 
 /// Everything below a root.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -27,7 +29,8 @@ pub(crate) struct Trace {
     inode: (u64, u64),
 }
 
-/// Everything below `root` but the runtime's own directory. What its owner may not read is made readable meanwhile.
+/// Everything below `root` but the runtime's own directory. What its owner may not read is made readable meanwhile, unless
+/// that is no obstacle.
 pub(crate) fn look(root: &Path) -> std::io::Result<Seen> {
     let mut locked = Vec::new();
     let seen = walk(root, &mut locked);
@@ -40,6 +43,7 @@ pub(crate) fn look(root: &Path) -> std::io::Result<Seen> {
 
 fn walk(root: &Path, locked: &mut Vec<(PathBuf, Permissions)>) -> std::io::Result<Seen> {
     let mut found = Seen::default();
+    let is_root = rustix::process::geteuid().is_root();
     let mut dirs = vec![root.to_owned()];
     while let Some(dir) = dirs.pop() {
         for entry in std::fs::read_dir(&dir)? {
@@ -48,29 +52,52 @@ fn walk(root: &Path, locked: &mut Vec<(PathBuf, Permissions)>) -> std::io::Resul
             if relative == Path::new(".wink") {
                 continue;
             }
-            let name = relative.to_string_lossy().into_owned();
+            let name = name_of(relative.as_os_str().as_bytes());
             let meta = std::fs::symlink_metadata(&path)?;
             let mode = meta.permissions().mode() & 0o7777;
             let needed = if meta.is_dir() { 0o700 } else { 0o400 };
-            if !meta.is_symlink() && mode & needed != needed {
+            if !is_root && !meta.is_symlink() && mode & needed != needed {
                 std::fs::set_permissions(&path, Permissions::from_mode(mode | needed))?;
                 locked.push((path.clone(), meta.permissions()));
             }
+            let attributes = if meta.is_symlink() { BTreeMap::new() } else { attributes(&path)? };
+            let rights = Rights { mode, group: meta.gid(), attributes };
             let node = if meta.is_dir() {
                 dirs.push(path);
-                Node::Dir { mode }
+                Node::Dir { rights }
             } else if meta.is_symlink() {
                 Node::Link { target: std::fs::read_link(&path)?.to_string_lossy().into_owned() }
             } else {
                 let modified = (meta.mtime(), meta.mtime_nsec());
                 found.traces.insert(name.clone(), Trace { modified, inode: (meta.dev(), meta.ino()) });
                 let content = String::from_utf8_lossy(&std::fs::read(&path)?).into_owned();
-                Node::File { content, mode }
+                Node::File { content, rights }
             };
             found.tree.insert(name, node);
         }
     }
     Ok(found)
+}
+
+/// The extended attributes of the namespace `user`.
+fn attributes(path: &Path) -> std::io::Result<BTreeMap<String, String>> {
+    let mut names = [0; 4096];
+    let length = match rustix::fs::llistxattr(path, &mut names) {
+        Err(rustix::io::Errno::NOTSUP) => return Ok(BTreeMap::new()),
+        length => length?,
+    };
+    let mut attributes = BTreeMap::new();
+    for name in names.get(..length).unwrap_or_default().split(|byte| *byte == 0) {
+        let name = String::from_utf8_lossy(name).into_owned();
+        // What overlayfs notes for itself stays on files that a command changed.
+        if name.starts_with("user.") && !name.starts_with("user.overlay.") {
+            let mut value = [0; 4096];
+            let length = rustix::fs::lgetxattr(path, &*name, &mut value)?;
+            let value = value.get(..length).unwrap_or_default();
+            attributes.insert(name, String::from_utf8_lossy(value).into_owned());
+        }
+    }
+    Ok(attributes)
 }
 
 /// What became of files that nobody changed, in a few lines: their times, and which of them are one file by several names.
@@ -107,7 +134,7 @@ pub(crate) fn difference(expected: &BTreeMap<String, Node>, found: &BTreeMap<Str
         match (expected.get(path), found.get(path)) {
             (Some(expected), Some(found)) if expected == found => {}
             (expected, found) => {
-                lines.push(format!("{path}: expected {}, found {}", shown(expected), shown(found)))
+                lines.push(format!("{path:?}: expected {}, found {}", shown(expected), shown(found)))
             }
         }
     }
@@ -116,12 +143,17 @@ pub(crate) fn difference(expected: &BTreeMap<String, Node>, found: &BTreeMap<Str
 }
 
 fn shown(node: Option<&Node>) -> String {
+    let of = |Rights { mode, group, attributes }: &Rights| match attributes.is_empty() {
+        true => format!("{mode:o}, group {group}"),
+        false => format!("{mode:o}, group {group}, {attributes:?}"),
+    };
     match node {
         None => "nothing".to_owned(),
-        Some(Node::Dir { mode }) => format!("a directory, {mode:o}"),
+        Some(Node::Dir { rights }) => format!("a directory, {}", of(rights)),
         Some(Node::Link { target }) => format!("a link to {target}"),
-        Some(Node::File { content, mode }) => {
-            format!("a file of {} bytes, {mode:o}, {}…", content.len(), content.get(..8).unwrap_or(content))
+        Some(Node::File { content, rights }) => {
+            let begin = content.get(..8).unwrap_or(content);
+            format!("a file of {} bytes, {}, {begin:?}…", content.len(), of(rights))
         }
     }
 }

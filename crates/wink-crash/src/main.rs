@@ -15,6 +15,7 @@
 #![expect(clippy::disallowed_methods, reason = "real processes die at real times")]
 
 mod calls;
+mod cells;
 mod disk;
 mod drive;
 mod effects;
@@ -24,6 +25,7 @@ mod model;
 mod plants;
 mod protocol;
 mod report;
+mod script;
 mod worker;
 mod world;
 
@@ -53,7 +55,7 @@ struct Options {
     /// For how many seconds a child may say nothing before it is taken to hang.
     #[arg(long, default_value_t = 120)]
     patience: u64,
-    /// Where workspaces are made; a temporary directory unless given.
+    /// Where workspaces on a disk are made; a temporary directory unless given. Others are made in /dev/shm.
     #[arg(long)]
     dir: Option<PathBuf>,
     #[command(subcommand)]
@@ -69,6 +71,9 @@ enum Mode {
     /// Count effects.
     #[command(hide = true)]
     Count { socket: PathBuf },
+    /// Give a file an extended attribute.
+    #[command(hide = true)]
+    Mark { path: PathBuf, value: String },
 }
 
 /// What a child that works is told.
@@ -93,6 +98,12 @@ pub(crate) struct Work {
     /// The file that the first command makes when it is at work; then it goes on without end.
     #[arg(long)]
     hold: Option<PathBuf>,
+    /// The file that the first command waits for when it is at work.
+    #[arg(long)]
+    gate: Option<PathBuf>,
+    /// The session.
+    #[arg(long, default_value = "crash")]
+    session: String,
     /// Whether commands work in the workspace itself, which is scanned.
     #[arg(long)]
     scan: bool,
@@ -115,6 +126,8 @@ pub(crate) enum Plant {
     Deadlock,
     /// Opening a workspace gives files new times, and each of their names a file of its own.
     LostTraces,
+    /// Opening a workspace leaves a directory with another mode.
+    LostLocks,
 }
 
 impl Plant {
@@ -137,6 +150,11 @@ fn main() -> ExitCode {
             };
         }
         Some(Mode::Count { socket }) => effects::count(socket).map(|()| None),
+        Some(Mode::Mark { path, value }) => {
+            let flags = rustix::fs::XattrFlags::empty();
+            let set = rustix::fs::lsetxattr(path, model::ATTRIBUTE, value.as_bytes(), flags);
+            set.map(|()| None).map_err(Into::into)
+        }
         None => everything(&options).map(Some),
     };
     match done {
@@ -162,15 +180,20 @@ fn everything(options: &Options) -> std::io::Result<Report> {
     std::fs::create_dir_all(&dir)?;
     let mut report = Report { seed: options.seed, ..Report::default() };
     disk::run(options.kills, options.seed, options.plant, &mut report);
+    let (cells, dirs) = cells::all(&dir)?;
     // A disk that does not sync is not seen by killing a process: the system still has everything.
     if options.plant != Some(Plant::MissingSync) {
         let Options { kills, seed, plant, .. } = *options;
         let patience = Duration::from_secs(options.patience);
-        drive::run(drive::Setup { kills, seed, plant, patience }, &dir, &mut report)?;
+        let program = cells::program_in(&dir)?;
+        let setup = drive::Setup { kills, seed, plant, patience, cells: cells.clone(), program };
+        drive::run(&setup, &dir, &mut report)?;
     }
     // A workspace that was lost is worth a look.
-    if own && (report.lost == 0 || options.plant.is_some()) {
-        std::fs::remove_dir_all(&dir)?;
+    if report.lost == 0 || options.plant.is_some() {
+        for made in dirs.iter().filter(|made| own || **made != dir) {
+            cells::remove(made)?;
+        }
     }
     let missed = std::mem::take(&mut report.never_reached);
     // A handful of kills cannot reach every step.
@@ -178,9 +201,12 @@ fn everything(options: &Options) -> std::io::Result<Report> {
         for step in &missed {
             report.find("step", format!("no child could be killed at {step}"));
         }
-        let overlay_works = wink_sandbox::Capabilities::detect().overlay.is_some();
-        if overlay_works && !report.capture.contains_key("overlay") {
-            report.find("capture", "overlays work here, and no command ran on one".to_owned());
+        let overlays_work = wink_sandbox::Capabilities::detect().overlay.is_some();
+        for cell in cells.iter().filter(|cell| cell.scan || overlays_work) {
+            let name = cell.name(cell.wanted());
+            if !report.cells.contains_key(&name) {
+                report.find("cell", format!("no child could be killed in {name}"));
+            }
         }
     }
     report.never_reached = missed;
@@ -214,6 +240,8 @@ fn tell(report: &Report, json: bool) {
     let captures: Vec<String> =
         report.capture.iter().map(|(how, times)| format!("{how} ({times})")).collect();
     println!("commands captured by: {}", captures.join(", "));
+    let cells: Vec<String> = report.cells.iter().map(|(cell, kills)| format!("{cell} ({kills})")).collect();
+    println!("kills in: {}", cells.join(", "));
     if !report.never_reached.is_empty() {
         println!("never reached: {}", report.never_reached.join(", "));
     }

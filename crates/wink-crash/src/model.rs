@@ -2,17 +2,59 @@
 
 use std::collections::BTreeMap;
 
-use crate::calls::{Call, Line, is_file};
+use crate::calls::{Call, is_file};
+use crate::script::Line;
 
 /// Something in the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Node {
     /// A file.
-    File { content: String, mode: u32 },
+    File { content: String, rights: Rights },
     /// A directory.
-    Dir { mode: u32 },
+    Dir { rights: Rights },
     /// A symbolic link.
     Link { target: String },
+}
+
+/// What a file or directory has beside its contents.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Rights {
+    /// The permission bits, with setgid.
+    pub(crate) mode: u32,
+    /// The number of the group.
+    pub(crate) group: u32,
+    /// Extended attributes of the namespace `user`.
+    pub(crate) attributes: BTreeMap<String, String>,
+}
+
+impl Rights {
+    /// With this mode and group, and no attributes.
+    pub(crate) fn of(mode: u32, group: u32) -> Self {
+        Self { mode, group, ..Self::default() }
+    }
+}
+
+/// New entries of a directory with this bit get its group.
+pub(crate) const SETGID: u32 = 0o2000;
+
+/// The user whose calls are made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Caller {
+    /// The group of what it makes.
+    pub(crate) group: u32,
+    /// Whether modes are no obstacle.
+    pub(crate) is_root: bool,
+}
+
+/// What comes of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It succeeds.
+    Done,
+    /// It fails, and nothing changes.
+    Failed,
+    /// It succeeds or fails: the modes of what it touches forbid it to its user, and the runtime may lift them.
+    Barred,
 }
 
 /// Everything that a call may change.
@@ -30,6 +72,8 @@ pub(crate) struct World {
     mark: Option<Box<World>>,
     /// The last calls that changed something, and what was before each.
     past: Vec<Past>,
+    /// On whose behalf calls are made.
+    pub(crate) caller: Caller,
 }
 
 /// A call that can be undone.
@@ -46,6 +90,15 @@ struct Past {
 pub(crate) const UNDO_POINTS: usize = 5;
 /// How many calls are held ready to be undone.
 const UNDOABLE: usize = 2;
+/// Where the end of a sparse file begins.
+pub(crate) const SPARSE: usize = 1 << 16;
+/// The extended attribute that commands set.
+pub(crate) const ATTRIBUTE: &str = "user.kit";
+
+/// A path and all that it is in, the outermost first.
+pub(crate) fn ancestors(path: &str) -> impl Iterator<Item = &str> {
+    path.match_indices('/').filter_map(|(at, _)| path.get(..at)).chain([path])
+}
 
 impl World {
     /// A world that is found.
@@ -54,11 +107,21 @@ impl World {
         notes: Vec<String>,
         charged: Vec<String>,
         undone: usize,
+        caller: Caller,
     ) -> Self {
-        Self { tree, notes, charged, undone, ..Self::default() }
+        Self { tree, notes, charged, undone, caller, ..Self::default() }
     }
 
-    /// Does what the call does, if it succeeds; says whether it does.
+    /// What comes of a call.
+    pub(crate) fn outcome(&self, call: &Call) -> Outcome {
+        match self.clone().run(call) {
+            true if self.bars(call) => Outcome::Barred,
+            true => Outcome::Done,
+            false => Outcome::Failed,
+        }
+    }
+
+    /// Does what the call does, if it can succeed; says whether it can.
     pub(crate) fn apply(&mut self, id: &str, call: &Call) -> bool {
         let mut next = self.clone();
         let done = next.run(call);
@@ -67,6 +130,49 @@ impl World {
             self.remember(id, call, was);
         }
         done
+    }
+
+    /// Whether modes forbid a call what it does through the filesystem itself. Scripts give themselves the rights that they
+    /// need, and what is taken back is taken back whatever the modes are.
+    fn bars(&self, call: &Call) -> bool {
+        match call {
+            Call::Write { path, .. }
+            | Call::Edit { path, .. }
+            | Call::Mkdir { path }
+            | Call::Nested { path, .. }
+            | Call::ByHand { path, .. } => self.is_barred(path),
+            Call::Delete { path } => self.is_barred(path) || self.is_barred_below(path),
+            Call::Rename { from, to } => {
+                self.is_barred(from) || self.is_barred_below(from) || self.is_barred(to)
+            }
+            Call::Command { first, .. } => first.as_ref().is_some_and(|path| self.is_barred(path)),
+            Call::Charge { key } => self.is_barred(&format!("receipts/{key}")),
+            Call::Fail { .. }
+            | Call::Refused { .. }
+            | Call::Note { .. }
+            | Call::Mark
+            | Call::GoBack
+            | Call::Undo { .. } => false,
+        }
+    }
+
+    /// Whether a mode forbids the caller to use what is at a path, or to get there.
+    pub(crate) fn is_barred(&self, path: &str) -> bool {
+        !self.caller.is_root && ancestors(path).any(|path| self.lifted(path).is_some())
+    }
+
+    fn is_barred_below(&self, path: &str) -> bool {
+        !self.caller.is_root && self.children(path).iter().any(|path| self.lifted(path).is_some())
+    }
+
+    /// The mode with which the owner can use what is at a path, if it has another.
+    pub(crate) fn lifted(&self, path: &str) -> Option<u32> {
+        let (mode, needed) = match self.tree.get(path)? {
+            Node::File { rights, .. } => (rights.mode, 0o600),
+            Node::Dir { rights } => (rights.mode, 0o700),
+            Node::Link { .. } => return None,
+        };
+        (mode & needed != needed).then_some(mode | needed)
     }
 
     /// The calls that can be undone.
@@ -90,6 +196,12 @@ impl World {
             self.past.push(Past { id: id.to_owned(), tree, notes, newer: 0 });
             self.past.drain(..self.past.len().saturating_sub(UNDOABLE));
         }
+    }
+
+    /// Does what a call of another session does.
+    pub(crate) fn apply_anothers(&mut self, call: &Call) {
+        self.run(call);
+        self.past.clear();
     }
 
     /// The files, by path.
@@ -130,10 +242,7 @@ impl World {
                 }
                 // A script goes on after a line that fails; only its end counts.
                 for line in lines {
-                    let mut next = self.clone();
-                    if next.line(line) {
-                        *self = next;
-                    }
+                    self.apply_line(line);
                 }
                 !fail
             }
@@ -186,6 +295,14 @@ impl World {
         self.notes.push(text.to_owned());
     }
 
+    /// Does what a line does, if it succeeds.
+    pub(crate) fn apply_line(&mut self, line: &Line) {
+        let mut next = self.clone();
+        if next.line(line) {
+            *self = next;
+        }
+    }
+
     fn line(&mut self, line: &Line) -> bool {
         match line {
             Line::Put { path, content } => match self.tree.get_mut(path) {
@@ -194,11 +311,42 @@ impl World {
                     true
                 }
                 Some(Node::Dir { .. } | Node::Link { .. }) => false,
-                None => {
-                    self.has_parent(path)
-                        && self.put(path, Node::File { content: content.clone(), mode: 0o644 })
-                }
+                None => self.has_parent(path) && self.put_new(path, content.clone()),
             },
+            Line::Sparse { path, tail } => {
+                let sparse = |content: &str| {
+                    let mut bytes = content.as_bytes().to_vec();
+                    bytes.resize(SPARSE, 0);
+                    String::from_utf8_lossy(&bytes).into_owned() + tail
+                };
+                match self.tree.get_mut(path) {
+                    Some(Node::File { content, .. }) => {
+                        *content = sparse(content);
+                        true
+                    }
+                    Some(Node::Dir { .. } | Node::Link { .. }) => false,
+                    None => self.has_parent(path) && self.put_new(path, sparse("")),
+                }
+            }
+            Line::Name { path, other } => match (self.tree.get(path).cloned(), self.tree.get(other)) {
+                (Some(file @ Node::File { .. }), None) => self.has_parent(other) && self.put(other, file),
+                _ => false,
+            },
+            Line::Attribute { path, value } => match self.tree.get_mut(path) {
+                Some(Node::File { rights, .. }) => {
+                    rights.attributes.insert(ATTRIBUTE.to_owned(), value.clone());
+                    true
+                }
+                Some(Node::Dir { .. } | Node::Link { .. }) | None => false,
+            },
+            Line::Group { path, group } => match self.tree.get_mut(path) {
+                Some(Node::File { rights, .. } | Node::Dir { rights }) => {
+                    rights.group = *group;
+                    true
+                }
+                Some(Node::Link { .. }) | None => false,
+            },
+            Line::Age { path } => self.tree.contains_key(path),
             Line::Remove { path } => self.remove(path),
             Line::Move { from, to } => match self.tree.get(to) {
                 // Into the directory.
@@ -239,8 +387,13 @@ impl World {
                 None => self.has_parent(path) && self.put(path, Node::Link { target: target.clone() }),
             },
             Line::Mode { path, mode } => match self.tree.get_mut(path) {
-                Some(Node::File { mode: there, .. } | Node::Dir { mode: there }) => {
-                    *there = *mode;
+                // A mode of four digits leaves the setgid of a directory.
+                Some(Node::Dir { rights }) => {
+                    rights.mode = *mode | (rights.mode & SETGID);
+                    true
+                }
+                Some(Node::File { rights, .. }) => {
+                    rights.mode = *mode;
                     true
                 }
                 // A link leads nowhere.
@@ -250,19 +403,39 @@ impl World {
     }
 
     fn write(&mut self, path: &str, content: &str) -> bool {
-        let mode = match self.tree.get(path) {
+        match self.tree.get_mut(path) {
             Some(Node::Dir { .. } | Node::Link { .. }) => return false,
-            Some(Node::File { mode, .. }) => *mode,
-            None => 0o644,
-        };
+            Some(Node::File { content: there, .. }) => {
+                content.clone_into(there);
+                return true;
+            }
+            None => {}
+        }
         let parent = path.rsplit_once('/').map(|(parent, _)| parent);
-        parent.is_none_or(|parent| self.make_dirs(parent))
-            && self.put(path, Node::File { content: content.to_owned(), mode })
+        parent.is_none_or(|parent| self.make_dirs(parent)) && self.put_new(path, content.to_owned())
+    }
+
+    /// A new file.
+    fn put_new(&mut self, path: &str, content: String) -> bool {
+        let (group, _) = self.inherited(path);
+        self.put(path, Node::File { content, rights: Rights::of(0o644, group) })
+    }
+
+    /// The group of what is made at a path, and whether it is that of the directory, as directories in it pass it on.
+    fn inherited(&self, path: &str) -> (u32, u32) {
+        let parent = path.rsplit_once('/').and_then(|(parent, _)| self.tree.get(parent));
+        match parent {
+            Some(Node::Dir { rights }) if rights.mode & SETGID != 0 => (rights.group, SETGID),
+            _ => (self.caller.group, 0),
+        }
     }
 
     fn edit(&mut self, path: &str, old: &str, new: &str) -> bool {
         match self.tree.get_mut(path) {
-            Some(Node::File { content, .. }) if content.matches(old).count() == 1 => {
+            // What has zeros in it is no text.
+            Some(Node::File { content, .. })
+                if !content.contains('\0') && content.matches(old).count() == 1 =>
+            {
                 *content = content.replacen(old, new, 1);
                 true
             }
@@ -286,7 +459,10 @@ impl World {
             match self.tree.get(&upto) {
                 Some(Node::Dir { .. }) => {}
                 Some(_) => return false,
-                None => _ = self.tree.insert(upto.clone(), Node::Dir { mode: 0o755 }),
+                None => {
+                    let (group, setgid) = self.inherited(&upto);
+                    self.tree.insert(upto.clone(), Node::Dir { rights: Rights::of(0o755 | setgid, group) });
+                }
             }
         }
         true
@@ -299,7 +475,7 @@ impl World {
         }
     }
 
-    fn children(&self, path: &str) -> Vec<String> {
+    pub(crate) fn children(&self, path: &str) -> Vec<String> {
         let below = format!("{path}/");
         self.tree.keys().filter(|key| key.starts_with(&below)).cloned().collect()
     }

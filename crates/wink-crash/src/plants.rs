@@ -1,6 +1,8 @@
 //! Bugs that are built in on purpose: a kit that does not find them finds nothing.
 
 use std::any::Any;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,9 +27,10 @@ use crate::calls::{Call, LEFT_ALONE, Turn};
 pub(crate) fn planted(workspace: &Workspace, plant: Option<Plant>) -> (Arc<dyn Store>, Arc<dyn Filesystem>) {
     let (store, files) = (Arc::clone(workspace.store()), Arc::clone(workspace.files()));
     match plant {
-        Some(Plant::MissingSync | Plant::Unopenable | Plant::Deadlock | Plant::LostTraces) | None => {
-            (store, files)
-        }
+        Some(
+            Plant::MissingSync | Plant::Unopenable | Plant::Deadlock | Plant::LostTraces | Plant::LostLocks,
+        )
+        | None => (store, files),
         Some(Plant::EarlyCommit) => (store, Arc::new(EarlyCommit { files, forks: Mutex::default() })),
         Some(Plant::LostClaim) => (Arc::new(Losing { store, what: Lost::Claims(MemoryStore::new()) }), files),
         Some(Plant::LostMark) => (Arc::new(Losing { store, what: Lost::Marks }), files),
@@ -46,6 +49,15 @@ pub(crate) fn retrace(dir: &Path, plant: Option<Plant>) -> std::io::Result<()> {
     if plant == Some(Plant::LostTraces) && dir.join(".wink").exists() {
         std::fs::copy(&file, &copy)?;
         std::fs::rename(copy, file)?;
+    }
+    Ok(())
+}
+
+/// Gives a directory another mode when its workspace is opened again, as if it had been lifted and not put back.
+pub(crate) fn unlock(dir: &Path, plant: Option<Plant>) -> std::io::Result<()> {
+    let locked = dir.join(LEFT_ALONE).join("locked.d");
+    if plant == Some(Plant::LostLocks) && dir.join(".wink").exists() {
+        std::fs::set_permissions(locked, Permissions::from_mode(0o711))?;
     }
     Ok(())
 }

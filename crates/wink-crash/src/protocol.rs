@@ -53,6 +53,8 @@ pub(crate) struct Dump {
     pub(crate) undone: usize,
     /// How commands are captured.
     pub(crate) capture: String,
+    /// Whether overlays work for this user.
+    pub(crate) has_overlays: bool,
 }
 
 /// An event of the log.

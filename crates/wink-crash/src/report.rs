@@ -25,6 +25,8 @@ pub(crate) struct Report {
     pub(crate) in_commands: u64,
     /// How many of those with another process that waited for the workspace.
     pub(crate) waited_for: u64,
+    /// How often two processes wrote one file at once.
+    pub(crate) races: u64,
     /// Kills in the middle of an undo.
     pub(crate) in_undos: u64,
     /// Children that were killed after they had answered: they do not count.
@@ -33,6 +35,8 @@ pub(crate) struct Report {
     pub(crate) recoveries: u64,
     /// Workspaces that could not be used any more.
     pub(crate) lost: u64,
+    /// Kills in each cell of the matrix: user, capture and filesystem.
+    pub(crate) cells: BTreeMap<String, u64>,
     /// Kills at each named step.
     pub(crate) steps: BTreeMap<&'static str, u64>,
     /// Steps at which no child could be killed.

@@ -1,14 +1,17 @@
 //! The children: how they are started, spoken with, killed, and what it means when they do not answer.
 
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::Plant;
+use crate::cells::Person;
 use crate::effects;
-use crate::protocol::{Ask, Dump, Say};
+use crate::protocol::{Answer, Ask, Dump, Say};
 
 /// Where and how a child is to die.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,11 +46,28 @@ pub(crate) struct Errand<'a> {
     pub(crate) dir: &'a Path,
     pub(crate) socket: &'a Path,
     pub(crate) hold: &'a Path,
-    pub(crate) death: Option<&'a Death>,
+    pub(crate) task: Task<'a>,
     pub(crate) plant: Option<Plant>,
-    pub(crate) opening: bool,
     pub(crate) scan: bool,
+    pub(crate) person: Person,
+    /// The kit's program, where that person may run it.
+    pub(crate) program: &'a Path,
     pub(crate) patience: Duration,
+}
+
+/// What becomes of a child.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Task<'a> {
+    /// It does what it is asked, and is killed when it is not needed any more.
+    Work,
+    /// It dies in a call.
+    Die(&'a Death),
+    /// It dies while it opens the workspace.
+    DieOpening(&'a Death),
+    /// Its first command waits for this file.
+    Wait(&'a Path),
+    /// It works in another session.
+    Meddle,
 }
 
 /// The process that counts effects.
@@ -67,6 +87,8 @@ impl Counter {
             }
             std::thread::yield_now();
         }
+        // Effects are had by every user.
+        std::fs::set_permissions(socket, Permissions::from_mode(0o777))?;
         Ok(counter)
     }
 }
@@ -91,17 +113,19 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn start(errand: &Errand<'_>) -> std::io::Result<Self> {
-        let Errand { dir, socket, hold, death, plant, opening, scan, patience } = errand;
+        let Errand { dir, socket, hold, task, plant, scan, person, program, patience } = errand;
         let complaints = dir.with_extension("stderr");
         let stderr = std::fs::File::options().create(true).append(true).open(&complaints)?;
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = person.command(program);
         command.arg("work").arg(dir).arg(socket).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr);
-        match death {
-            Some(Death::At { step, nth }) => {
+        match task {
+            Task::Die(Death::At { step, nth }) | Task::DieOpening(Death::At { step, nth }) => {
                 command.arg("--die-at").arg(step).arg("--nth").arg(nth.to_string());
             }
-            Some(Death::InCommand { .. }) => _ = command.arg("--hold").arg(hold),
-            Some(Death::After(_)) | None => {}
+            Task::Die(Death::InCommand { .. }) => _ = command.arg("--hold").arg(hold),
+            Task::Wait(gate) => _ = command.arg("--hold").arg(hold).arg("--gate").arg(gate),
+            Task::Meddle => _ = command.args(["--session", "other"]),
+            Task::Die(Death::After(_)) | Task::DieOpening(_) | Task::Work => {}
         }
         if let Some(plant) = plant {
             command.arg("--plant").arg(plant.name());
@@ -109,7 +133,7 @@ impl Worker {
         if *scan {
             command.arg("--scan");
         }
-        if *opening {
+        if matches!(task, Task::DieOpening(_)) {
             command.arg("--opening");
         }
         let mut child = command.spawn()?;
@@ -162,6 +186,17 @@ impl Worker {
             other => {
                 let how = other.map(|said| format!("it said {said:?}"));
                 Err(self.broke("open", "could not be read after it was opened", how))
+            }
+        }
+    }
+
+    /// What came of a turn that it was asked to do.
+    pub(crate) fn did(&mut self) -> Result<Vec<Answer>, Trouble> {
+        match self.answer()? {
+            Some(Say::Did(answers)) => Ok(answers),
+            other => {
+                let how = other.map(|said| format!("it said {said:?}"));
+                Err(self.broke("death", "had a turn that was not answered", how))
             }
         }
     }

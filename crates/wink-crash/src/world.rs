@@ -17,16 +17,17 @@ use wink::session::{ToolInvoked, UndoReach, Undone};
 use wink::store::{LedgerState, Rows, Store};
 use wink::testing::{FaultyStore, StoreOp, steps};
 use wink::transaction::{UndoRequest, create_snapshot, restore_snapshot, transaction, undo};
-use wink_sandbox::Launch;
 use wink_sandbox::tool::{HostLayers, WorkspaceLayers, capture_of};
+use wink_sandbox::{Capabilities, Launch};
 use wink_store::{Workspace, WorkspaceOptions};
 
 use crate::Work;
-use crate::calls::{Call, Line, Turn};
+use crate::calls::{Call, Turn};
 use crate::effects;
 use crate::model::UNDO_POINTS;
 use crate::plants;
 use crate::protocol::{Answer, Ask, Dump, Logged, Say, Standing};
+use crate::script::Line;
 
 /// What calls leave in the session.
 #[data]
@@ -42,6 +43,10 @@ struct Outside {
     dir: PathBuf,
     /// What a command makes before it goes on without end.
     hold: Option<PathBuf>,
+    /// What a command waits for then, instead.
+    gate: Option<PathBuf>,
+    /// This program, for commands.
+    kit: String,
 }
 
 /// Writes down which calls have begun, for the parent.
@@ -118,8 +123,12 @@ async fn command(
     }
     let files = cx.resource::<dyn Filesystem>().await?;
     let layer = HostLayers.layer(&files).await?;
-    let mut script: Vec<String> = lines.iter().map(Line::shell).collect();
-    if let Some(hold) = &cx.resource::<Outside>().await?.hold {
+    let outside = cx.resource::<Outside>().await?;
+    let mut script: Vec<String> = lines.iter().map(|line| line.shell(&outside.kit)).collect();
+    if let (Some(hold), Some(gate)) = (&outside.hold, &outside.gate) {
+        let (hold, gate) = (hold.display(), gate.display());
+        script.push(format!("touch '{hold}'\nwhile [ ! -e '{gate}' ]; do sleep 0.01; done"));
+    } else if let Some(hold) = &outside.hold {
         // Several processes, some of which nobody waits for.
         let endless = "n=0; while :; do n=$((n+1)); printf x > during-$$-$n; rm -f during-$$-$((n-9)); done";
         script.extend((0..3).map(|_| format!("(setsid sh -c '{endless}' &)")));
@@ -180,7 +189,8 @@ pub(crate) fn work(work: &Work) -> Result<(), Error> {
     runtime.block_on(serve(work))
 }
 
-async fn serve(Work { dir, socket, die_at, nth, plant, scan, opening, hold }: &Work) -> Result<(), Error> {
+async fn serve(work: &Work) -> Result<(), Error> {
+    let Work { dir, socket, die_at, nth, plant, scan, opening, hold, gate, session } = work;
     let inside = Arc::new(AtomicBool::new(*opening));
     if let Some(step) = die_at {
         die_when(step.clone(), *nth, Arc::clone(&inside));
@@ -194,13 +204,16 @@ async fn serve(Work { dir, socket, die_at, nth, plant, scan, opening, hold }: &W
         return Err("the workspace cannot be opened, as planted".into());
     }
     plants::retrace(dir, *plant)?;
+    plants::unlock(dir, *plant)?;
     let workspace = Workspace::open_with(dir, WorkspaceOptions { files, ..WorkspaceOptions::default() })?;
     let (capture, _) = capture_of(workspace.files())?;
     let (store, files) = plants::planted(&workspace, *plant);
     let store = Arc::new(FaultyStore::new(store));
-    let session = Session::builder().store(Arc::clone(&store) as _).id("crash").open().await?;
+    let session = Session::builder().store(Arc::clone(&store) as _).id(session.as_str()).open().await?;
     let by_hand = Arc::clone(&files);
-    let outside = Outside { socket: socket.to_owned(), dir: dir.to_owned(), hold: hold.clone() };
+    let kit = std::env::current_exe()?.to_string_lossy().into_owned();
+    let (socket, dir_of_effects) = (socket.to_owned(), dir.to_owned());
+    let outside = Outside { socket, dir: dir_of_effects, hold: hold.clone(), gate: gate.clone(), kit };
     let resources = ResourceRegistry::of((
         Binding::filesystem(files),
         Binding::instance(Arc::new(outside)),
@@ -389,7 +402,8 @@ async fn dump(session: &Session, store: &dyn Store, capture: Capture) -> Result<
         ledger.insert(charge_key(&row.key), standing);
     }
     let undone = session.slice::<Undone>().iter().count();
-    Ok(Dump { notes, log, ledger, undone, capture: capture.to_string() })
+    let has_overlays = Capabilities::detect().overlay.is_some();
+    Ok(Dump { notes, log, ledger, undone, capture: capture.to_string(), has_overlays })
 }
 
 /// The charge's own key: what follows scope and tool.

@@ -63,6 +63,11 @@ fn files_that_nobody_touched_and_that_have_changed_are_found() {
 }
 
 #[test]
+fn a_directory_whose_mode_is_not_put_back_is_found() {
+    finds("state", &["--kills", "12", "--plant", "lost-locks"]);
+}
+
+#[test]
 fn each_kind_of_sync_that_is_left_out_is_found() {
     for (seed, kind) in ["0", "1", "2", "3"].iter().zip(["Files", "JournalFiles", "Dirs", "JournalDirs"]) {
         let report = finds("disk", &["--kills", "100", "--plant", "missing-sync", "--seed", seed]);

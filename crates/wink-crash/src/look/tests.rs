@@ -26,10 +26,12 @@ fn what_is_locked_is_read_and_stays_locked() {
     for (path, mode) in modes {
         std::fs::set_permissions(root.join(path), Permissions::from_mode(mode)).unwrap();
     }
+    let group = rustix::process::getegid().as_raw();
+    let rights = |mode| Rights::of(mode, group);
     let expected = BTreeMap::from([
-        ("d".to_owned(), Node::Dir { mode: 0o600 }),
-        ("d/e".to_owned(), Node::Dir { mode: 0o000 }),
-        ("d/e/f".to_owned(), Node::File { content: "text".to_owned(), mode: 0o200 }),
+        ("d".to_owned(), Node::Dir { rights: rights(0o600) }),
+        ("d/e".to_owned(), Node::Dir { rights: rights(0o000) }),
+        ("d/e/f".to_owned(), Node::File { content: "text".to_owned(), rights: rights(0o200) }),
     ]);
     // Twice the same: the first look has left everything as it was.
     assert_eq!(look(root).unwrap().tree, expected);
@@ -60,4 +62,16 @@ fn times_and_second_names_are_seen() {
     assert!(found[0].starts_with("b was modified at "), "{found:?}");
     assert_eq!(found[1], r#"{"a", "b"} were the names of one file"#);
     assert_eq!(disturbed(&before, &after, |path| path != "a"), Vec::<String>::new());
+}
+
+#[test]
+fn odd_names_and_attributes_are_seen() {
+    let Dir(root) = &Dir::new("odd");
+    let odd = name_of(b"not \xff text\n-");
+    let path = root.join(std::ffi::OsStr::from_bytes(&crate::script::bytes_of(&odd)));
+    std::fs::write(&path, "text").unwrap();
+    rustix::fs::lsetxattr(&path, "user.kit", b"value", rustix::fs::XattrFlags::empty()).unwrap();
+    let seen = look(root).unwrap().tree;
+    let Some(Node::File { rights, .. }) = seen.get(&odd) else { panic!("{seen:?}") };
+    assert_eq!(rights.attributes, BTreeMap::from([("user.kit".to_owned(), "value".to_owned())]));
 }
