@@ -94,15 +94,18 @@ impl<'a> Walk<'a> {
                 return Err(FsError::NotDirectory { path: to_shown(&self.so_far()) });
             }
             let child = self.view.child(dir, &name).map_err(|error| self.io(&error))?;
-            let below = self.view.shows_through(dir, &name);
+            let is_held = self.view.layer.held.is_some();
+            let below = if is_held { self.view.shows_through(dir, &name) } else { None };
+            let is_followed = last == Last::Followed || !self.todo.is_empty();
             match child {
                 None => return self.missing(name, below),
-                Some(link) if link.kind() == EntryKind::Symlink => {
+                Some(link) if link.kind() == EntryKind::Symlink && (is_followed || is_held) => {
                     let target = self.view.target(&link).map_err(|error| self.io(&error))?;
                     self.meet(below, Some(&target))?;
-                    match last {
-                        Last::Itself if self.todo.is_empty() => self.stack.push((name, link)),
-                        Last::Itself | Last::Followed => self.follow(&target, &name)?,
+                    if is_followed {
+                        self.follow(&target, &name)?;
+                    } else {
+                        self.stack.push((name, link));
                     }
                 }
                 Some(spot) => {
