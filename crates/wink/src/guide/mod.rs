@@ -14,6 +14,7 @@
 //! | [suites] | How are tools, guidance, state and policies kept together? Which suites are there? |
 //! | [transactions] | What is rolled back, and what is not? |
 //! | [durability] | What survives the process, on what ground, and what is in doubt after it? |
+//! | [protection] | Which isolation and which protection is there, in which environment? |
 //! | [policies] | Who decides whether a call may run? |
 //! | [idempotency] | How is an effect kept from happening twice? |
 //! | [scopes] | How long do clients, connections and other resources live? |
@@ -42,6 +43,8 @@ pub mod overrides {}
 pub mod policies {}
 #[doc = include_str!("practices.md")]
 pub mod practices {}
+#[doc = include_str!("protection.md")]
+pub mod protection {}
 #[doc = include_str!("results.md")]
 pub mod results {}
 #[doc = include_str!("scopes.md")]
