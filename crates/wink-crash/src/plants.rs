@@ -28,7 +28,12 @@ pub(crate) fn planted(workspace: &Workspace, plant: Option<Plant>) -> (Arc<dyn S
     let (store, files) = (Arc::clone(workspace.store()), Arc::clone(workspace.files()));
     match plant {
         Some(
-            Plant::MissingSync | Plant::Unopenable | Plant::Deadlock | Plant::LostTraces | Plant::LostLocks,
+            Plant::MissingSync
+            | Plant::Unopenable
+            | Plant::Deadlock
+            | Plant::LostTraces
+            | Plant::LostUpdate
+            | Plant::LostLocks,
         )
         | None => (store, files),
         Some(Plant::EarlyCommit) => (store, Arc::new(EarlyCommit { files, forks: Mutex::default() })),
@@ -60,6 +65,14 @@ pub(crate) fn unlock(dir: &Path, plant: Option<Plant>) -> std::io::Result<()> {
         std::fs::set_permissions(locked, Permissions::from_mode(0o711))?;
     }
     Ok(())
+}
+
+/// What comes of a command whose changes were read back.
+pub(crate) fn finished<E>(read_back: Result<(), E>, plant: Option<Plant>) -> Result<(), E> {
+    match plant {
+        Some(Plant::LostUpdate) => Ok(()),
+        _ => read_back,
+    }
 }
 
 /// Whether a turn is never to end.

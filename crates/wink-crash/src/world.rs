@@ -21,13 +21,13 @@ use wink_sandbox::tool::{HostLayers, WorkspaceLayers, capture_of};
 use wink_sandbox::{Capabilities, Launch};
 use wink_store::{Workspace, WorkspaceOptions};
 
-use crate::Work;
 use crate::calls::{Call, Turn};
 use crate::effects;
 use crate::model::UNDO_POINTS;
 use crate::plants;
 use crate::protocol::{Answer, Ask, Dump, Logged, Say, Standing};
 use crate::script::Line;
+use crate::{Plant, Work};
 
 /// What calls leave in the session.
 #[data]
@@ -47,6 +47,7 @@ struct Outside {
     gate: Option<PathBuf>,
     /// This program, for commands.
     kit: String,
+    plant: Option<Plant>,
 }
 
 /// Writes down which calls have begun, for the parent.
@@ -140,7 +141,7 @@ async fn command(
     if fail {
         return Ok(ToolResult::error("as asked"));
     }
-    layer.finish().await?;
+    plants::finished(layer.finish().await, outside.plant)?;
     Ok(ToolResult::done("ran"))
 }
 
@@ -213,7 +214,8 @@ async fn serve(work: &Work) -> Result<(), Error> {
     let by_hand = Arc::clone(&files);
     let kit = std::env::current_exe()?.to_string_lossy().into_owned();
     let (socket, dir_of_effects) = (socket.to_owned(), dir.to_owned());
-    let outside = Outside { socket, dir: dir_of_effects, hold: hold.clone(), gate: gate.clone(), kit };
+    let outside =
+        Outside { socket, dir: dir_of_effects, hold: hold.clone(), gate: gate.clone(), kit, plant: *plant };
     let resources = ResourceRegistry::of((
         Binding::filesystem(files),
         Binding::instance(Arc::new(outside)),

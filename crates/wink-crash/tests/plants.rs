@@ -68,6 +68,12 @@ fn a_directory_whose_mode_is_not_put_back_is_found() {
 }
 
 #[test]
+fn a_command_that_wrote_what_another_process_wrote_meanwhile_and_succeeds_is_found() {
+    let report = finds("race", &["--kills", "1", "--plant", "lost-update"]);
+    assert!(report["races"].as_u64() >= Some(1), "{report:#}");
+}
+
+#[test]
 fn each_kind_of_sync_that_is_left_out_is_found() {
     for (seed, kind) in ["0", "1", "2", "3"].iter().zip(["Files", "JournalFiles", "Dirs", "JournalDirs"]) {
         let report = finds("disk", &["--kills", "100", "--plant", "missing-sync", "--seed", seed]);
