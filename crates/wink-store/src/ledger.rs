@@ -5,6 +5,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use wink::filesystem::host::Owners;
 use wink::store::{Claimed, LedgerChange, LedgerRow, LedgerState, Rows, StoreError};
 
+use crate::marks::Marks;
 use crate::schema::failed;
 
 /// A moment as a number to search by: nanoseconds, as far as they go.
@@ -56,29 +57,49 @@ fn delete(conn: &Connection, key: &str) -> Result<(), StoreError> {
     write().map_err(failed("write the ledger")).map(drop)
 }
 
-/// The row as it is now that its owner is known to be dead. Nobody else writes meanwhile, so what the owner wrote before it
-/// died is there.
-fn settled(conn: &Connection, owners: &Owners, found: Found) -> Result<LedgerRow, StoreError> {
-    let Found { row, owner: Some(owner) } = found else { return Ok(found.row) };
-    let LedgerState::Claimed { since, .. } = &row.state else { return Ok(row) };
+/// The row as it is now that its owner is known to be dead; nothing if the claim is released. No other process writes
+/// meanwhile, so what the owner wrote before it died is there.
+fn settled(
+    conn: &Connection,
+    owners: &Owners,
+    marks: &Marks,
+    found: Found,
+) -> Result<Option<LedgerRow>, StoreError> {
+    let Found { row, owner: Some(owner) } = found else { return Ok(Some(found.row)) };
+    let LedgerState::Claimed { since, .. } = &row.state else { return Ok(Some(row)) };
     if !owners.is_dead(&owner) {
-        return Ok(row);
+        return Ok(Some(row));
+    }
+    if row.is_released_with_owner(|call| marks.never_started(&owner, call)) {
+        delete(conn, &row.key)?;
+        tracing::info!(
+            key = row.key,
+            tool = row.tool,
+            "a call was interrupted and had no effect; its claim is released"
+        );
+        return Ok(None);
     }
     let reason = "an earlier call was interrupted: its process ended while it ran".to_owned();
     let doubt = LedgerRow { state: LedgerState::InDoubt { reason, since: *since }, ..row };
     put(conn, owners, &doubt)?;
-    Ok(doubt)
+    tracing::warn!(key = doubt.key, tool = doubt.tool, "a call was interrupted; its effect is in doubt");
+    Ok(Some(doubt))
 }
 
 pub(crate) fn claim(
     conn: &Connection,
     owners: &Owners,
+    marks: &Marks,
     row: &LedgerRow,
     now: Timestamp,
 ) -> Result<Claimed, StoreError> {
-    match get(conn, &row.key)? {
-        Some(found) if !found.row.is_expired(now) => Ok(Claimed::No(settled(conn, owners, found)?)),
-        Some(_) | None => {
+    let there = match get(conn, &row.key)? {
+        Some(found) if !found.row.is_expired(now) => settled(conn, owners, marks, found)?,
+        Some(_) | None => None,
+    };
+    match there {
+        Some(there) => Ok(Claimed::No(there)),
+        None => {
             put(conn, owners, row)?;
             Ok(Claimed::Yes)
         }
@@ -140,20 +161,15 @@ pub(crate) fn remove(conn: &Connection, owners: &Owners, which: &Rows) -> Result
     Ok(rows)
 }
 
-/// Puts every claim of a dead owner in doubt. Says how many there were.
-pub(crate) fn bury(conn: &Connection, owners: &Owners) -> Result<usize, StoreError> {
+/// Puts every claim of a dead owner in doubt, or releases it. This has to be true before the owner's marks are removed.
+pub(crate) fn bury(conn: &Connection, owners: &Owners, marks: &Marks) -> Result<(), StoreError> {
     let read = || -> rusqlite::Result<Vec<(String, Option<String>)>> {
         conn.prepare_cached("SELECT row, owner FROM ledger WHERE owner IS NOT NULL")?
             .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
             .collect()
     };
-    let mut buried = 0;
     for found in read().map_err(failed("read the ledger"))? {
-        let row = settled(conn, owners, decode(found)?)?;
-        if !row.is_claimed() {
-            buried += 1;
-            tracing::warn!(key = row.key, tool = row.tool, "a call was interrupted; its effect is in doubt");
-        }
+        settled(conn, owners, marks, decode(found)?)?;
     }
-    Ok(buried)
+    Ok(())
 }

@@ -1,13 +1,17 @@
 //! Marks of calls in flight: a file for each process that has the store open, which only that process writes.
 //!
-//! A mark has to survive its process and not the machine, so nobody waits for the disk, and no transaction is needed: a
+//! A mark has to survive its process and not the machine, so no call waits for the disk, and no transaction is needed: a
 //! line is written when the call begins, and struck out when its end is committed. What is not struck out when the process
 //! is dead becomes a row of the database, unless the database knows of the call's end.
+//!
+//! The first byte of a line is its state, and is the only one that is ever changed: a call that has a key is marked as
+//! started before its handler is first polled. So a file that was cut short or damaged never says of a call that its handler
+//! did not start. Neither does a copy of the file: each line has a checksum of its text and of the file's identity.
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::FileExt;
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -23,7 +27,13 @@ use crate::schema::failed;
 
 /// What a line begins with, and what that becomes.
 const LIVE: u8 = b'+';
+/// The handler of the call may have run.
+const STARTED: u8 = b'!';
 const STRUCK: u8 = b'-';
+/// Between the text of a line and its checksum.
+const CHECKED: u8 = b'#';
+/// Characters of a checksum.
+const CHECK_LEN: usize = 16;
 /// From which size on a file is made smaller, if most of it is struck out.
 const LARGE: u64 = 64 << 10;
 
@@ -37,6 +47,7 @@ pub(crate) struct Marks {
 
 struct Lines {
     file: File,
+    identity: FileIdentity,
     end: u64,
     /// Where the marks of calls are that have not ended, and how long.
     live: HashMap<InvocationId, (u64, usize)>,
@@ -48,7 +59,8 @@ impl Marks {
     pub(crate) fn new(disk: Arc<HostDisk>, dir: PathBuf, owners: &Owners) -> io::Result<Self> {
         let path = dir.join(owners.me());
         let file = disk.open_or_create(&path, 0o600)?;
-        let lines = Lines { file, end: 0, live: HashMap::new(), live_bytes: 0 };
+        let identity = FileIdentity::of(&file)?;
+        let lines = Lines { file, identity, end: 0, live: HashMap::new(), live_bytes: 0 };
         Ok(Self { disk, dir, path, lines: Mutex::new(lines) })
     }
 
@@ -61,11 +73,10 @@ impl Marks {
             };
             StoreError::failed("begin", format!("{error}{advice}"))
         };
-        let mut line = vec![LIVE];
-        serde_json::to_writer(&mut line, &(session.as_str(), mark))
+        let text = serde_json::to_vec(&(session.as_str(), mark))
             .map_err(|error| StoreError::failed("begin", error.to_string()))?;
-        line.push(b'\n');
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = Line { state: LIVE, text: &text, check: None }.written(lines.identity);
         let at = lines.end;
         // A part of a line, without its end, is no mark; the next one is written over it.
         lines.file.write_all_at(&line, at).map_err(failed)?;
@@ -73,6 +84,54 @@ impl Marks {
         lines.live_bytes += line.len() as u64;
         lines.live.insert(mark.invocation, (at, line.len()));
         Ok(())
+    }
+
+    /// The handler of a call starts.
+    pub(crate) fn start(&self, call: InvocationId) -> Result<(), StoreError> {
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((at, _)) = lines.live.get(&call) else {
+            return Err(StoreError::failed("start", format!("call {call} has not begun here")));
+        };
+        let failed = |error: io::Error| StoreError::failed("start", error.to_string());
+        lines.file.write_all_at(&[STARTED], *at).map_err(failed)
+    }
+
+    /// Whether it is known of a call of a dead owner that its handler never started: the owner's file is there, is the one
+    /// that the owner wrote, is undamaged, and has the call as begun.
+    pub(crate) fn never_started(&self, owner: &str, call: InvocationId) -> bool {
+        match self.read_never_started(owner, call) {
+            Ok(never) => never,
+            Err(error) => {
+                tracing::warn!(%error, owner, "the marks of calls cannot be read; what was claimed is in doubt");
+                false
+            }
+        }
+    }
+
+    fn read_never_started(&self, owner: &str, call: InvocationId) -> io::Result<bool> {
+        // No other name is that of a file of marks.
+        if owner.parse::<JournalId>().is_err() {
+            return Ok(false);
+        }
+        let mut file = match self.disk.open_file(&self.dir.join(owner)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let (identity, mut text) = (FileIdentity::of(&file)?, Vec::new());
+        file.read_to_end(&mut text)?;
+        let mut begun = false;
+        for line in Line::whole_in(&text) {
+            let Some(mark) = line.and_then(|line| Some((line.state, line.checked(identity)?))) else {
+                return Ok(false);
+            };
+            match mark {
+                (LIVE, (_, mark)) if mark.invocation == call => begun = true,
+                (_, (_, mark)) if mark.invocation == call => return Ok(false),
+                _ => {}
+            }
+        }
+        Ok(begun)
     }
 
     /// The end of a call is in the database.
@@ -112,10 +171,8 @@ impl Marks {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(StoreError::failed("read the marks of calls", error.to_string())),
         };
-        for line in text.split_inclusive(|byte| *byte == b'\n') {
-            let line = line.strip_prefix(&[LIVE]).and_then(|line| line.strip_suffix(b"\n"));
-            let Some(line) = line else { continue };
-            match serde_json::from_slice(line) {
+        for line in Line::whole_in(&text).flatten().filter(|line| line.state != STRUCK) {
+            match line.decode() {
                 Ok((session, mark)) => {
                     keep(conn, owner, session, &mark).map_err(failed("keep the mark of a call"))?
                 }
@@ -140,6 +197,7 @@ impl Marks {
         let new = self.path.with_extension("new");
         let file = self.disk.open_or_create(&new, 0o600)?;
         file.set_len(0)?;
+        let identity = FileIdentity::of(&file)?;
         let mut moved: Vec<(InvocationId, (u64, usize))> =
             lines.live.iter().map(|(id, at)| (*id, *at)).collect();
         moved.sort_unstable_by_key(|(_, (at, _))| *at);
@@ -147,13 +205,82 @@ impl Marks {
         for (_, (at, len)) in &mut moved {
             let mut line = vec![0; *len];
             lines.file.read_exact_at(&mut line, *at)?;
+            let old =
+                Line::whole_in(&line).next().flatten().filter(|line| line.checked(lines.identity).is_some());
+            let damaged = || io::Error::new(ErrorKind::InvalidData, "the mark of a call is damaged");
+            let line = old.ok_or_else(damaged)?.written(identity);
             file.write_all_at(&line, end)?;
             *at = end;
-            end += *len as u64;
+            end += line.len() as u64;
         }
         self.disk.rename(&new, &self.path, Replace::Allowed)?;
-        *lines = Lines { file, end, live: moved.into_iter().collect(), live_bytes: end };
+        *lines = Lines { file, identity, end, live: moved.into_iter().collect(), live_bytes: end };
         Ok(())
+    }
+}
+
+/// Which file it is: a copy of it is another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileIdentity {
+    dev: u64,
+    ino: u64,
+}
+
+impl FileIdentity {
+    fn of(file: &File) -> io::Result<Self> {
+        let found = file.metadata()?;
+        Ok(Self { dev: found.dev(), ino: found.ino() })
+    }
+}
+
+/// A line of the file, without its end.
+#[derive(Debug, Clone, Copy)]
+struct Line<'a> {
+    state: u8,
+    text: &'a [u8],
+    /// Nothing in files that were written before lines had one.
+    check: Option<&'a [u8]>,
+}
+
+impl<'a> Line<'a> {
+    /// The lines that have an end; nothing in the place of one that was never written so. What follows the last end was cut
+    /// off with its process, and is of a call that never began.
+    fn whole_in(text: &'a [u8]) -> impl Iterator<Item = Option<Self>> {
+        text.split_inclusive(|byte| *byte == b'\n')
+            .filter_map(|line| line.strip_suffix(b"\n"))
+            .map(Self::read)
+    }
+
+    fn read(line: &'a [u8]) -> Option<Self> {
+        let (state, rest) = line.split_first()?;
+        let (text, check) =
+            match rest.len().checked_sub(CHECK_LEN + 1).and_then(|at| rest.split_at_checked(at)) {
+                Some((text, [CHECKED, check @ ..])) => (text, Some(check)),
+                Some(_) | None => (rest, None),
+            };
+        matches!(*state, LIVE | STARTED | STRUCK).then_some(Self { state: *state, text, check })
+    }
+
+    /// The session and the call.
+    fn decode(&self) -> serde_json::Result<(String, CallMark)> {
+        serde_json::from_slice(self.text)
+    }
+
+    /// The same, if the line is as it was written to this file.
+    fn checked(&self, file: FileIdentity) -> Option<(String, CallMark)> {
+        let intact = self.check == Some(self.checksum(file).as_bytes());
+        intact.then(|| self.decode().ok()).flatten()
+    }
+
+    /// The line as this file has it.
+    fn written(&self, file: FileIdentity) -> Vec<u8> {
+        [&[self.state], self.text, &[CHECKED], self.checksum(file).as_bytes(), b"\n"].concat()
+    }
+
+    fn checksum(&self, FileIdentity { dev, ino }: FileIdentity) -> String {
+        let mut hash = blake3::Hasher::new();
+        hash.update(&dev.to_le_bytes()).update(&ino.to_le_bytes()).update(self.text);
+        hash.finalize().to_hex().chars().take(CHECK_LEN).collect()
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 use wink::BoxFuture;
+use wink::filesystem::STATE;
 use wink::filesystem::host::{HostDisk, Owner, Owners, WorkspaceLock};
 use wink::limits::Clock;
 use wink::session::{InvocationId, Logbook, Session, SessionId};
@@ -109,8 +110,8 @@ impl SqliteStore {
         let owners = owner.owners().clone();
         let burying =
             Transaction::new_unchecked(&conn, TransactionBehavior::Immediate).map_err(failed("open"))?;
-        ledger::bury(&burying, &owners)?;
         let marks = Marks::new(Arc::clone(&disk), calls.into(), &owners).map_err(failed_to_open)?;
+        ledger::bury(&burying, &owners, &marks)?;
         let dead = marks.dead(&owners).map_err(failed_to_open)?;
         dead.iter().try_for_each(|owner| marks.bury(&burying, owner))?;
         burying.commit().map_err(failed("open"))?;
@@ -233,12 +234,15 @@ impl SqliteStore {
         })
     }
 
-    /// Makes rows of the marks of calls whose process has died.
+    /// Makes rows of the marks of calls whose process has died. Its claims are settled by the same marks, which are gone then.
     async fn bury_calls(&self) -> Result<(), StoreError> {
         for owner in self.dead()? {
             let (marks, buried) = (Arc::clone(&self.marks), Arc::clone(&self.marks));
-            let dead = owner.clone();
-            let bury = move |conn: &Connection| marks.bury(conn, &dead);
+            let (dead, owners) = (owner.clone(), self.owners.clone());
+            let bury = move |conn: &Connection| {
+                ledger::bury(conn, &owners, &marks)?;
+                marks.bury(conn, &dead)
+            };
             self.writer.ask_then(Kind::Other, bury, move || buried.forget(&owner)).await?;
         }
         Ok(())
@@ -268,6 +272,17 @@ impl SqliteStore {
     /// What the moment is called in the database.
     fn now(&self) -> i64 {
         moment(self.options.clock.now())
+    }
+}
+
+/// A text as one word of a shell.
+fn as_word(text: &str) -> String {
+    let plain = |c: char| {
+        c.is_ascii_alphanumeric() || matches!(c, ':' | '_' | '-' | '.' | '/' | '@' | '%' | '+' | '=' | ',')
+    };
+    match !text.is_empty() && text.chars().all(plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
     }
 }
 
@@ -389,6 +404,14 @@ impl Store for SqliteStore {
         Box::pin(std::future::ready(begun))
     }
 
+    fn start<'a>(&'a self, call: InvocationId) -> BoxFuture<'a, Result<(), StoreError>> {
+        let started = self.marks.start(call);
+        if started.is_ok() {
+            reach("store.start-written");
+        }
+        Box::pin(std::future::ready(started))
+    }
+
     fn commit<'a>(&'a self, session: &'a SessionId, batch: Batch) -> BoxFuture<'a, Result<(), StoreError>> {
         let (owners, session, at) = (self.owners.clone(), session.clone(), self.now());
         // Also of calls before it whose end was refused, and is in this batch.
@@ -401,13 +424,20 @@ impl Store for SqliteStore {
     }
 
     fn claim<'a>(&'a self, row: LedgerRow, now: Timestamp) -> BoxFuture<'a, Result<Claimed, StoreError>> {
-        let owners = self.owners.clone();
-        self.writer.ask(Kind::Claim, move |conn| ledger::claim(conn, &owners, &row, now))
+        let (owners, marks) = (self.owners.clone(), Arc::clone(&self.marks));
+        self.writer.ask(Kind::Claim, move |conn| ledger::claim(conn, &owners, &marks, &row, now))
     }
 
     fn replace<'a>(&'a self, change: LedgerChange) -> BoxFuture<'a, Result<bool, StoreError>> {
         let owners = self.owners.clone();
         self.writer.ask(Kind::Claim, move |conn| ledger::replace(conn, &owners, &change))
+    }
+
+    fn settling(&self, key: &str) -> Option<String> {
+        // The program finds the database of a workspace only.
+        let state = self.path.parent()?;
+        let is_workspace = state.file_name()? == STATE && self.path.file_name()? == DATABASE;
+        is_workspace.then(|| format!("wink ledger resolve {} --happened, or --did-not-happen", as_word(key)))
     }
 
     fn rows<'a>(&'a self, which: Rows) -> BoxFuture<'a, Result<Vec<LedgerRow>, StoreError>> {
@@ -419,16 +449,16 @@ impl Store for SqliteStore {
                 if !dead {
                     return Ok(rows);
                 }
-                let owners = self.owners.clone();
-                self.writer.ask(Kind::Other, move |conn| ledger::bury(conn, &owners)).await?;
+                let (owners, marks) = (self.owners.clone(), Arc::clone(&self.marks));
+                self.writer.ask(Kind::Other, move |conn| ledger::bury(conn, &owners, &marks)).await?;
             }
         })
     }
 
     fn remove<'a>(&'a self, which: Rows) -> BoxFuture<'a, Result<Vec<LedgerRow>, StoreError>> {
-        let owners = self.owners.clone();
+        let (owners, marks) = (self.owners.clone(), Arc::clone(&self.marks));
         self.writer.ask(Kind::Other, move |conn| {
-            ledger::bury(conn, &owners)?;
+            ledger::bury(conn, &owners, &marks)?;
             ledger::remove(conn, &owners, &which)
         })
     }

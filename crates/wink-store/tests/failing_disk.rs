@@ -49,7 +49,11 @@ async fn child() {
         limit(Some(log + room));
         let refused = store.commit(&session, batch(100 + round)).await.unwrap_err();
         assert!(refused.reason.contains("disk I/O error"), "{refused}");
-        let state = LedgerState::Claimed { owner: "me".into(), since: jiff::Timestamp::UNIX_EPOCH };
+        let state = LedgerState::Claimed {
+            owner: "me".into(),
+            since: jiff::Timestamp::UNIX_EPOCH,
+            orphan: Default::default(),
+        };
         let (key, params_hash) = (round.to_string(), "x".repeat(50_000));
         let row = LedgerRow { key, tool: "pay".into(), params_hash, ttl: None, state };
         assert!(store.claim(row, jiff::Timestamp::UNIX_EPOCH).await.is_err());

@@ -185,8 +185,12 @@ fn child() {
 }
 
 fn start(place: &Path, number: u32, kind: JobKind) -> Child {
+    start_by(Command::new(std::env::current_exe().unwrap()), place, number, kind)
+}
+
+fn start_by(mut command: Command, place: &Path, number: u32, kind: JobKind) -> Child {
     let job = Job { place: place.to_owned(), number, kind };
-    Command::new(std::env::current_exe().unwrap())
+    command
         .args(["child", "--exact", "--nocapture"])
         .env(JOB, serde_json::to_string(&job).unwrap())
         .stdout(Stdio::piped())
@@ -296,7 +300,7 @@ async fn whoever_is_killed_leaves_a_doubt_and_others_go_on() {
     assert_eq!(other.bank.payments(), [1000]);
 }
 
-// case 238
+// cases 238, 259
 #[tokio::test]
 async fn wherever_a_process_dies_nothing_is_paid_twice() {
     let mut seen = BTreeMap::new();
@@ -333,8 +337,50 @@ async fn wherever_a_process_dies_nothing_is_paid_twice() {
     let expected = [
         ("store.before-commit", "in doubt"),
         ("store.begin-written", "run"),
-        ("store.claim-written", "in doubt"),
+        ("store.claim-written", "run"),
         ("store.committed", "replayed"),
+        ("store.start-written", "in doubt"),
     ];
     assert_eq!(seen, BTreeMap::from(expected));
+}
+
+/// A mark of a start that is missing says nothing about another boot, nor about one whose id cannot be read: the process that
+/// claims sees another id than this one does.
+// case 259
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_claim_of_another_boot_is_in_doubt() {
+    let other = "11111111-2222-4333-8444-555555555555\n";
+    for (boot, standing) in [(None, "run"), (Some(other), "in doubt"), (Some(""), "in doubt")] {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("boot");
+        let kind = JobKind::DieAt("store.claim-written".to_owned(), 1);
+        let died = match boot {
+            None => start(place.path(), 0, kind),
+            Some(boot) => {
+                std::fs::write(&file, boot).unwrap();
+                let mut command = Command::new("unshare");
+                if !rustix::process::geteuid().is_root() {
+                    command.args(["--user", "--map-root-user"]);
+                }
+                let script = r#"mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@""#;
+                command
+                    .args(["--mount", "sh", "-c", script])
+                    .arg(&file)
+                    .arg(std::env::current_exe().unwrap());
+                start_by(command, place.path(), 0, kind)
+            }
+        };
+        let died = died.wait_with_output().unwrap();
+        if std::os::unix::process::ExitStatusExt::signal(&died.status).is_none() {
+            return wink::testing::leave_out(
+                "the claim of another boot",
+                "no mount namespace can be made here",
+            );
+        }
+        let process = Process::start(place.path(), "s", false).await;
+        let outcome = process.pay(1).await;
+        let came = if outcome.event.ending == Ending::InDoubt { "in doubt" } else { "run" };
+        assert_eq!((came, process.bank.payments().len()), (standing, usize::from(standing == "run")));
+    }
 }

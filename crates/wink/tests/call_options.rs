@@ -7,15 +7,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use wink::executor::{Approval, CallOptions, Executor, Outcome, ToolCall, approver_fn};
+use wink::filesystem::host::{HostFilesystem, HostOptions};
+use wink::filesystem::{Filesystem, MemoryFilesystem};
 use wink::ledger::{EffectLedger, IdempotencyConfig};
 use wink::limits::CancelToken;
 use wink::policy::ApprovalPolicy;
 use wink::prelude::*;
 use wink::resource::{Binding, ResourceRegistry};
 use wink::session::{Ending, InvocationId};
-use wink::testing::FakeClock;
-use wink::tool::Annotations;
+use wink::store::{Rows, Store};
+use wink::testing::{ByteStore, FakeClock};
 use wink::tool::context::Progress;
+use wink::tool::{Annotations, Footprint};
 
 /// How often something was done outside.
 #[derive(Default)]
@@ -266,6 +269,89 @@ async fn what_reaches_nothing_outside_leaves_no_doubt() {
 async fn a_config_holds_whatever_a_tool_says_of_its_reach() {
     let came = stopped_and_sent_again("hang_once").await;
     assert_eq!((came.0, came.2, came.3), ([Ending::Cancelled, Ending::InDoubt], 1, 1));
+}
+
+#[data]
+#[derive(Clone)]
+struct Memo {
+    text: String,
+}
+impl SliceType for Memo {
+    const NAME: &'static str = "memo";
+}
+
+/// How often a handler got so far that it never ends.
+static REMEMBERED: AtomicUsize = AtomicUsize::new(0);
+
+async fn remember(params: Params, cx: &mut ToolContext) -> Result<ToolResult<()>, ToolError> {
+    let _ = cx.session().dispatch(Memo { text: params.what })?;
+    REMEMBERED.fetch_add(1, Ordering::SeqCst);
+    std::future::pending().await
+}
+
+async fn until_remembered(times: usize) {
+    while REMEMBERED.load(Ordering::SeqCst) < times {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn memo() -> Footprint {
+    Footprint::nothing().write_slice::<Memo>()
+}
+
+/// Its key is released when it is stopped, here and with its process, if it says that it does not reach outside, and what it
+/// touches is in memory and enforced.
+#[tokio::test]
+async fn a_tool_with_a_key_that_touches_nothing_but_memory_leaves_no_doubt() {
+    let inside = Annotations { open_world: false, ..Annotations::default() };
+    let dir = tempfile::tempdir().unwrap();
+    let on_disk: Arc<dyn Filesystem> =
+        Arc::new(HostFilesystem::open(dir.path(), HostOptions::default()).unwrap());
+    let in_memory: Arc<dyn Filesystem> = Arc::new(MemoryFilesystem::new());
+    type Case<'a> = (&'a str, Annotations, fn() -> Footprint, &'a Arc<dyn Filesystem>, usize);
+    let cases: [Case<'_>; 7] = [
+        ("slices", inside, memo, &on_disk, 0),
+        ("history", inside, || memo().read_history(), &on_disk, 0),
+        ("files in memory", inside, || memo().write_path("a"), &in_memory, 0),
+        ("files on disk", inside, || memo().write_path("a"), &on_disk, 1),
+        ("a resource", inside, || memo().share_resource::<Done>(), &in_memory, 1),
+        ("everything", inside, Footprint::everything, &in_memory, 1),
+        ("outside", Annotations::default(), memo, &in_memory, 1),
+    ];
+    for (name, annotations, footprint, files, doubts) in cases {
+        let tool = Tool::new("remember", "Begins and never ends.", remember)
+            .annotations(annotations)
+            .footprint(move |_| footprint())
+            .idempotency(IdempotencyConfig::auto());
+        let section = Section::tools("all", "All").tool(tool);
+        let prompt = PromptTemplate::builder("tests", "memory").section(section).build().unwrap().prompt();
+        let store = Arc::new(ByteStore::new());
+        let session = Session::builder().id("s").store(Arc::clone(&store) as _).open().await.unwrap();
+        session.know::<Memo>().unwrap();
+        let resources = ResourceRegistry::of([Binding::filesystem(Arc::clone(files))]).unwrap();
+        let executor = Executor::builder(&prompt, &session).resources(resources).open().await.unwrap();
+        let call = || ToolCall::new("x", "remember", r#"{"what":"a"}"#);
+        let ledger =
+            |store: &Arc<ByteStore>| EffectLedger::new(Arc::clone(store) as _, Arc::clone(session.clock()));
+
+        let (cancel, before) = (CancelToken::new(), REMEMBERED.load(Ordering::SeqCst));
+        let running = executor.call_with(call(), CallOptions::new().cancel(cancel.clone()));
+        let stopping = async {
+            until_remembered(before + 1).await;
+            let dead = Arc::new(store.reopen().unwrap());
+            cancel.cancel();
+            dead
+        };
+        let (outcome, dead) = tokio::join!(running, stopping);
+        assert_eq!(outcome.event.ending, Ending::Cancelled, "{name}");
+        assert_eq!(outcome.text().contains("nothing was changed"), doubts == 0, "{name}: {}", outcome.text());
+        for (store, how) in [(&store, "cancelled"), (&dead, "its process died")] {
+            assert_eq!(ledger(store).in_doubt().await.unwrap().len(), doubts, "{name}: {how}");
+            let rows = store.rows(Rows::All).await.unwrap();
+            assert_eq!(rows.len(), doubts, "{name}: {how}: {rows:?}");
+        }
+        assert!(session.slice::<Memo>().all().is_empty(), "{name}");
+    }
 }
 
 #[test]

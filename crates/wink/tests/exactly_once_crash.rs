@@ -17,7 +17,7 @@ use wink::ledger::{EffectLedger, IdempotencyConfig, Settlement};
 use wink::limits::SystemClock;
 use wink::prelude::*;
 use wink::resource::{Binding, ResourceRegistry};
-use wink::session::{Ending, SessionId, ToolInvoked};
+use wink::session::{Ending, InvocationId, SessionId, ToolInvoked};
 use wink::store::{
     Batch, CallMark, Claimed, Durability, LedgerChange, LedgerRow, Rows, Store, StoreError, StoredSession,
 };
@@ -104,6 +104,9 @@ impl Store for DiskStore {
     }
     fn begin<'a>(&'a self, session: &'a SessionId, mark: CallMark) -> BoxFuture<'a, Result<(), StoreError>> {
         kept!(self, self.bytes.begin(session, mark))
+    }
+    fn start<'a>(&'a self, call: InvocationId) -> BoxFuture<'a, Result<(), StoreError>> {
+        kept!(self, self.bytes.start(call))
     }
     fn commit<'a>(&'a self, session: &'a SessionId, batch: Batch) -> BoxFuture<'a, Result<(), StoreError>> {
         kept!(self, self.bytes.commit(session, batch))
@@ -263,10 +266,10 @@ async fn a_process_that_dies_in_its_handler_leaves_the_key_in_doubt() {
     }
 }
 
-// case 238
+// cases 238, 259
 #[tokio::test]
 async fn whenever_a_process_dies_nothing_is_paid_twice() {
-    let mut deaths = 0;
+    let (mut deaths, mut doubts) = (0, Vec::new());
     let mut seen = Vec::new();
     for write in 1.. {
         let mut died = false;
@@ -302,12 +305,16 @@ async fn whenever_a_process_dies_nothing_is_paid_twice() {
             if !seen.contains(&standing) {
                 seen.push(standing);
             }
+            if standing == "in doubt" {
+                doubts.push(death);
+            }
             std::fs::remove_dir_all(&directory).unwrap();
         }
         if !died {
             break;
         }
     }
-    assert!(deaths >= 9, "claim, begin and commit are written, each in three ways");
+    assert_eq!(deaths, 12, "begin, claim, start and commit are written, each in three ways");
     assert_eq!(seen, ["run", "in doubt", "replayed"]);
+    assert_eq!(doubts, [Death::After(3), Death::Before(4), Death::Within(4)], "from the start to the commit");
 }

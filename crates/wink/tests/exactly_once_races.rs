@@ -28,7 +28,7 @@ use wink::ledger::{
 use wink::limits::{CancelToken, Clock};
 use wink::prelude::*;
 use wink::resource::{Binding, BoxError, ResourceRegistry};
-use wink::session::{Ending, SessionId};
+use wink::session::{Ending, InvocationId, SessionId};
 use wink::store::{
     Batch, CallMark, Claimed, Durability, LedgerChange, LedgerRow, LedgerState, MemoryStore, Rows,
     SharedStore, Store, StoreError, StoredSession,
@@ -289,6 +289,9 @@ impl Store for Late {
     fn begin<'a>(&'a self, session: &'a SessionId, mark: CallMark) -> BoxFuture<'a, Result<(), StoreError>> {
         self.inner.begin(session, mark)
     }
+    fn start<'a>(&'a self, call: InvocationId) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.inner.start(call)
+    }
     fn commit<'a>(&'a self, session: &'a SessionId, batch: Batch) -> BoxFuture<'a, Result<(), StoreError>> {
         self.inner.commit(session, batch)
     }
@@ -432,7 +435,11 @@ async fn a_claim_of_another_process_that_lives_is_left_alone_and_waited_for() {
             let shop = Shop::new(kind).await;
             assert!(shop.buy(tool, End::Well).await.is_success());
             let row = shop.row().await;
-            let state = LedgerState::Claimed { owner: "another process".into(), since: start() };
+            let state = LedgerState::Claimed {
+                owner: "another process".into(),
+                since: start(),
+                orphan: Default::default(),
+            };
             let claim = LedgerRow { state, ..row.clone() };
             let taken = LedgerChange { from: row.clone(), to: Some(claim.clone()) };
             assert!(shop.inner.replace(taken).await.unwrap());
@@ -553,7 +560,11 @@ async fn a_success_whose_claim_was_taken_is_not_committed() {
             shop.market.entered.acquire().await.unwrap().forget();
             // As a process would that takes this one for dead.
             let row = shop.row().await;
-            let state = LedgerState::Claimed { owner: "another process".into(), since: start() };
+            let state = LedgerState::Claimed {
+                owner: "another process".into(),
+                since: start(),
+                orphan: Default::default(),
+            };
             let theirs = LedgerRow { state, ..row.clone() };
             let change = LedgerChange { from: row, to: Some(theirs.clone()) };
             assert!(shop.inner.replace(change).await.unwrap());
@@ -787,6 +798,9 @@ impl Store for Slow {
     fn begin<'a>(&'a self, session: &'a SessionId, mark: CallMark) -> BoxFuture<'a, Result<(), StoreError>> {
         slowly!(self.0.begin(session, mark))
     }
+    fn start<'a>(&'a self, call: InvocationId) -> BoxFuture<'a, Result<(), StoreError>> {
+        slowly!(self.0.start(call))
+    }
     fn commit<'a>(&'a self, session: &'a SessionId, batch: Batch) -> BoxFuture<'a, Result<(), StoreError>> {
         slowly!(self.0.commit(session, batch))
     }
@@ -825,6 +839,9 @@ impl Store for Twice {
     }
     fn begin<'a>(&'a self, session: &'a SessionId, mark: CallMark) -> BoxFuture<'a, Result<(), StoreError>> {
         self.0.begin(session, mark)
+    }
+    fn start<'a>(&'a self, call: InvocationId) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.0.start(call)
     }
     fn commit<'a>(&'a self, session: &'a SessionId, batch: Batch) -> BoxFuture<'a, Result<(), StoreError>> {
         self.0.commit(session, batch)

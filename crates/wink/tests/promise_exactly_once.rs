@@ -17,14 +17,16 @@ use std::sync::{Arc, Barrier, Mutex};
 use serde_json::{Value, json};
 use support::{End, Form, KINDS, Kind, Note, TIMEOUT, World};
 use wink::BoxFuture;
-use wink::executor::{Approval, ApprovalRequest, Approver, Executor, Moment, Outcome, Step, ToolCall};
+use wink::executor::{
+    Approval, ApprovalRequest, Approver, Escalation, Executor, Moment, Outcome, Step, ToolCall,
+};
 use wink::ledger::{EffectLedger, IdempotencyConfig, LedgerScope, Probed, Settlement, WhenInDoubt};
 use wink::limits::CancelToken;
 use wink::prelude::*;
 use wink::resource::{Binding, BoxError, ResourceRegistry};
 use wink::session::Ending;
-use wink::store::{MemoryStore, SharedStore};
-use wink::testing::{ByteStore, Fault, FaultPoint, StoreOp};
+use wink::store::{LedgerState, MemoryStore, OrphanRule, Rows, SharedStore, Store};
+use wink::testing::{ByteStore, Fault, FaultPoint, FaultyStore, StoreOp};
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 struct Send {
@@ -392,6 +394,70 @@ async fn exactly_once_stopped_before_the_handler_is_not_in_doubt() {
             }
         }
     }
+}
+
+// case 259
+#[tokio::test]
+async fn exactly_once_a_handler_whose_start_cannot_be_noted_does_not_start() {
+    let post = Post::new(Kind::Bytes).await;
+    let store = &post.world.store;
+    for broken in [FaultyStore::fail, FaultyStore::panic] {
+        broken(store, StoreOp::Start, 1);
+        let outcome = post.send("send", End::Well).await;
+        assert_eq!((outcome.event.ending, post.sent()), (Ending::NotCommitted, 0), "{}", outcome.text());
+        assert!(matches!(outcome.escalation, Some(Escalation::Store(_))));
+        assert_eq!(post.ledger().in_doubt().await.unwrap(), []);
+    }
+    assert!(post.send("send", End::Well).await.is_success());
+    post.stopped("send_probe", Stop::Panic).await;
+    assert_eq!(post.sent(), 2);
+
+    // Neither a replay nor a probe starts a handler.
+    store.fail(StoreOp::Start, 1);
+    assert!(post.send("send", End::Well).await.event.replayed);
+    let happened =
+        Probed::Happened { message: "it did".into(), value: None, exclude_value_from_context: false };
+    post.probing.lock().unwrap().push(Some(happened));
+    assert!(post.send("send_probe", End::Well).await.event.replayed);
+    assert_eq!(post.send("send_again", End::Well).await.event.ending, Ending::NotCommitted);
+    assert_eq!(post.sent(), 2);
+}
+
+// case 259
+#[tokio::test]
+async fn exactly_once_a_process_that_died_before_its_handler_started_leaves_no_doubt() {
+    let mut post = Post::new(Kind::Bytes).await;
+    let gate = post.world.store.hold(StoreOp::Start, 1);
+    let executor = post.world.executor.clone();
+    let call = post.call("send", End::Well);
+    let running = tokio::spawn(async move { executor.call(call).await });
+    gate.reached().await;
+    post.world.reopen().await;
+    assert_eq!(post.ledger().in_doubt().await.unwrap(), []);
+    let outcome = post.send("send", End::Well).await;
+    assert!(outcome.is_success() && !outcome.event.replayed, "{}", outcome.text());
+    assert_eq!(post.sent(), 1);
+    running.abort();
+}
+
+/// That a second try never started says nothing about the first.
+#[tokio::test]
+async fn exactly_once_what_is_run_again_in_doubt_is_in_doubt_wherever_its_process_dies() {
+    let mut post = Post::new(Kind::Bytes).await;
+    post.stopped("send_again", Stop::Panic).await;
+    let executor = post.world.executor.clone();
+    let call = post.call("send_again", End::Hang);
+    let running = tokio::spawn(async move { executor.call(call).await });
+    post.world.clock.until_sleeping(2).await;
+    let rows = post.world.store.rows(Rows::All).await.unwrap();
+    let rules = rows.iter().filter_map(|row| match &row.state {
+        LedgerState::Claimed { orphan, .. } => Some(orphan),
+        LedgerState::InDoubt { .. } | LedgerState::Recorded { .. } => None,
+    });
+    assert_eq!(rules.collect::<Vec<_>>(), [&OrphanRule::InDoubt]);
+    post.world.reopen().await;
+    assert_eq!(post.ledger().in_doubt().await.unwrap().len(), 1);
+    running.abort();
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use jiff::Timestamp;
 use wink::BoxFuture;
 use wink::prelude::*;
-use wink::session::{Logbook, LoggedParams, SessionId, ToolInvoked, replace_latest};
+use wink::session::{InvocationId, Logbook, LoggedParams, SessionId, ToolInvoked, replace_latest};
 use wink::store::{
     Batch, CallMark, Claimed, Durability, History, HistoryQuery, LedgerChange, LedgerRow, MemoryStore,
     NumberedRecord, Opening, PageQuery, Rows, Store, StoreError, StoredSession, Summary,
@@ -91,6 +91,10 @@ impl Store for Shelf {
     }
 
     fn begin<'a>(&'a self, _: &'a SessionId, _: CallMark) -> BoxFuture<'a, Result<(), StoreError>> {
+        ready(())
+    }
+
+    fn start<'a>(&'a self, _: InvocationId) -> BoxFuture<'a, Result<(), StoreError>> {
         ready(())
     }
 

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::Shared;
 use super::approve::Approver;
 use super::batch::Place;
-use super::end::{End, what_remains};
+use super::end::{End, to_settle, what_remains};
 use super::govern::Approvals;
 use super::outcome::{Failure, Outcome, ToolCall};
 use super::step::Step;
@@ -171,9 +171,15 @@ impl Call {
         what_remains(self.leaves_doubt())
     }
 
-    /// Whether nobody knows what it did outside, if it is stopped here.
-    fn leaves_doubt(&self) -> bool {
+    /// Whether it is not known what it did outside, if it is stopped here and rolled back.
+    pub(super) fn leaves_doubt(&self) -> bool {
         self.handler.is_doubtful() && self.claim.as_ref().is_some_and(|claim| claim.can_be_in_doubt())
+    }
+
+    /// The same of a call that ends like this: what was not rolled back may be there.
+    fn leaves_doubt_as(&self, ending: Ending) -> bool {
+        let entered = self.claim.is_some() && self.handler != HandlerState::NotEntered;
+        self.leaves_doubt() || (entered && ending == Ending::NotRestored)
     }
 
     /// For a call that is only asked about.
@@ -270,6 +276,10 @@ impl Call {
 
     fn end(&mut self, mut failure: Failure) -> (End, Aborted) {
         self.recorded = true;
+        let doubtful = self.leaves_doubt_as(failure.ending);
+        if let Some(settling) = self.claim.as_ref().filter(|_| doubtful).and_then(|claim| claim.settling()) {
+            failure.message.push_str(&to_settle(&settling));
+        }
         self.shared.withheld_failure(&mut failure);
         let mut aborted = match self.tx.take() {
             Some(tx) => tx.abort(),
@@ -308,8 +318,7 @@ impl Call {
         let end = End {
             event: Arc::new(event),
             shown,
-            // Before the claim is taken, which it asks.
-            doubtful: self.leaves_doubt(),
+            doubtful,
             claim: self.claim.take(),
             escalation: failure.escalation,
             max_logged: self.shared.limits.max_logged_bytes,

@@ -48,10 +48,16 @@ impl End {
     pub(super) async fn not_committed(mut self, error: TransactionError, aborted: Aborted) -> Outcome {
         tracing::error!(%error, tool = &*self.event.tool, "a call could not be committed");
         let (ending, remains) = match &error {
-            TransactionError::Restore(_) => (Ending::NotRestored, what_is_left(self.doubtful)),
+            TransactionError::Restore(_) => {
+                // What was not rolled back may be there, wherever the effect is.
+                self.doubtful |= self.claim.is_some();
+                (Ending::NotRestored, what_is_left(self.doubtful))
+            }
             _ => (Ending::NotCommitted, what_remains(self.doubtful)),
         };
-        let text = format!("{} was not committed: {error}; {remains}", self.event.tool);
+        let settling = self.claim.as_ref().filter(|_| self.doubtful).and_then(|claim| claim.settling());
+        let settling = settling.map(|settling| to_settle(&settling)).unwrap_or_default();
+        let text = format!("{} was not committed: {error}; {remains}{settling}", self.event.tool);
         self.shown = bounded(&text, MAX_REASON_BYTES).into();
         let mut error_chain = vec![error.to_string()];
         bound_chain(&mut error_chain, self.max_logged);
@@ -127,6 +133,11 @@ pub(super) fn what_remains(outside_in_doubt: bool) -> &'static str {
         false => "nothing was changed",
         true => "what it did here was undone, and whether its effect outside happened is not known",
     }
+}
+
+/// How a doubt is settled, after what is told of a call that leaves one.
+pub(super) fn to_settle(settling: &str) -> String {
+    format!("\nFind out whether it happened, and say so: {settling}")
 }
 
 /// The same of one that could not be taken back.

@@ -10,14 +10,17 @@ use super::govern::MOST_CHANGES;
 use super::outcome::Failure;
 use super::steps::lost;
 use super::stop::{StopWhen, held_to};
+use crate::filesystem::{Filesystem, MemoryFilesystem};
 use crate::ledger::{
     Before, Claim, ClaimOutcome, Doubted, IdempotencyConfig, InDoubt, Probe, Probed, REQUEST_KEY, Reach,
     ToolEffect, WhenInDoubt,
 };
+use crate::prompt::PlacedTool;
 use crate::session::{Ending, LoggedValue};
 use crate::store::LedgerChange;
 use crate::support::future::{Contained, catch};
 use crate::tool::erased::KeyParts;
+use crate::tool::footprint::{Footprint, WorkspaceKind};
 
 /// Where a session remembers which replayed values it has: beside the state of policies, whose keys start with a
 /// section or a template, and with it part of the call's transaction.
@@ -33,7 +36,9 @@ impl Call {
         let mut questions = 0;
         // Each turn but that of a question means that another call was faster.
         loop {
-            let made = Claim::make(&self.shared.session, &config, &self.name, parts.clone(), patience).await;
+            let call = self.invocation.id;
+            let made =
+                Claim::make(&self.shared.session, &config, &self.name, parts.clone(), call, patience).await;
             let (doubt, doubted) = match made.map_err(|error| self.store_failed(&error))? {
                 ClaimOutcome::Mine(claim) => {
                     self.claim = Some(Box::new(claim));
@@ -53,11 +58,20 @@ impl Call {
                 ClaimOutcome::Doubt(doubt, doubted) => (doubt, doubted),
             };
             let decided = match &config.when_in_doubt {
-                // It died before it committed, and all that it did went with it.
-                _ if config.reach == Reach::Inside => self.take_over(doubted, Before::DidNotHappen).await?,
                 WhenInDoubt::Fail => {
-                    return Err(self
-                        .doubtful(&doubt, "It was not run again; somebody has to settle the entry first."));
+                    let settling = self.session().store().settling(&doubt.key);
+                    let why = match settling {
+                        Some(settling) => {
+                            format!(
+                                "It was not run again. Find out whether it happened, and say so: {settling}"
+                            )
+                        }
+                        None => format!(
+                            "It was not run again: the entry '{}' has to be settled first.",
+                            doubt.key
+                        ),
+                    };
+                    return Err(self.doubtful(&doubt, &why));
                 }
                 WhenInDoubt::RunAgain => self.take_over(doubted, Before::InDoubt).await?,
                 WhenInDoubt::Probe(probe) => self.probe(&**probe, &doubt, doubted).await?,
@@ -161,12 +175,28 @@ impl Call {
         work.policy_set(&REPLAYED, id, Some(Arc::new(Value::Bool(true)))).map_err(over)
     }
 
+    /// Where the effect of a tool with a config is. That it is only where a rollback reaches has to be said and enforced.
+    fn reach(&self, placed: &PlacedTool) -> Reach {
+        let files = self.shared.resources.there_already::<dyn Filesystem>();
+        let workspace = match files.is_some_and(|files| files.as_any().is::<MemoryFilesystem>()) {
+            true => WorkspaceKind::Memory,
+            false => WorkspaceKind::Elsewhere,
+        };
+        let in_memory = |footprint: &Footprint| footprint.is_in_memory(workspace);
+        match !placed.tool.contract().annotations.open_world && self.footprint.as_ref().is_some_and(in_memory)
+        {
+            true => Reach::Inside,
+            false => Reach::Outside,
+        }
+    }
+
     /// The key's parts; none when the tool always runs.
     fn key(&self) -> Result<Option<(IdempotencyConfig, KeyParts)>, Box<Failure>> {
         let (Some(placed), Some(params)) = (&self.placed, &self.params) else { return Err(lost("the call")) };
         let found = match (&placed.tool.contract().idempotency, self.once_by_request()) {
             (Some(config), _) => {
-                placed.tool.inner.key(params).map(|parts| parts.map(|parts| (config.clone(), parts)))
+                let found = placed.tool.inner.key(params);
+                found.map(|parts| parts.map(|parts| (config.clone().reaching(self.reach(placed)), parts)))
             }
             // The same request has the same arguments: another that happens to have its key is not answered with its result.
             (None, Some(key)) => placed.tool.inner.params_hash(params).map(|params_hash| {

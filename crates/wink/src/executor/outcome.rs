@@ -61,8 +61,9 @@ impl ToolCall {
 
     /// Says which request this is, for a caller that may send it again, not knowing whether it arrived. A tool that has no
     /// idempotency config of its own then has its effect once for this key and these arguments, for an hour, in the
-    /// session; one that only reads is read again. If the first try was stopped, a tool that [reaches
-    /// outside](crate::tool::Annotations::open_world) is in doubt; all that another one did went with the try, so it is run.
+    /// session; one that only reads is read again. If the first try was stopped after its handler had
+    /// started, a tool that [reaches outside](crate::tool::Annotations::open_world) is in doubt; all that another one did was undone
+    /// with the try, so it is run.
     #[must_use]
     pub fn request_key(mut self, key: impl Into<Arc<str>>) -> Self {
         self.request_key = Some(key.into());

@@ -163,6 +163,8 @@ impl Call {
                     self.begin();
                     Step::Handler
                 }
+                // Before the handler may have an effect, the store knows that it may.
+                Step::Handler if self.is_to_be_started() => return Ok(Took::Waits),
                 Step::Handler => match self.handler_now(task)? {
                     true => Step::OnResult,
                     false => return Ok(Took::Waits),
@@ -249,7 +251,15 @@ impl Call {
             Step::Policies => Box::pin(self.policies()).await.map(|()| Step::Ledger)?,
             // Boxed where it is rare, so that other calls do not carry the room for it.
             Step::Ledger => Box::pin(self.ledger()).await.map(|()| Step::Begin)?,
-            Step::Handler => self.handler().await.map(|()| Step::OnResult)?,
+            Step::Handler => {
+                if self.is_to_be_started() {
+                    self.start().await?;
+                    if poll_fn(|task| Poll::Ready(self.handler_now(task))).await? {
+                        return Ok(Step::OnResult);
+                    }
+                }
+                self.handler().await.map(|()| Step::OnResult)?
+            }
             Step::OnResult => Box::pin(self.on_result()).await.map(|()| Step::Subscribers)?,
             Step::Subscribers => {
                 self.wait_for_place().await?;

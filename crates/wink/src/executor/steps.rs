@@ -223,6 +223,18 @@ impl Call {
         self.tx = Some(Transaction::begin_on(session, scope, turn, footprint, tag, call));
     }
 
+    /// Whether the store has to be told that the handler starts. A replay starts none.
+    pub(super) fn is_to_be_started(&self) -> bool {
+        self.claim.as_ref().is_some_and(|claim| claim.is_to_be_started())
+    }
+
+    /// Tells the store that the handler starts; if that fails, it does not.
+    pub(super) async fn start(&mut self) -> Result<(), Box<Failure>> {
+        let Some(claim) = &mut self.claim else { return Ok(()) };
+        let started = claim.start().await;
+        started.map_err(|error| self.store_failed(&error))
+    }
+
     /// Starts the handler; false if it has to be waited for.
     pub(super) fn handler_now(&mut self, task: &mut Context<'_>) -> Result<bool, Box<Failure>> {
         let (Some(placed), Some(tx)) = (&self.placed, &self.tx) else { return Err(lost("the call")) };
@@ -460,7 +472,7 @@ impl Call {
                 .escalating(Escalation::Evaluation(error));
         }
         let mut text = error.text();
-        if error.leaves_doubt() && self.claim.is_some() {
+        if error.leaves_doubt() && self.leaves_doubt() {
             text.push_str("\nWhether its effect outside happened is not known.");
         }
         Failure::new(Ending::Errored, text).because(chain)

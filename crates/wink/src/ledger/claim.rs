@@ -7,9 +7,11 @@ use jiff::Timestamp;
 
 use super::key::key_of;
 use super::live::Owner;
-use super::{IdempotencyConfig, InDoubt, Reach, Standing, ToolEffect, doubt_if_ended, replace};
-use crate::session::{Session, SessionId};
-use crate::store::{Claimed, LedgerChange, LedgerRow, LedgerState, SharedStore, StoreError};
+use super::{IdempotencyConfig, InDoubt, Reach, Standing, ToolEffect, WhenInDoubt, doubt_if_ended, replace};
+use crate::session::{InvocationId, Session, SessionId};
+use crate::store::{
+    Claimed, LedgerChange, LedgerRow, LedgerState, OrphanRule, SharedStore, StoreError, boot_id,
+};
 use crate::support::background::{MustFinish, finish};
 use crate::support::future::{CatchPanic, catch};
 use crate::tool::erased::KeyParts;
@@ -25,7 +27,12 @@ pub(crate) struct Claim {
     /// about the one before.
     earlier: Option<LedgerRow>,
     reach: Reach,
-    owner: Owner,
+    /// Who holds the claim, for as long as the call goes on.
+    _owner: Owner,
+    /// Whether the store knows that the handler starts.
+    started: bool,
+    /// Whether a doubt is settled by hand, and not by the tool's config.
+    by_hand: bool,
 }
 
 /// What stands under a key.
@@ -68,26 +75,44 @@ impl Claim {
         config: &IdempotencyConfig,
         tool: &Arc<str>,
         parts: KeyParts,
+        call: InvocationId,
         patience: Option<Duration>,
     ) -> Result<ClaimOutcome, StoreError> {
         let key = key_of(config, session.id(), tool, &parts.text);
         let owner = Owner::new();
+        let orphan = match (config.reach, boot_id()) {
+            (Reach::Inside, _) => OrphanRule::Release,
+            (Reach::Outside, Some(boot)) if session.is_durable() => {
+                OrphanRule::ReleaseUnlessStarted { call, boot: boot.to_owned() }
+            }
+            (Reach::Outside, _) => OrphanRule::InDoubt,
+        };
+        let since = session.clock().now();
         let row = LedgerRow {
             key: key.to_string(),
             tool: tool.to_string(),
             params_hash: parts.params_hash,
             ttl: config.ttl,
-            state: claimed(&owner, session.clock().now()),
+            state: LedgerState::Claimed { owner: owner.name().to_owned(), since, orphan },
         };
         let (store, session_id) = (Arc::clone(session.store()), session.id().clone());
-        let mut claim =
-            Self { key, row, store, session: session_id, earlier: None, reach: config.reach, owner };
+        let mut claim = Self {
+            key,
+            row,
+            store,
+            session: session_id,
+            earlier: None,
+            reach: config.reach,
+            _owner: owner,
+            started: false,
+            by_hand: matches!(config.when_in_doubt, WhenInDoubt::Fail),
+        };
         let clock = session.clock();
         let began = clock.monotonic();
         let mut look = FIRST_LOOK;
         loop {
             let now = clock.now();
-            claim.row.state = claimed(&claim.owner, now);
+            claim.begins(now);
             let (answer, back) = claim.write(now).await?;
             claim = back;
             let found = match answer {
@@ -110,6 +135,10 @@ impl Claim {
                 }
                 Standing::InDoubt(doubt) => Some(doubt),
                 Standing::Ended(doubt) => doubt_if_ended(&claim.store, &found, doubt).await?,
+                Standing::Released => {
+                    replace(&claim.store, LedgerChange { from: found.clone(), to: None }).await?;
+                    None
+                }
                 Standing::Here(going) => {
                     going.ended().await;
                     None
@@ -123,9 +152,47 @@ impl Claim {
         }
     }
 
-    /// Whether nobody can know what a call did that was stopped.
+    /// Whether it cannot be known what a call did that was stopped, and rolled back.
     pub(crate) fn can_be_in_doubt(&self) -> bool {
         self.reach == Reach::Outside
+    }
+
+    /// What a person types to settle the doubt that this leaves.
+    pub(crate) fn settling(&self) -> Option<String> {
+        self.store.settling(&self.key).filter(|_| self.by_hand)
+    }
+
+    /// Whether the store has to know that the handler starts, and does not yet.
+    pub(crate) fn is_to_be_started(&self) -> bool {
+        !self.started && self.starting().is_some()
+    }
+
+    /// Tells the store that the handler is about to be polled for the first time. Without that it must not be.
+    pub(crate) async fn start(&mut self) -> Result<(), StoreError> {
+        if let Some(call) = self.starting().filter(|_| !self.started) {
+            let started = match catch(|| self.store.start(call)) {
+                Ok(starting) => CatchPanic::new(starting).await,
+                Err(panic) => Err(panic),
+            };
+            started
+                .unwrap_or_else(|panic| Err(StoreError::failed("start", format!("it panicked: {panic}"))))?;
+        }
+        self.started = true;
+        Ok(())
+    }
+
+    /// The call of which it counts whether its handler started.
+    fn starting(&self) -> Option<InvocationId> {
+        match &self.row.state {
+            LedgerState::Claimed { orphan: OrphanRule::ReleaseUnlessStarted { call, .. }, .. } => Some(*call),
+            _ => None,
+        }
+    }
+
+    fn begins(&mut self, now: Timestamp) {
+        if let LedgerState::Claimed { since, .. } = &mut self.row.state {
+            *since = now;
+        }
     }
 
     /// The effect of a success.
@@ -188,11 +255,14 @@ impl Doubted {
     /// Takes the entry over, to run it again; none when it is no longer as it was found.
     pub(crate) async fn take_over(self, before: Before, now: Timestamp) -> Result<Option<Claim>, StoreError> {
         let Self { found, reason, since, mut claim } = self;
-        claim.row.state = claimed(&claim.owner, now);
-        claim.earlier = match before {
-            Before::InDoubt => Some(claim.row_in(LedgerState::InDoubt { reason, since })),
-            Before::DidNotHappen => None,
-        };
+        claim.begins(now);
+        if before == Before::InDoubt {
+            // That this try never started says nothing about the one before it.
+            if let LedgerState::Claimed { orphan, .. } = &mut claim.row.state {
+                *orphan = OrphanRule::InDoubt;
+            }
+            claim.earlier = Some(claim.row_in(LedgerState::InDoubt { reason, since }));
+        }
         let (store, change) =
             (Arc::clone(&claim.store), LedgerChange { from: found, to: Some(claim.row.clone()) });
         let unused = Unused(Some(claim));
@@ -238,8 +308,4 @@ impl Drop for Unused {
 /// It cannot happen, and if it does, only the call fails.
 fn lost() -> StoreError {
     StoreError::failed("claim", "the claim was lost")
-}
-
-fn claimed(owner: &Owner, since: Timestamp) -> LedgerState {
-    LedgerState::Claimed { owner: owner.name().to_owned(), since }
 }

@@ -104,9 +104,9 @@ pub struct IdempotencyConfig {
 /// Where the effect is that is to happen once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// Outside, where nothing is undone: whoever was stopped may have had it.
+    /// Outside, where nothing is undone: a call that was stopped may have had it.
     Outside,
-    /// In what the call's transaction undoes: whoever did not commit has had none.
+    /// In what the call's transaction undoes: a call that was rolled back has had none.
     Inside,
 }
 
@@ -148,6 +148,11 @@ impl IdempotencyConfig {
     /// For a request that may be sent again within `ttl`.
     pub(crate) fn of_a_request(ttl: Duration, reach: Reach) -> Self {
         Self { ttl: Some(ttl), reach, ..Self::auto() }
+    }
+
+    /// The same for a call whose effect is there.
+    pub(crate) fn reaching(self, reach: Reach) -> Self {
+        Self { reach, ..self }
     }
 
     /// How long a recorded effect counts; forever, if `None`.

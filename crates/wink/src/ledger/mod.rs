@@ -2,8 +2,9 @@
 //!
 //! A call of a tool with an [`IdempotencyConfig`] claims its key before the handler runs; the claim is in the store
 //! by then. A committed success replaces it by the recorded effect, in the same store transaction as everything
-//! else. A handler that *returned* a failure releases the claim; one that was stopped leaves it in doubt, and
-//! nothing is silently run again. Calls with one key wait for each other within a process.
+//! else. A handler that *returned* a failure releases the claim; one that was stopped leaves it in doubt, unless it
+//! never started or all that it did is undone with it, and nothing is silently run again. Calls with one key wait for
+//! each other within a process.
 //!
 //! A row is changed only by whoever knows what it says now (compare and swap), so that of several who want to take
 //! over, settle or forget an entry, in however many processes, one does.
@@ -21,7 +22,9 @@ use serde_json::Value;
 
 use crate::limits::Clock;
 use crate::session::SessionId;
-use crate::store::{Claimed, LedgerChange, LedgerRow, LedgerState, Rows, SharedStore, StoreError};
+use crate::store::{
+    Claimed, LedgerChange, LedgerRow, LedgerState, OrphanRule, Rows, SharedStore, StoreError,
+};
 use crate::support::future::{CatchPanic, catch};
 
 pub(crate) use claim::{Before, Claim, ClaimOutcome, Doubted};
@@ -238,7 +241,9 @@ impl EffectLedger {
             LedgerState::Claimed { .. } | LedgerState::InDoubt { .. } => match Standing::of(row)? {
                 Standing::InDoubt(doubt) => Ok(Some(doubt)),
                 Standing::Ended(doubt) => doubt_if_ended(&self.store, row, doubt).await,
-                Standing::Recorded(_) | Standing::Here(_) | Standing::Elsewhere(_) => Ok(None),
+                Standing::Recorded(_) | Standing::Released | Standing::Here(_) | Standing::Elsewhere(_) => {
+                    Ok(None)
+                }
             },
         }
     }
@@ -252,6 +257,8 @@ enum Standing {
     InDoubt(InDoubt),
     /// The call has ended, and when the row was read it did not say how. It is in doubt if it still does not.
     Ended(InDoubt),
+    /// The call has ended, all that it did is undone with it, and its claim could not be removed.
+    Released,
     /// A call of this process is running.
     Here(Going),
     /// A call of another process is running.
@@ -268,8 +275,9 @@ impl Standing {
         };
         Ok(match &row.state {
             LedgerState::InDoubt { reason, since } => Self::InDoubt(doubt(reason, since)),
-            LedgerState::Claimed { owner, since } => match whereabouts(owner) {
+            LedgerState::Claimed { owner, since, orphan } => match whereabouts(owner) {
                 Whereabouts::Here(going) => Self::Here(going),
+                Whereabouts::Ended if *orphan == OrphanRule::Release => Self::Released,
                 Whereabouts::Ended => Self::Ended(doubt("its end could not be recorded", since)),
                 Whereabouts::Elsewhere => Self::Elsewhere(*since),
             },
@@ -310,6 +318,10 @@ async fn replace(store: &SharedStore, change: LedgerChange) -> Result<bool, Stor
 fn effect_of(row: &LedgerRow) -> Result<Option<ToolEffect>, StoreError> {
     match Standing::of(row)? {
         Standing::Recorded(effect) => Ok(Some(effect)),
-        Standing::InDoubt(_) | Standing::Ended(_) | Standing::Here(_) | Standing::Elsewhere(_) => Ok(None),
+        Standing::InDoubt(_)
+        | Standing::Ended(_)
+        | Standing::Released
+        | Standing::Here(_)
+        | Standing::Elsewhere(_) => Ok(None),
     }
 }

@@ -10,7 +10,7 @@ use super::{
     Store, StoreError, StoredSession,
 };
 use crate::BoxFuture;
-use crate::session::SessionId;
+use crate::session::{InvocationId, SessionId};
 use crate::support::lock::lock;
 
 /// Keeps the ledger in memory, and nothing per call.
@@ -69,6 +69,10 @@ impl Store for MemoryStore {
     }
 
     fn begin<'a>(&'a self, _: &'a SessionId, _: CallMark) -> BoxFuture<'a, Result<(), StoreError>> {
+        ready(())
+    }
+
+    fn start<'a>(&'a self, _: InvocationId) -> BoxFuture<'a, Result<(), StoreError>> {
         ready(())
     }
 

@@ -4,6 +4,7 @@
 //! never runs a reducer, never renders, never decides. [`MemoryStore`] keeps the ledger for as long as the
 //! process lives and nothing else, since the session itself is the copy in memory.
 
+mod boot;
 mod error;
 mod memory;
 mod page;
@@ -18,6 +19,7 @@ use serde_json::Value;
 use crate::BoxFuture;
 use crate::session::{InvocationId, RunContext, SessionId};
 
+pub use boot::boot_id;
 pub use error::{StoreError, StoreErrorKind};
 pub use memory::MemoryStore;
 pub use page::{Opening, PageOrder, PageQuery, Summary};
@@ -189,12 +191,16 @@ pub struct LedgerChange {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LedgerState {
-    /// A call is running. When a store is opened, a claim whose owner is gone becomes [`LedgerState::InDoubt`].
+    /// A call is running. A claim whose owner is gone becomes [`LedgerState::InDoubt`] or is removed, as its rule says, when
+    /// the store is next opened or its row next read.
     Claimed {
         /// Who runs it: another text for each claim.
         owner: String,
         /// Since when.
         since: Timestamp,
+        /// What becomes of the claim when its owner is gone.
+        #[serde(default, skip_serializing_if = "OrphanRule::is_default")]
+        orphan: OrphanRule,
     },
     /// It cannot be known whether the effect happened.
     InDoubt {
@@ -210,6 +216,24 @@ pub enum LedgerState {
         /// When the row stops counting; never, if absent.
         expires_at: Option<Timestamp>,
     },
+}
+
+/// What becomes of a claim whose owner is gone.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OrphanRule {
+    /// It is in doubt. So is every claim of a store that was written before there were rules.
+    #[default]
+    InDoubt,
+    /// It is released if its handler never started, and in doubt otherwise. See [`LedgerRow::is_released_with_owner`].
+    ReleaseUnlessStarted {
+        /// The call that claims: [`Store::begin`] was told of it, and [`Store::start`] is before its handler is first polled.
+        call: InvocationId,
+        /// The boot of the machine in which it claims ([`boot_id`]). In another one the mark of the start may be lost.
+        boot: String,
+    },
+    /// It is released: all that the call did is undone with it.
+    Release,
 }
 
 /// The answer to a claim.
@@ -359,6 +383,13 @@ pub trait Store: Send + Sync + 'static {
     /// Makes it known that a call begins, which may have to wait for its turn yet. Must survive the death of the process.
     fn begin<'a>(&'a self, session: &'a SessionId, mark: CallMark) -> BoxFuture<'a, Result<(), StoreError>>;
 
+    /// Makes it known that the handler of a call which [began](Store::begin) is about to be polled for the first time. Must
+    /// survive the death of the process, and need not survive the machine: no implementation waits for the disk.
+    ///
+    /// # Errors
+    /// When it cannot be made known. The handler is not started then.
+    fn start<'a>(&'a self, call: InvocationId) -> BoxFuture<'a, Result<(), StoreError>>;
+
     /// Makes the whole batch true, or nothing of it: an error says that nothing of it is, or ever will be. A ledger
     /// row that is not as the batch expects it is such an error; [`LedgerChange::refused`] is its text.
     fn commit<'a>(&'a self, session: &'a SessionId, batch: Batch) -> BoxFuture<'a, Result<(), StoreError>>;
@@ -369,6 +400,12 @@ pub trait Store: Send + Sync + 'static {
     /// Makes a change of the ledger, if the row is as the change expects it; says whether it was. Of any number of
     /// changes that expect the same row, in however many processes, one goes through.
     fn replace<'a>(&'a self, change: LedgerChange) -> BoxFuture<'a, Result<bool, StoreError>>;
+
+    /// What a person types to [settle](crate::ledger::EffectLedger::settle) an entry in doubt by hand, if there is a program for it.
+    fn settling(&self, key: &str) -> Option<String> {
+        let _ = key;
+        None
+    }
 
     /// The rows that match, by key.
     fn rows<'a>(&'a self, which: Rows) -> BoxFuture<'a, Result<Vec<LedgerRow>, StoreError>>;
@@ -471,10 +508,30 @@ impl LedgerChange {
     }
 }
 
+impl OrphanRule {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 impl LedgerRow {
     /// Whether a call holds the key.
     pub fn is_claimed(&self) -> bool {
         matches!(self.state, LedgerState::Claimed { .. })
+    }
+
+    /// Whether this is a claim that is released, and not in doubt, now that its owner is gone. `never_started` says of a call of
+    /// this boot whether it is known that its handler never started: what the store knows of it is there and undamaged, and it
+    /// began and did not [start](Store::start).
+    pub fn is_released_with_owner(&self, never_started: impl FnOnce(InvocationId) -> bool) -> bool {
+        let LedgerState::Claimed { orphan, .. } = &self.state else { return false };
+        match orphan {
+            OrphanRule::InDoubt => false,
+            OrphanRule::ReleaseUnlessStarted { call, boot } => {
+                boot_id() == Some(boot.as_str()) && never_started(*call)
+            }
+            OrphanRule::Release => true,
+        }
     }
 
     /// Whether the row is a recorded effect whose time has come. Exactly at its time it no longer counts.

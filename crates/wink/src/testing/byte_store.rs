@@ -1,13 +1,13 @@
 //! A store that keeps everything as bytes, and can be opened again as a new process would.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Mutex;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::BoxFuture;
-use crate::session::SessionId;
+use crate::session::{InvocationId, SessionId};
 use crate::store::{
     Batch, CallMark, Claimed, Durability, History, HistoryQuery, LedgerChange, LedgerRow, LedgerState,
     NumberedJournal, NumberedRecord, Opening, PageQuery, Record, Rows, Store, StoreError, StoredSession,
@@ -31,6 +31,8 @@ struct State {
     sessions: HashMap<SessionId, Kept>,
     /// Calls that began in this process. They are not unfinished while it lives.
     running: HashMap<SessionId, Vec<CallMark>>,
+    /// Calls whose handlers started, with their marks.
+    started: HashSet<InvocationId>,
     ledger: BTreeMap<String, LedgerRow>,
 }
 
@@ -49,6 +51,7 @@ struct Kept {
 #[derive(Serialize, Deserialize)]
 enum Entry {
     Begin { session: SessionId, mark: CallMark },
+    Start(InvocationId),
     Commit { session: SessionId, batch: Box<Batch> },
     Compact { session: SessionId, upto: u64, whole: Vec<Record> },
     Summary { session: SessionId, sequence: u64, compactions: u64, records: Vec<Record> },
@@ -73,7 +76,7 @@ impl ByteStore {
     }
 
     /// The store that a process finds which opens this journal: calls that had begun are unfinished, and claims
-    /// are in doubt. A last entry that is cut short was not committed; any other damage is an error.
+    /// are in doubt or released. A last entry that is cut short was not committed; any other damage is an error.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, StoreError> {
         let mut state = State::default();
         let mut rest = bytes;
@@ -83,14 +86,9 @@ impl ByteStore {
         }
         let kept = bytes.len() - rest.len();
         state.journal = bytes.iter().take(kept).copied().collect();
+        state.settle_claims()?;
         for (session, marks) in std::mem::take(&mut state.running) {
             state.sessions.entry(session).or_default().unfinished = marks;
-        }
-        for row in state.ledger.values_mut() {
-            if let LedgerState::Claimed { since, .. } = &row.state {
-                let reason = "an earlier call was interrupted: its process ended while it ran".to_owned();
-                row.state = LedgerState::InDoubt { reason, since: *since };
-            }
         }
         Ok(Self { state: Mutex::new(state) })
     }
@@ -125,8 +123,10 @@ impl State {
     fn apply(&mut self, entry: Entry) {
         match entry {
             Entry::Begin { session, mark } => self.running.entry(session).or_default().push(mark),
+            Entry::Start(call) => _ = self.started.insert(call),
             Entry::Commit { session, batch } => {
                 if let Some(ended) = batch.ends {
+                    self.started.remove(&ended);
                     self.running.entry(session.clone()).or_default().retain(|mark| mark.invocation != ended);
                 }
                 let stored = self.sessions.entry(session).or_default();
@@ -152,6 +152,28 @@ impl State {
             Entry::Put(row) => self.set(row.key.clone(), Some(row)),
             Entry::Removed(keys) => keys.into_iter().for_each(|key| self.set(key, None)),
         }
+    }
+
+    /// What becomes of claims whose process has died.
+    fn settle_claims(&mut self) -> Result<(), StoreError> {
+        let begun: HashSet<InvocationId> =
+            self.running.values().flatten().map(|mark| mark.invocation).collect();
+        let never_started = |call: InvocationId| begun.contains(&call) && !self.started.contains(&call);
+        let mut entries = Vec::new();
+        for row in self.ledger.values() {
+            let LedgerState::Claimed { since, .. } = &row.state else { continue };
+            entries.push(match row.is_released_with_owner(never_started) {
+                true => Entry::Removed(vec![row.key.clone()]),
+                false => {
+                    let reason = "an earlier call was interrupted: its process ended while it ran".to_owned();
+                    Entry::Put(LedgerRow {
+                        state: LedgerState::InDoubt { reason, since: *since },
+                        ..row.clone()
+                    })
+                }
+            });
+        }
+        entries.iter().try_for_each(|entry| self.write(entry))
     }
 
     fn set(&mut self, key: String, row: Option<LedgerRow>) {
@@ -336,6 +358,10 @@ impl Store for ByteStore {
 
     fn begin<'a>(&'a self, session: &'a SessionId, mark: CallMark) -> BoxFuture<'a, Result<(), StoreError>> {
         ready(lock(&self.state).write(&Entry::Begin { session: session.clone(), mark }))
+    }
+
+    fn start<'a>(&'a self, call: InvocationId) -> BoxFuture<'a, Result<(), StoreError>> {
+        ready(lock(&self.state).write(&Entry::Start(call)))
     }
 
     fn commit<'a>(&'a self, session: &'a SessionId, batch: Batch) -> BoxFuture<'a, Result<(), StoreError>> {

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use crate::BoxFuture;
-use crate::session::SessionId;
+use crate::session::{InvocationId, SessionId};
 use crate::store::{
     Batch, CallMark, Claimed, Durability, History, HistoryQuery, LedgerChange, LedgerRow, NumberedRecord,
     Opening, PageQuery, Record, Rows, SharedStore, Store, StoreError, StoreTurn, StoredSession, Summary,
@@ -31,6 +31,8 @@ pub enum StoreOp {
     Compact,
     /// [`Store::begin`].
     Begin,
+    /// [`Store::start`].
+    Start,
     /// [`Store::commit`].
     Commit,
     /// [`Store::claim`].
@@ -278,6 +280,13 @@ impl Store for FaultyStore {
         })
     }
 
+    fn start<'a>(&'a self, call: InvocationId) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            self.pass(StoreOp::Start).await?;
+            self.inner.start(call).await
+        })
+    }
+
     fn commit<'a>(&'a self, session: &'a SessionId, batch: Batch) -> BoxFuture<'a, Result<(), StoreError>> {
         Box::pin(async move {
             self.pass(StoreOp::Commit).await?;
@@ -297,6 +306,10 @@ impl Store for FaultyStore {
             self.pass(StoreOp::Replace).await?;
             self.inner.replace(change).await
         })
+    }
+
+    fn settling(&self, key: &str) -> Option<String> {
+        self.inner.settling(key)
     }
 
     fn rows<'a>(&'a self, which: Rows) -> BoxFuture<'a, Result<Vec<LedgerRow>, StoreError>> {
@@ -335,6 +348,7 @@ fn refused(op: StoreOp) -> StoreError {
         StoreOp::History => "look into the history",
         StoreOp::Compact => "compact a session",
         StoreOp::Begin => "begin",
+        StoreOp::Start => "start",
         StoreOp::Commit => "commit",
         StoreOp::Claim => "claim",
         StoreOp::Replace => "replace a row",

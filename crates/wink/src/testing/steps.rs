@@ -26,6 +26,7 @@ pub const ALL: &[&str] = &[
     "journal.gone",
     "store.begin-written",
     "store.claim-written",
+    "store.start-written",
     "store.before-commit",
     "store.committed",
     "scan.baseline-ready",

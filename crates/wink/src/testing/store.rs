@@ -21,8 +21,8 @@ use serde_json::json;
 
 use crate::session::{InvocationId, RunContext, SessionId};
 use crate::store::{
-    Batch, CallMark, Claimed, Durability, LedgerChange, LedgerRow, LedgerState, Record, Rows, SharedStore,
-    StoredSession,
+    Batch, CallMark, Claimed, Durability, LedgerChange, LedgerRow, LedgerState, OrphanRule, Record, Rows,
+    SharedStore, StoredSession, boot_id,
 };
 use crate::support::background::block_on;
 
@@ -46,7 +46,7 @@ pub async fn store_contract(make: impl Fn() -> Open) {
     a_change_needs_the_row_that_it_expects(make()).await;
     one_of_many_changes_wins(make()).await;
     a_commit_whose_claim_is_gone_is_refused_as_a_whole(make()).await;
-    claims_of_the_dead_are_in_doubt(make()).await;
+    claims_of_the_dead_are_in_doubt_or_released(make()).await;
     numbers::records_are_numbered(make()).await;
     numbers::a_batch_that_expects_another_number_is_refused(make()).await;
     numbers::history_says_who_wrote_what(make()).await;
@@ -316,14 +316,68 @@ async fn a_commit_whose_claim_is_gone_is_refused_as_a_whole(mut open: Open) {
     }
 }
 
-async fn claims_of_the_dead_are_in_doubt(mut open: Open) {
+/// A claim is released only if it is known that its handler had no effect.
+async fn claims_of_the_dead_are_in_doubt_or_released(mut open: Open) {
+    let session = SessionId::from("one");
     let store = open();
     if store.durability() == Durability::Process {
         return;
     }
-    assert_eq!(store.claim(claimed("key", "me"), at(0)).await.unwrap(), Claimed::Yes);
+    let [begun, started, ended, unknown] = [1, 2, 3, 4].map(mark);
+    for mark in [&begun, &started, &ended] {
+        store.begin(&session, mark.clone()).await.unwrap();
+    }
+    store.start(started.invocation).await.unwrap();
+    store.start(ended.invocation).await.unwrap();
+    store.commit(&session, Batch { ends: Some(ended.invocation), ..Batch::default() }).await.unwrap();
+    let this_boot = boot_id().unwrap_or_default();
+    let unless_started = |mark: &CallMark, boot: &str| OrphanRule::ReleaseUnlessStarted {
+        call: mark.invocation,
+        boot: boot.to_owned(),
+    };
+    let claims = [
+        ("another boot", unless_started(&begun, "another")),
+        ("call that ended", unless_started(&ended, this_boot)),
+        ("call that never began", unless_started(&unknown, this_boot)),
+        ("call that started", unless_started(&started, this_boot)),
+        ("inside", OrphanRule::Release),
+        ("key", OrphanRule::InDoubt),
+        ("never started", unless_started(&begun, this_boot)),
+        ("no boot", unless_started(&begun, "")),
+    ]
+    .map(|(key, rule)| claimed_with(key, "me", rule));
+    for claim in &claims {
+        add(&store, claim).await;
+    }
+    assert_eq!(store.rows(Rows::All).await.unwrap(), claims, "nothing is decided while the owner lives");
     drop(store);
     let store = open();
+    let mut doubts =
+        vec!["another boot", "call that ended", "call that never began", "call that started", "key"];
+    if boot_id().is_none() {
+        doubts.push("never started");
+    }
+    doubts.push("no boot");
+    let rows = store.rows(Rows::All).await.unwrap();
+    assert!(rows.iter().all(|row| matches!(row.state, LedgerState::InDoubt { .. })), "{rows:?}");
+    assert_eq!(
+        rows.iter().map(|row| row.key.as_str()).collect::<Vec<_>>(),
+        doubts,
+        "the others are released"
+    );
+    for key in ["inside", "never started"].iter().filter(|key| !doubts.contains(key)) {
+        let claim = claimed(key, "you");
+        assert_eq!(store.claim(claim.clone(), at(1)).await.unwrap(), Claimed::Yes, "{key} can be claimed");
+        assert!(store.replace(LedgerChange { from: claim, to: None }).await.unwrap());
+    }
+    // The end of an interrupted call is committed, and changes nothing of this.
+    for mark in store.load(&session).await.unwrap().unfinished {
+        store.commit(&session, Batch { ends: Some(mark.invocation), ..Batch::default() }).await.unwrap();
+    }
+    let store = check_twice(store, &mut open, async |store, _| {
+        assert_eq!(store.rows(Rows::All).await.unwrap(), rows, "what was decided stays so");
+    })
+    .await;
     let rows = store.rows(Rows::Key("key".into())).await.unwrap();
     let [LedgerRow { state: LedgerState::InDoubt { reason, since }, .. }] = rows.as_slice() else {
         panic!("the claim of a process that ended must be in doubt, and is {rows:?}");
@@ -399,7 +453,11 @@ fn mark(number: i64) -> CallMark {
 }
 
 fn claimed(key: &str, owner: &str) -> LedgerRow {
-    let state = LedgerState::Claimed { owner: owner.to_owned(), since: at(0) };
+    claimed_with(key, owner, OrphanRule::default())
+}
+
+fn claimed_with(key: &str, owner: &str, orphan: OrphanRule) -> LedgerRow {
+    let state = LedgerState::Claimed { owner: owner.to_owned(), since: at(0), orphan };
     row(key, "send", state)
 }
 

@@ -14,8 +14,9 @@ use crate::ledger::IdempotencyConfig;
 
 /// What a tool says of itself, in MCP's four words. Hints for whoever shows it. Two are taken at their word
 /// when a request is sent again ([`ToolCall::request_key`](crate::executor::ToolCall::request_key)): a tool that only reads is read
-/// again, and one that does not reach outside, stopped, is run again. Neither changes what an
-/// [idempotency config](crate::ledger::IdempotencyConfig) says.
+/// again, and one that does not reach outside, stopped, is run again. A tool with an
+/// [idempotency config](crate::ledger::IdempotencyConfig) that does not reach outside is run again if its
+/// [footprint](crate::tool::Footprint) is in memory alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Annotations {
     /// It changes nothing.

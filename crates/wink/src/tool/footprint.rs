@@ -83,6 +83,13 @@ pub enum Access {
     Write,
 }
 
+/// Where the files of a call are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WorkspaceKind {
+    Memory,
+    Elsewhere,
+}
+
 /// What one call reads and writes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[must_use = "a footprint is declared on a tool"]
@@ -224,6 +231,16 @@ impl Footprint {
             Area::History | Area::Everything => true,
             Area::Slice(slice, _) => *slice == TypeId::of::<ToolInvoked>(),
             Area::Path(_) | Area::Disk | Area::Resource(..) | Area::PolicyItem(..) | Area::Outside => false,
+        })
+    }
+
+    /// Whether it names nothing but what is in memory and undone with the call: slices, what policies remember, history, and
+    /// files if the workspace is in memory.
+    pub(crate) fn is_in_memory(&self, workspace: WorkspaceKind) -> bool {
+        self.reads.iter().chain(&self.writes).all(|area| match area {
+            Area::Slice(..) | Area::PolicyItem(..) | Area::History => true,
+            Area::Path(_) => workspace == WorkspaceKind::Memory,
+            Area::Disk | Area::Resource(..) | Area::Outside | Area::Everything => false,
         })
     }
 

@@ -7,7 +7,8 @@ use wink::BoxFuture;
 use wink::filesystem::{Filesystem, FilesystemExt};
 use wink::resource::{Binding, ResourceError, ResourceRegistry};
 use wink::session::{
-    CommitError, Conflict, DispatchResult, ReducerFailure, Session, SessionId, SliceOp, SliceType, SliceView,
+    CommitError, Conflict, DispatchResult, InvocationId, ReducerFailure, Session, SessionId, SliceOp,
+    SliceType, SliceView,
 };
 use wink::store::{
     Batch, CallMark, Claimed, Durability, LedgerChange, LedgerRow, Rows, Store, StoreError, StoredSession,
@@ -166,6 +167,9 @@ async fn a_store_that_panics_has_failed() {
             Self::now()
         }
         fn begin<'a>(&'a self, _: &'a SessionId, _: CallMark) -> BoxFuture<'a, Result<(), StoreError>> {
+            Self::now()
+        }
+        fn start<'a>(&'a self, _: InvocationId) -> BoxFuture<'a, Result<(), StoreError>> {
             Self::now()
         }
         fn commit<'a>(&'a self, _: &'a SessionId, _: Batch) -> BoxFuture<'a, Result<(), StoreError>> {

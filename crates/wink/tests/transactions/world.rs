@@ -11,7 +11,7 @@ use wink::filesystem::{Filesystem, MemoryFilesystem};
 use wink::resource::{
     Binding, BoxError, ResourceContext, ResourceRegistry, ResourceSnapshot, Shared, Snapshotable,
 };
-use wink::session::{Session, SessionId, SliceKind, SliceType};
+use wink::session::{InvocationId, Session, SessionId, SliceKind, SliceType};
 use wink::store::{
     Batch, CallMark, Claimed, Durability, LedgerChange, LedgerRow, MemoryStore, Rows, Store, StoreError,
     StoredSession,
@@ -161,6 +161,10 @@ impl Store for Stubborn {
 
     fn begin<'a>(&'a self, session: &'a SessionId, mark: CallMark) -> BoxFuture<'a, Result<(), StoreError>> {
         self.inner.begin(session, mark)
+    }
+
+    fn start<'a>(&'a self, call: InvocationId) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.inner.start(call)
     }
 
     fn commit<'a>(&'a self, session: &'a SessionId, batch: Batch) -> BoxFuture<'a, Result<(), StoreError>> {
