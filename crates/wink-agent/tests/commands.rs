@@ -352,32 +352,61 @@ async fn different_arguments_never_have_the_same_key() {
     }
 }
 
-// A program that is killed has not said that nothing happened; one that fails by itself has.
+// A program that is killed has not said that nothing happened.
 #[tokio::test]
 async fn a_command_that_was_killed_leaves_its_effect_in_doubt() {
     let place = Place::new();
     let count = place.outside().join("count");
     let rest = format!("env = {{ COUNT = {count:?} }}\nidempotency = {{ strategy = \"auto\" }}");
-    let tools = script("die", "echo x >> \"$COUNT\"; kill -9 $$", &rest)
-        + &script("fail", "echo x >> \"$COUNT\"; exit 1", &rest);
-    let opened = open(&place, &tools).await;
+    let opened = open(&place, &script("die", "echo x >> \"$COUNT\"; kill -9 $$", &rest)).await;
     let killed = call(&opened, "die", json!({})).await;
-    assert_eq!(
-        answer(&killed),
-        (
-            false,
-            "die was ended by signal 9. What it changed in the workspace is undone.\nWhether its effect outside happened is not \
-             known."
-        )
+    let key = place.workspace.in_doubt().await.unwrap().remove(0).key;
+    let told = format!(
+        "die was ended by signal 9. What it changed in the workspace is undone.\nWhether its effect outside happened is not \
+         known.\nFind out whether it happened, and say so: wink ledger resolve {key} --happened, or --did-not-happen"
     );
+    assert_eq!(answer(&killed), (false, told.as_str()));
     let again = call(&opened, "die", json!({})).await;
     assert_eq!(again.event.ending, Ending::InDoubt);
     assert_eq!(fs::read_to_string(&count).unwrap(), "x\n");
     assert_eq!(place.workspace.in_doubt().await.unwrap().len(), 1);
-    for _ in 0..2 {
-        assert_eq!(call(&opened, "fail", json!({})).await.event.ending, Ending::Failed);
+}
+
+// case 227
+#[tokio::test]
+async fn a_command_that_fails_has_not_said_that_it_had_no_effect_outside() {
+    let place = Place::new();
+    let keyed = "idempotency = { strategy = \"auto\" }";
+    let tools = [
+        ("plain", String::new()),
+        ("keyed", keyed.to_owned()),
+        ("told", format!("{keyed}\non_failure = \"no_effect\"")),
+        ("inside", format!("{keyed}\nannotations = {{ open_world = false }}")),
+        ("doubtful", format!("{keyed}\nannotations = {{ open_world = false }}\non_failure = \"in_doubt\"")),
+        ("never", "idempotency = { strategy = \"none\" }".to_owned()),
+    ];
+    let count = |name: &str| place.outside().join(name);
+    let tools = tools.map(|(name, rest)| {
+        let rest = format!("env = {{ COUNT = {:?} }}\n{rest}", count(name));
+        (name, script(name, "echo x >> \"$COUNT\"; echo no >&2; exit 3", &rest))
+    });
+    let opened = open(&place, &tools.iter().map(|(_, tool)| tool.as_str()).collect::<String>()).await;
+    let mut times = Vec::new();
+    for (name, _) in &tools {
+        let first = call(&opened, name, json!({})).await;
+        assert!(first.text().contains(&format!("{name} exited with 3")), "{}", first.text());
+        let again = call(&opened, name, json!({})).await;
+        times.push((*name, fs::read_to_string(count(name)).unwrap().lines().count(), again.event.ending));
     }
-    assert_eq!(fs::read_to_string(&count).unwrap(), "x\nx\nx\n");
+    let expected = [
+        ("plain", 2, Ending::Failed),
+        ("keyed", 1, Ending::InDoubt),
+        ("told", 2, Ending::Failed),
+        ("inside", 2, Ending::Failed),
+        ("doubtful", 1, Ending::InDoubt),
+        ("never", 2, Ending::Failed),
+    ];
+    assert_eq!(times, expected);
 }
 
 #[tokio::test]

@@ -13,8 +13,8 @@ use super::limits::{count, time};
 use super::{Binding, Build, entries, names_of, plain_name};
 use crate::command::{CommandPlan, CommandTool, Confined, Passing, is_ours, variable};
 use crate::file::{
-    Arguments, At, DoubtName, ExampleTable, IdempotencyTable, Placed, ScopeName, StrategyName, TIME_HINT,
-    ToolTable, Variables,
+    Arguments, At, DoubtName, ExampleTable, IdempotencyTable, OnFailure, Placed, ScopeName, StrategyName,
+    TIME_HINT, ToolTable, Variables,
 };
 use crate::problem::Span;
 use crate::programs::Startable;
@@ -98,7 +98,7 @@ impl Build<'_> {
         let handler = CommandTool;
         let tool = Tool::dynamic(text(&table.name), text(&table.description), schema, handler)
             .timeout(plan.timeout)
-            .annotations(annotations(table));
+            .annotations(annotations(table, plan.confined));
         match &table.accepts_overrides {
             Some(accepts) if !accepts.value => tool.without_overrides(),
             Some(_) | None => tool,
@@ -121,8 +121,8 @@ impl Build<'_> {
         let confined = table.sandbox.as_ref().is_some_and(|sandbox| sandbox.value);
         let confined = if confined { Confined::Yes } else { Confined::No };
         let output = count(table.output.as_ref(), OUTPUT);
-        let key_env = self.key_env.clone();
-        CommandPlan { words, cwd, env, passed, key_env, passing, output, confined, timeout }
+        let (key_env, failure) = (self.key_env.clone(), on_failure(table, confined));
+        CommandPlan { words, cwd, env, passed, key_env, passing, output, confined, timeout, failure }
     }
 
     /// Remembers what the tool would start. What there is in a sandbox is not known here.
@@ -393,8 +393,21 @@ impl Build<'_> {
     }
 }
 
-fn annotations(table: &ToolTable) -> Annotations {
-    let usual = Annotations::default();
+/// What a failure says of the effect outside. An exit code is no word about it from a command that reaches outside; without a
+/// key, nothing is made of it.
+fn on_failure(table: &ToolTable, confined: Confined) -> OnFailure {
+    let strategy = table.idempotency.as_ref().and_then(|idempotency| idempotency.strategy.as_ref());
+    let has_key = strategy.is_some_and(|strategy| strategy.value != StrategyName::None);
+    match &table.on_failure {
+        Some(said) => said.value,
+        None if has_key && annotations(table, confined).open_world => OnFailure::InDoubt,
+        None => OnFailure::NoEffect,
+    }
+}
+
+fn annotations(table: &ToolTable, confined: Confined) -> Annotations {
+    // A sandbox has no network, and nothing but the workspace to write to.
+    let usual = Annotations { open_world: confined == Confined::No, ..Annotations::default() };
     let Some(said) = &table.annotations else { return usual };
     let or = |said: &Option<At<bool>>, usual: bool| said.as_ref().map_or(usual, |said| said.value);
     let read_only = or(&said.read_only, usual.read_only);

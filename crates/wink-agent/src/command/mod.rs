@@ -29,6 +29,8 @@ use crate::model::USUAL_KEY_ENVS;
 #[cfg(target_os = "linux")]
 pub(crate) use arguments::{Passing, is_ours, variable};
 pub use around::{AroundCommands, CommandOutcome};
+
+use crate::file::OnFailure;
 #[cfg(target_os = "linux")]
 pub(crate) use program::Program;
 #[cfg(target_os = "linux")]
@@ -72,6 +74,8 @@ pub(crate) struct CommandPlan {
     pub(crate) output: usize,
     pub(crate) confined: Confined,
     pub(crate) timeout: Duration,
+    /// What its failure says of its effect outside.
+    pub(crate) failure: OnFailure,
 }
 
 /// Whether a command is confined.
@@ -117,10 +121,12 @@ impl CommandTool {
             None => Ok(ToolResult::done(self.program.message(&name, &ran.finished))),
             Some(failure) => {
                 let failure = failure + &self.program.said(&ran.finished);
-                match ran.finished.ended {
-                    Ended::Exited(_) => Ok(ToolResult::error(failure)),
-                    // A command that did not end by itself has not said that it had no effect.
-                    Ended::Signalled(_) | Ended::TimedOut | Ended::Cancelled => {
+                match (ran.finished.ended, self.program.on_failure()) {
+                    (Ended::Exited(_), OnFailure::NoEffect) => Ok(ToolResult::error(failure)),
+                    // A command that did not end by itself has not said that it had no effect, and neither has one that may
+                    // have failed after it.
+                    (Ended::Exited(_), OnFailure::InDoubt)
+                    | (Ended::Signalled(_) | Ended::TimedOut | Ended::Cancelled, _) => {
                         Err(ToolError::new(failure).in_doubt())
                     }
                 }

@@ -15,6 +15,7 @@ use wink_store::Workspace;
 use super::arguments::{INVOCATION, Input, KEY, TOOL};
 use super::sandbox::{LazySandbox, SandboxPlan};
 use super::{CommandPlan, Confined};
+use crate::file::OnFailure;
 
 /// A program with all that is known of it before a call.
 pub(crate) struct Program {
@@ -40,6 +41,11 @@ impl Program {
             input.own(KEY, key)?;
         }
         Ok(input)
+    }
+
+    /// What its failure says of its effect outside.
+    pub(crate) fn on_failure(&self) -> OnFailure {
+        self.plan.failure
     }
 
     /// Runs it to its end.

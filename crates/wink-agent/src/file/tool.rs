@@ -41,7 +41,10 @@ pub(crate) struct ToolTable {
     pub(crate) sandbox: Option<At<bool>>,
     /// How its effect is kept from happening twice.
     pub(crate) idempotency: Option<At<IdempotencyTable>>,
-    /// What it is like, for whoever shows it.
+    /// What it says of its effect outside when it exits with anything but 0. Unless told, `in_doubt` for a tool with a key that
+    /// reaches outside (`open_world`), and `no_effect` for any other.
+    pub(crate) on_failure: Option<At<OnFailure>>,
+    /// What it is like.
     pub(crate) annotations: Option<At<AnnotationsTable>>,
     /// Parameters that are masked in log and diagnostics, by dotted path.
     #[serde(default)]
@@ -61,6 +64,16 @@ pub(crate) enum Arguments {
     Both,
     /// As JSON on its standard input alone: for arguments that are too large for an environment.
     Stdin,
+}
+
+/// What a command that fails says of its effect outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum OnFailure {
+    /// It did not happen: the next call with the key runs.
+    NoEffect,
+    /// It may have happened: the key is in doubt.
+    InDoubt,
 }
 
 /// How an effect is kept from happening twice.
@@ -128,7 +141,7 @@ pub(crate) enum DoubtName {
     Probe,
 }
 
-/// What a tool is like. Hints for whoever shows it; nothing is decided by them.
+/// What a tool is like: hints for clients. `open_world` also decides what a call that was stopped, or failed, leaves in the ledger.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(crate) struct AnnotationsTable {
@@ -138,7 +151,7 @@ pub(crate) struct AnnotationsTable {
     pub(crate) destructive: Option<At<bool>>,
     /// Doing it twice is like doing it once.
     pub(crate) idempotent: Option<At<bool>>,
-    /// It reaches beyond the workspace.
+    /// It reaches beyond the workspace. Unless told, so does every command that is not confined (`sandbox`).
     pub(crate) open_world: Option<At<bool>>,
 }
 
