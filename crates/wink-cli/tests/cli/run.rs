@@ -405,15 +405,49 @@ fn a_call_that_failed_before_the_run_was_stopped_is_not_made_again() {
     until_ready(&line);
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     assert_eq!(said(child.wait_with_output().unwrap()).code, Some(3));
-    let again = place.json(&["run", "--resume", "--model", "script:../script.jsonl"]);
+    let again = place.wink(&["run", "--resume", "--model", "script:../script.jsonl", "--json"]);
+    let doubt = place.rows(&["ledger", "list", "--in-doubt"]).remove(0);
+    let typed =
+        format!("wink ledger resolve {} --happened, or --did-not-happen", doubt["key"].as_str().unwrap());
+    assert!(again.err.contains(&typed), "at the end of the run: {}", again.err);
+    let again: Value = serde_json::from_str(&again.out).unwrap();
     assert_eq!(
         (&again["stopped_by"], &again["calls"], &again["rolled_back"]),
         (&json!("completed"), &json!(3), &json!(2)),
         "as many as the log has: one that failed, one that was cancelled, one of which nothing is known"
     );
+    let shown = place.json(&["show", "last"]);
+    assert!(shown.to_string().contains(&typed), "in the answer: {shown:#}");
     assert_eq!(std::fs::read_to_string(out).unwrap(), "failed\n");
     let endings: Vec<Value> = place.rows(&["log"]).iter().map(|row| row["error"]["kind"].clone()).collect();
     assert_eq!(endings, [json!("failed"), json!("cancelled"), json!("in_doubt")]);
+}
+
+#[test]
+fn a_command_that_reaches_nothing_outside_is_run_again_after_ctrl_c_and_after_a_kill() {
+    if !has_commands() {
+        return;
+    }
+    for signal in [Signal::INT, Signal::KILL] {
+        let (place, line) = waiting();
+        let agent = place.text("wink.toml").unwrap();
+        place.put(
+            "wink.toml",
+            &agent.replace("[\"./wait\"]", "[\"./wait\"]\nannotations = { open_world = false }"),
+        );
+        let mut command = place.command(&["run", "Go.", "--model", "script:../script.jsonl"]);
+        let child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        until_ready(&line);
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let stopped = said(child.wait_with_output().unwrap());
+        assert!(!stopped.err.contains("wink ledger resolve"), "{}", stopped.err);
+        assert_eq!(place.rows(&["ledger", "list", "--in-doubt"]), Vec::<Value>::new());
+        place.put("go-on", "");
+        let again = place.wink(&["run", "--resume", "--model", "script:../script.jsonl"]);
+        assert_eq!(again.code, Some(0), "{}", again.err);
+        assert_eq!(place.text("made").as_deref(), Some("made\n"), "the command has run: {}", again.err);
+    }
 }
 
 #[test]

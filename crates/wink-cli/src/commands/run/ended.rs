@@ -1,9 +1,12 @@
 //! How a run ends the program: its result on standard output, why it was stopped on standard error, and an exit code.
 
+use wink::ledger::InDoubt;
+use wink::store::Store;
 use wink_models::{ModelErrorKind, PromptResponse, RunReport, RunStats, StopReason, Stopped};
+use wink_store::Workspace;
 
 use crate::args::Common;
-use crate::frame::{self, CliError, Done, Exit, note};
+use crate::frame::{self, CliError, Done, Exit, note, visible};
 
 /// In a word or two how it ended, and what it came to.
 pub(in crate::commands) fn how(came: &Result<PromptResponse, Stopped>) -> (String, RunStats) {
@@ -42,6 +45,36 @@ pub(in crate::commands) fn told(common: &Common, came: &Result<PromptResponse, S
             }
             Err(why(stopped))
         }
+    }
+}
+
+/// How many effects in doubt are named at the end of a run.
+const MOST_DOUBTS: usize = 5;
+
+/// Tells which effects of the session, or of all sessions, are in doubt, and what settles each.
+pub(super) async fn tell_doubts(common: &Common, workspace: &Workspace) {
+    let doubts = match workspace.in_doubt().await {
+        Ok(doubts) => doubts,
+        // The run is over, and has its result.
+        Err(error) => return note(&format!("which effects are in doubt cannot be read: {error}")),
+    };
+    let place = common.workspace.as_ref().map(|dir| format!(" (with --workspace {})", dir.display()));
+    let of_another = |doubt: &&InDoubt| {
+        let mut parts = doubt.key.split(':');
+        parts.next() == Some("session") && parts.next() != Some(&common.session)
+    };
+    let doubts: Vec<&InDoubt> = doubts.iter().filter(|doubt| !of_another(doubt)).collect();
+    for doubt in doubts.iter().take(MOST_DOUBTS) {
+        let settling = workspace.store().settling(&doubt.key).unwrap_or_default();
+        note(&visible(&format!(
+            "{} is in doubt: {}; find out whether it happened, and say so: {settling}{}",
+            doubt.tool,
+            doubt.reason,
+            place.as_deref().unwrap_or_default()
+        )));
+    }
+    if let Some(more) = doubts.len().checked_sub(MOST_DOUBTS).filter(|more| *more > 0) {
+        note(&format!("{more} more effects are in doubt: `wink ledger list --in-doubt` lists them"));
     }
 }
 

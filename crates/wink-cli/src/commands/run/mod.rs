@@ -102,6 +102,7 @@ pub(super) async fn run(common: &Common, args: RunArgs) -> Done {
     let kept = recorded.map_or(Ok(()), Recorded::finish);
     let (how, stats) = ended::how(&came);
     view.ended(&how, stats, clock.monotonic().saturating_sub(started));
+    ended::tell_doubts(common, &workspace).await;
     let exit = ended::told(common, &came)?;
     kept.map(|()| exit)
 }
