@@ -254,7 +254,11 @@ impl<'s> Epoch<'s> {
                 None => {
                     worker.was_killed("death", "in a turn")?;
                     self.known.in_flight = Some(turn);
-                    self.known.had_begun = matches!(death, Death::At { .. });
+                    self.known.died_at = match death {
+                        Death::At { step, .. } => Some(step),
+                        Death::After(_) | Death::InCommand { .. } => None,
+                    };
+                    self.known.had_begun = self.known.died_at.is_some();
                     return Ok(Ended::InACall);
                 }
             }

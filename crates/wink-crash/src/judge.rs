@@ -22,6 +22,8 @@ pub(crate) struct Known {
     pub(crate) traces: Traces,
     /// Whether a call of that turn had begun for sure.
     pub(crate) had_begun: bool,
+    /// The step at which the child died, if it died at one.
+    pub(crate) died_at: Option<&'static str>,
     /// Calls that policies were asked about: by then it is known that they are on their way.
     pub(crate) begun: HashSet<String>,
     /// Calls that were answered, and whether they succeeded.
@@ -99,6 +101,23 @@ pub(crate) fn begun_file(dir: &Path) -> PathBuf {
     dir.with_extension("begun")
 }
 
+/// Where a child writes down which charges its handler has begun with.
+pub(crate) fn entered_file(dir: &Path) -> PathBuf {
+    dir.with_extension("entered")
+}
+
+/// The step between the moment at which a handler counts as started and its first line.
+const STARTED: &str = "store.start-written";
+
+/// The lines of a file of the child's.
+fn lines_of(path: &Path) -> std::io::Result<HashSet<String>> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(text.lines().map(str::to_owned).collect()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(HashSet::new()),
+        Err(error) => Err(error),
+    }
+}
+
 /// Compares what there is with what there may be, and says which keys are in doubt.
 pub(crate) fn compare(
     known: &mut Known,
@@ -108,11 +127,7 @@ pub(crate) fn compare(
     report: &mut Report,
 ) -> std::io::Result<Vec<String>> {
     let Seen { tree, traces } = look::look(dir)?;
-    known.begun = match std::fs::read_to_string(begun_file(dir)) {
-        Ok(text) => text.lines().map(str::to_owned).collect(),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => HashSet::new(),
-        Err(error) => return Err(error),
-    };
+    known.begun = lines_of(&begun_file(dir))?;
     let turn = known.in_flight.take().unwrap_or(Turn { calls: Vec::new() });
     let recorded: Vec<&String> = dump
         .ledger
@@ -172,6 +187,9 @@ pub(crate) fn compare(
     }
     log(known, &turn, &events, report);
     effects(dir, &turn, dump, counts, report);
+    if known.died_at.take().is_some_and(|step| step != STARTED) {
+        doubts(&lines_of(&entered_file(dir))?, dump, report);
+    }
     Ok(dump
         .ledger
         .iter()
@@ -255,6 +273,16 @@ fn log(known: &mut Known, turn: &Turn, events: &Events<'_>, report: &mut Report)
         && turn.calls.iter().all(|(_, call)| call.is_call())
     {
         report.find("log", format!("a call of {turn:?} had begun, and none has an event"));
+    }
+}
+
+/// Nothing is in doubt whose handler never started. Where a child was killed at a moment and not at a step, it may have been
+/// between the two.
+fn doubts(entered: &HashSet<String>, dump: &Dump, report: &mut Report) {
+    for (key, standing) in &dump.ledger {
+        if *standing == Standing::InDoubt && !entered.contains(key) {
+            report.find("doubt", format!("{key} is in doubt, and its handler never started"));
+        }
     }
 }
 

@@ -123,6 +123,10 @@ pub(crate) enum Plant {
     LostClaim,
     /// That a call is on its way is not written down before its handler runs.
     LostMark,
+    /// That the handler of a call with a key starts is not written down.
+    LostStart,
+    /// That a handler starts is written down before its key is claimed: every claim of a dead process is in doubt.
+    EarlyStart,
     /// A workspace that was open before cannot be opened.
     Unopenable,
     /// A call that only notes something never ends.

@@ -13,10 +13,10 @@ use wink::filesystem::{
     GrepOutcome, GrepQuery, MergeReceipt, Metadata, MkdirOptions, ReadWindow, TextRead, WriteOptions,
     WriteReceipt,
 };
-use wink::session::SessionId;
+use wink::session::{InvocationId, SessionId};
 use wink::store::{
     Batch, CallMark, Claimed, Durability, History, HistoryQuery, JournalId, LedgerChange, LedgerRow,
-    MemoryStore, Record, Rows, Store, StoreError, StoreTurn, StoredSession,
+    LedgerState, MemoryStore, OrphanRule, Record, Rows, Store, StoreError, StoreTurn, StoredSession,
 };
 use wink_store::Workspace;
 
@@ -39,6 +39,8 @@ pub(crate) fn planted(workspace: &Workspace, plant: Option<Plant>) -> (Arc<dyn S
         Some(Plant::EarlyCommit) => (store, Arc::new(EarlyCommit { files, forks: Mutex::default() })),
         Some(Plant::LostClaim) => (Arc::new(Losing { store, what: Lost::Claims(MemoryStore::new()) }), files),
         Some(Plant::LostMark) => (Arc::new(Losing { store, what: Lost::Marks }), files),
+        Some(Plant::LostStart) => (Arc::new(Losing { store, what: Lost::Starts }), files),
+        Some(Plant::EarlyStart) => (Arc::new(Losing { store, what: Lost::Claiming }), files),
     }
 }
 
@@ -97,6 +99,10 @@ enum Lost {
     Claims(MemoryStore),
     /// That a call is on its way is not written down.
     Marks,
+    /// That a handler starts is not.
+    Starts,
+    /// That a handler did not start yet when its call claims a key.
+    Claiming,
 }
 
 impl Filesystem for EarlyCommit {
@@ -263,8 +269,16 @@ impl Store for Losing {
 
     fn begin<'a>(&'a self, session: &'a SessionId, mark: CallMark) -> BoxFuture<'a, Result<(), StoreError>> {
         match &self.what {
-            Lost::Claims(_) => self.store.begin(session, mark),
+            Lost::Claims(_) | Lost::Starts | Lost::Claiming => self.store.begin(session, mark),
             Lost::Marks => Box::pin(std::future::ready(Ok(()))),
+        }
+    }
+
+    fn start<'a>(&'a self, call: InvocationId) -> BoxFuture<'a, Result<(), StoreError>> {
+        match &self.what {
+            // Without marks no call has begun that could start.
+            Lost::Marks | Lost::Starts => Box::pin(std::future::ready(Ok(()))),
+            Lost::Claims(_) | Lost::Claiming => self.store.start(call),
         }
     }
 
@@ -273,7 +287,7 @@ impl Store for Losing {
         session: &'a SessionId,
         mut batch: Batch,
     ) -> BoxFuture<'a, Result<(), StoreError>> {
-        if matches!(self.what, Lost::Marks) {
+        if !matches!(self.what, Lost::Claims(_)) {
             return self.store.commit(session, batch);
         }
         Box::pin(async move {
@@ -287,7 +301,22 @@ impl Store for Losing {
     }
 
     fn claim<'a>(&'a self, row: LedgerRow, now: Timestamp) -> BoxFuture<'a, Result<Claimed, StoreError>> {
-        let Lost::Claims(claims) = &self.what else { return self.store.claim(row, now) };
+        let claims = match &self.what {
+            Lost::Claims(claims) => claims,
+            Lost::Marks | Lost::Starts => return self.store.claim(row, now),
+            Lost::Claiming => {
+                return Box::pin(async move {
+                    if let LedgerState::Claimed {
+                        orphan: OrphanRule::ReleaseUnlessStarted { call, .. },
+                        ..
+                    } = &row.state
+                    {
+                        self.store.start(*call).await?;
+                    }
+                    self.store.claim(row, now).await
+                });
+            }
+        };
         Box::pin(async move {
             match self.store.rows(Rows::Key(row.key.clone())).await?.pop() {
                 Some(there) => Ok(Claimed::No(there)),
@@ -299,7 +328,7 @@ impl Store for Losing {
     fn replace<'a>(&'a self, change: LedgerChange) -> BoxFuture<'a, Result<bool, StoreError>> {
         match &self.what {
             Lost::Claims(claims) if change.from.is_claimed() => claims.replace(change),
-            Lost::Claims(_) | Lost::Marks => self.store.replace(change),
+            Lost::Claims(_) | Lost::Marks | Lost::Starts | Lost::Claiming => self.store.replace(change),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -59,11 +59,14 @@ impl ToolPolicy for Begun {
     }
 
     fn check_now(&self, _: &PolicyCall<'_>, cx: &PolicyContext<'_>) -> Option<Result<Decision, Error>> {
-        let file = std::fs::OpenOptions::new().create(true).append(true).open(&self.0);
-        let line = format!("{}\n", cx.invocation().call_id);
-        let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
+        let written = add_line(&self.0, &cx.invocation().call_id);
         Some(written.map(|()| Decision::Allow).map_err(Into::into))
     }
+}
+
+fn add_line(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
+    file.write_all(format!("{text}\n").as_bytes())
 }
 
 /// Whatever goes wrong in the child.
@@ -149,6 +152,7 @@ async fn command(
 /// Has an effect outside, and keeps the receipt.
 async fn charge(key: String, cx: &mut ToolContext) -> Result<ToolResult<String>, ToolError> {
     let outside = cx.resource::<Outside>().await?;
+    add_line(&crate::judge::entered_file(&outside.dir), &key)?;
     let _ = cx.session().dispatch(Note { text: format!("charged {key}") })?;
     effects::happen(&outside.socket, &crate::judge::effect_key(&outside.dir, &key))?;
     cx.filesystem().await?.write_text(&format!("receipts/{key}"), &key).await?;

@@ -86,3 +86,14 @@ fn each_kind_of_sync_that_is_left_out_is_found() {
 fn a_call_that_left_no_mark_is_found() {
     finds("log", &["--kills", "60", "--plant", "lost-mark"]);
 }
+
+#[test]
+fn a_start_that_is_not_written_is_found() {
+    finds("effect", &["--kills", "100", "--plant", "lost-start"]);
+}
+
+// case 259
+#[test]
+fn doubt_about_a_handler_that_never_started_is_found() {
+    finds("doubt", &["--kills", "150", "--plant", "early-start"]);
+}
