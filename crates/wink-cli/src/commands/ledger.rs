@@ -53,6 +53,11 @@ pub(super) async fn resolve(
     message: String,
     value: Option<String>,
 ) -> Done {
+    if std::env::var_os(IN_A_CALL).is_some() {
+        let message = "an effect in doubt is not settled inside a call";
+        return Err(CliError::new(Exit::Failure, message)
+            .hint("the operator finds out whether it happened, and types it in a terminal"));
+    }
     let value = value.map(|text| serde_json::from_str(&text)).transpose().map_err(|error| {
         CliError::new(Exit::Usage, format!("--value is not JSON: {error}"))
             .hint("a text has quotes: --value '\"text\"'")
@@ -76,6 +81,9 @@ pub(super) async fn resolve(
         false => "settled: it did not happen, and the next call with this key runs",
     })
 }
+
+/// Set for every command that is run for a call: answers say what settles a doubt, and it is not for the model to type.
+const IN_A_CALL: &str = "WINK_INVOCATION_ID";
 
 /// How many columns a note is worth having beside the rest.
 const NOTE: usize = 20;

@@ -176,6 +176,9 @@ fn effects_recorded_and_in_doubt() {
     assert!(place.wink(&["doctor"]).out.contains("in doubt"));
     let doubt = place.rows(&["ledger", "list", "--in-doubt"]).remove(0);
     let key = doubt["key"].as_str().unwrap();
+    let mut inside = place.command(&["ledger", "resolve", key, "--did-not-happen"]);
+    let inside = crate::support::said(inside.env("WINK_INVOCATION_ID", "1").output().unwrap());
+    assert_eq!(inside.code, Some(1), "a command of a call settles nothing: {inside:?}");
     let settled = place.json(&["ledger", "resolve", key, "--happened", "--message", "found in the books"]);
     check("ledger-resolve", &settled);
     assert_eq!(place.call("pay", r#"{"order": 2}"#), "found in the books\n");
