@@ -383,10 +383,6 @@ fn invalid_json_is_told_with_its_place() {
             r#"{"query":"\x"}"#,
             "expected one of the escapes \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\u0000, got `x\"}` at line 1 column 12",
         ),
-        (
-            r#"{"query":"x","limit":1e999}"#,
-            "expected numbers that fit 64 bits, got a larger one at line 1 column 22",
-        ),
     ] {
         assert_eq!(
             message(&schema, text),
@@ -441,7 +437,7 @@ fn duplicate_keys_are_found_at_any_depth() {
     for (text, path) in [
         (r#"{"known":"a","known":"a"}"#, "known"),
         (r#"{"known":"a","kno\u0077n":"a"}"#, "known"),
-        (r#"{"any":[{"x":{"y":1,"z":2,"y":3}}]}"#, "any.y"),
+        (r#"{"any":[{"x":{"y":1,"z":2,"y":3}}]}"#, "any[0].x.y"),
         (r#"{"map":{"k":1,"k":2}}"#, "map.k"),
         (r#"{"form":{"a":1,"b":2,"a":3}}"#, "form.a"),
     ] {
@@ -485,8 +481,10 @@ fn integers_are_compared_exactly() {
     }
     // A million digits: no panic, not accepted.
     let rejection = schema.check(&text(&"9".repeat(1_000_000), "0"), &limits).unwrap_err();
-    assert_eq!(rejection.problems[0].kind, ProblemKind::InvalidJson);
-    assert_eq!(check(&field(json!({ "type": "integer" })), &format!(r#"{{"f":{digits}}}"#)), Ok(()));
+    assert_eq!(rejection.problems[0].kind, ProblemKind::OutOfRange);
+    // Where the schema has no bounds, the 64 bits of a JSON value are the bounds.
+    let rejection = check(&field(json!({ "type": "integer" })), &format!(r#"{{"f":{digits}}}"#)).unwrap_err();
+    assert_eq!(rejection.problems[0].kind, ProblemKind::InexactNumber);
     assert!(check(&field(json!({ "type": "integer" })), r#"{"f":-0}"#).is_err());
     assert_eq!(check(&field(json!({ "minimum": 0.5 })), r#"{"f":1}"#), Ok(()));
     assert!(check(&field(json!({ "minimum": 0.5 })), r#"{"f":0}"#).is_err());

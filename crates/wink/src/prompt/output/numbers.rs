@@ -1,7 +1,6 @@
-//! Numbers as a model wrote them: integers with a fraction or an exponent, and integers that JSON values cannot hold.
+//! Integers that a model wrote with a fraction or an exponent.
 
-/// Every integer up to here is a float of its own.
-const EXACT: f64 = 9_007_199_254_740_992.0;
+use crate::tool::schema::whole_number;
 
 /// JSON with its whole numbers written as integers; none if they all are.
 pub(super) fn written_whole(json: &str) -> Option<String> {
@@ -16,15 +15,6 @@ pub(super) fn written_whole(json: &str) -> Option<String> {
         }
     }
     is_changed.then_some(out)
-}
-
-/// Whether there is an integer that no 64 bits hold.
-pub(super) fn has_wide(json: &str) -> bool {
-    let is_integer = |token: &str| token.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit());
-    // A shorter one fits, whatever it is.
-    let is_wide =
-        |token: &str| token.len() > 18 && token.parse::<i64>().is_err() && token.parse::<u64>().is_err();
-    tokens(json).any(|token| is_integer(token) && is_wide(token))
 }
 
 /// Texts, numbers, and what is between them.
@@ -66,8 +56,7 @@ fn whole(token: &str) -> Option<i64> {
     {
         return None;
     }
-    let number: f64 = token.parse().ok()?;
-    (number.fract() == 0.0 && number.abs() < EXACT).then_some(number as i64)
+    whole_number(token)
 }
 
 #[cfg(test)]
@@ -83,21 +72,11 @@ mod tests {
                 Some(r#"{"a 7.0": "7.0 \\", "b": "\" 7.0", "c": 1}"#),
             ),
             (r#"{"a": 7.5, "b": 1e300, "c": 7, "d": true}"#, None),
+            ("[1.00000000000000000001, 9007199254740993.0, 1e-400]", None),
+            ("[9007199254740992.0, 1e18]", Some("[9007199254740992, 1000000000000000000]")),
             (r#""7.0"#, None),
         ] {
             assert_eq!(written_whole(json).as_deref(), whole, "{json}");
-        }
-    }
-    #[test]
-    fn wide_integers_are_found_outside_of_texts() {
-        let wide = "99999999999999999999999";
-        for (json, is_wide) in [
-            (format!("[{wide}]"), true),
-            (format!("[-{wide}]"), true),
-            (format!("[\"{wide}\", {wide}.0, 18446744073709551615, -9223372036854775808]"), false),
-            ("[18446744073709551616]".to_owned(), true),
-        ] {
-            assert_eq!(has_wide(&json), is_wide, "{json}");
         }
     }
 }

@@ -91,10 +91,6 @@ impl OutputContract {
     fn decode_as_written(&self, object: &str) -> Result<(Arc<dyn ErasedValue>, Value), Rejection> {
         let value = (self.codec().read)(self.compiled(), object)?;
         let json: Value = decode::parse(object).map_err(|_| Rejection::undecodable())?;
-        if numbers::has_wide(object) {
-            // As JSON it is another number, with an exponent: good where any number is, and not where an integer has to be.
-            self.compiled().check(&json.to_string(), &ParseLimits::default()).map_err(too_wide)?;
-        }
         Ok((value, json))
     }
 }
@@ -115,13 +111,6 @@ fn has_only_items(json: &str) -> bool {
     let value: Option<Value> = decode::parse(json).ok();
     let fields = value.as_ref().and_then(Value::as_object);
     fields.is_some_and(|fields| fields.len() == 1 && fields.get(ITEMS).is_some_and(Value::is_array))
-}
-
-fn too_wide(mut rejection: Rejection) -> Rejection {
-    for problem in &mut rejection.problems {
-        problem.got = "one of more than 64 bits".to_owned();
-    }
-    rejection
 }
 
 /// Problems by their place in the list, which is what the model wrote.

@@ -10,7 +10,7 @@ use super::node::{
     Additional, Allowed, ArrayRules, Bounds, Combine, Node, NodeId, NumberRules, ObjectRules, Omitted,
     Pattern, Property, StringRules, Types, Union,
 };
-use super::number::{Num, canonical};
+use super::number::{Num, Precision, canonical};
 use super::pointer::{Pointer, resolve};
 use crate::tool::secret::SENSITIVE_KEYWORD;
 
@@ -143,6 +143,7 @@ impl<'r> Compiler<'r> {
                     dispatch: None,
                 }),
                 "not" => combine.not = Some(self.child(value, &here, nesting)?),
+                "format" if value == "double" => node.precision = Precision::Double,
                 SENSITIVE_KEYWORD => node.sensitive = value == &Value::Bool(true),
                 _ if is_object_keyword(keyword) || is_array_keyword(keyword) || is_annotation(keyword) => {}
                 "$schema" | "$id" if nesting == 0 => {}

@@ -78,7 +78,7 @@ fn path_at(text: &str, offset: usize) -> Option<String> {
             Some(b'{') => true,
             Some(b'[') => false,
             _ => {
-                scan.skip(depth, &mut |_| ())?;
+                scan.skip(depth)?;
                 return Ok((scan.pos >= offset).then(|| path.text()));
             }
         };
@@ -117,11 +117,6 @@ pub(super) fn unreadable(text: &str, broken: super::scan::Broken, limit: usize, 
         Broken::TooDeep => {
             Rejection::only(ProblemKind::TooDeep, format!("at most {limit} levels of nesting"), "more")
         }
-        Broken::NumberTooLarge { at } => Rejection::only(
-            ProblemKind::InvalidJson,
-            "numbers that fit 64 bits",
-            format!("a larger one at {}", place(at)),
-        ),
         Broken::Syntax { expected, at } => {
             let rest = text.get(at..).unwrap_or_default();
             let found = match rest.split_whitespace().next() {

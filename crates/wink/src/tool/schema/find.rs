@@ -65,7 +65,7 @@ impl Finder {
         let mut scan = Scanner::new(prose, self.depth);
         while let Some(start) = next_bracket(prose, scan.pos) {
             scan.pos = start;
-            match scan.skip(0, &mut |_| ()) {
+            match scan.skip(0) {
                 Ok(()) => found.push(scan.slice(start, scan.pos)),
                 Err(Halt) if self.begins_object(prose, start) => return Err(self.unreadable(&scan)),
                 // A bracket of the prose itself. However often that happens, no text is read more often than values
@@ -106,7 +106,7 @@ impl Finder {
 
 fn read(scan: &mut Scanner<'_>) -> Result<(), Halt> {
     match scan.peek() {
-        Some(b'{' | b'[') => scan.skip(0, &mut |_| ())?,
+        Some(b'{' | b'[') => scan.skip(0)?,
         _ => return scan.fail("a JSON object or list"),
     }
     match scan.peek() {

@@ -142,6 +142,7 @@ fn same(left: &Problem, right: &Problem) -> bool {
             | ProblemKind::UnknownField
             | ProblemKind::MissingField
             | ProblemKind::DuplicateKey
+            | ProblemKind::InexactNumber
     );
     left.path == right.path && left.kind == right.kind && (by_place || left.expected == right.expected)
 }

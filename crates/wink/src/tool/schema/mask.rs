@@ -80,7 +80,7 @@ impl Masker<'_, '_> {
     fn hide(&mut self, depth: usize) -> Result<(), Halt> {
         self.scan.peek();
         self.copy(self.scan.pos);
-        self.scan.skip(depth, &mut |_| ())?;
+        self.scan.skip(depth)?;
         self.copied = self.scan.pos;
         self.out.push('"');
         self.out.push_str(MASK);
@@ -137,7 +137,7 @@ impl Masker<'_, '_> {
                 }
                 Ok(())
             }
-            _ => self.scan.skip(depth, &mut |_| ()),
+            _ => self.scan.skip(depth),
         }
     }
 }

@@ -36,6 +36,7 @@ pub(crate) use advertise::{open_schema, output_schema};
 pub use compile::keywords;
 pub use error::SchemaError;
 pub use mask::mark_sensitive;
+pub(crate) use number::whole_number;
 pub use problem::{Problem, ProblemKind, Rejection, may_mean, nearest};
 pub(crate) use tighten::loosen;
 pub use tighten::tighten;

@@ -6,7 +6,7 @@
 use regex::Regex;
 use serde_json::Value;
 
-use super::number::Num;
+use super::number::{Num, Precision};
 use super::problem::shorten;
 
 /// An index into the table of nodes.
@@ -104,6 +104,8 @@ pub(super) struct Node {
     pub(super) types: Types,
     /// What can pass at all, combinators and lists of values considered.
     pub(super) reach: Types,
+    /// How the type behind it holds numbers.
+    pub(super) precision: Precision,
     /// The value must never be shown.
     pub(super) sensitive: bool,
     /// The value, or something inside it, must never be shown.
@@ -123,6 +125,7 @@ impl Node {
         Self {
             types,
             reach: types,
+            precision: Precision::Json,
             sensitive: false,
             holds_sensitive: false,
             object: None,
@@ -143,6 +146,7 @@ impl Node {
             && self.string.is_none()
             && self.number.is_none()
             && self.allowed.is_none()
+            && self.precision == Precision::Json
     }
 
     /// The nodes that see the same value as this one.

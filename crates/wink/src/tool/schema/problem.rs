@@ -55,6 +55,9 @@ pub enum ProblemKind {
     NotAllowed,
     /// A number outside its bounds, or not a multiple of its step.
     OutOfRange,
+    /// A number that would be rounded on its way to the handler: an integer of more than 64 bits, or a decimal whose
+    /// double, printed with as few digits as possible, has another value.
+    InexactNumber,
     /// A string, list or object with too few or too many characters, items or keys.
     WrongLength,
     /// A string that does not match its pattern.
@@ -140,6 +143,9 @@ impl fmt::Display for Problem {
             (ProblemKind::UnknownField, None) => write!(f, "unexpected field; expected {expected}"),
             (ProblemKind::MissingField, _) => write!(f, "missing; expected {expected}"),
             (ProblemKind::DuplicateKey, _) => write!(f, "the key occurs twice; send it once"),
+            (ProblemKind::InexactNumber, _) => {
+                write!(f, "{got} would be rounded; expected {expected}, or a string if the field takes one")
+            }
             (ProblemKind::Undecodable, _) => write!(f, "{got}"),
             (_, Some(near)) => write!(f, "expected {expected}, got {got}; did you mean \"{near}\"?"),
             (_, None) => write!(f, "expected {expected}, got {got}"),

@@ -19,7 +19,6 @@ pub(super) struct Scanner<'t> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Broken {
     Syntax { expected: &'static str, at: usize },
-    NumberTooLarge { at: usize },
     TooDeep,
 }
 
@@ -304,10 +303,6 @@ impl<'t> Scanner<'t> {
             self.digits("a digit in the exponent")?;
         }
         let text = self.slice(start, self.pos);
-        if (!plain || digits > 300) && !text.parse::<f64>().is_ok_and(f64::is_finite) {
-            self.broken = Some(Broken::NumberTooLarge { at: start });
-            return Err(Halt);
-        }
         let integer = plain && !(negative && value == 0 && digits == 1);
         let small = (integer && digits <= 18).then_some(if negative { value.wrapping_neg() } else { value });
         Ok(NumberToken { text, integer, small })
@@ -331,18 +326,14 @@ impl<'t> Scanner<'t> {
         self.fail("a value")
     }
 
-    /// Passes one value of any kind inside `depth` others, telling `duplicate` about keys that come twice.
-    pub(super) fn skip(&mut self, depth: usize, duplicate: &mut dyn FnMut(&str)) -> Result<(), Halt> {
+    /// Passes one value of any kind inside `depth` others.
+    pub(super) fn skip(&mut self, depth: usize) -> Result<(), Halt> {
         match self.peek() {
             Some(b'{') => {
                 let mut more = self.open(depth, b'}')?;
-                let mut keys = KeySet::default();
                 while more {
-                    let key = self.key()?.text();
-                    if !keys.insert(key.clone()) {
-                        duplicate(&key);
-                    }
-                    self.skip(depth + 1, duplicate)?;
+                    self.key()?;
+                    self.skip(depth + 1)?;
                     more = self.more(b'}')?;
                 }
                 Ok(())
@@ -350,7 +341,7 @@ impl<'t> Scanner<'t> {
             Some(b'[') => {
                 let mut more = self.open(depth, b']')?;
                 while more {
-                    self.skip(depth + 1, duplicate)?;
+                    self.skip(depth + 1)?;
                     more = self.more(b']')?;
                 }
                 Ok(())

@@ -7,6 +7,7 @@ use serde_json::{Map, Number, Value};
 
 use super::findings::Path;
 use super::node::{NodeId, Omitted, Property, Types, Union};
+use super::number::whole_digits;
 use super::walk::{Stop, Walker};
 use super::{CompiledSchema, ParseLimits, decode};
 use crate::support::canonical::{canonical, canonical_hash};
@@ -200,7 +201,7 @@ impl<'s, 't> Uniform<'s, 't> {
 
     fn scalar(&mut self, depth: usize) -> Result<Value, Stop> {
         let start = self.walker.scan.pos;
-        self.walker.scan.skip(depth, &mut |_| ())?;
+        self.walker.scan.skip(depth)?;
         let text = self.walker.scan.slice(start, self.walker.scan.pos);
         Ok(match decode::parse(text).map_err(|_| Stop::Halt)? {
             Value::Number(number) => Value::Number(plain(number)),
@@ -221,12 +222,9 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// `1.0` and `1` are one number.
+/// `1.0` and `1` are one number, and so are `1e19` and its digits: a float stands for the decimal that it is printed as.
 fn plain(number: Number) -> Number {
-    const END: f64 = 18_446_744_073_709_551_616.0;
-    match number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0) {
-        Some(float) if (0.0..END).contains(&float) => (float as u64).into(),
-        Some(float) if (-END / 2.0..0.0).contains(&float) => (float as i64).into(),
-        Some(_) | None => number,
-    }
+    let Some(digits) = whole_digits(&number.to_string()).filter(|_| number.is_f64()) else { return number };
+    let whole = digits.parse::<u64>().map(Number::from).or_else(|_| digits.parse::<i64>().map(Number::from));
+    whole.unwrap_or(number)
 }

@@ -10,9 +10,9 @@ use super::fields::{Fields, Seen};
 use super::findings::{Findings, Path};
 use super::nearest;
 use super::node::{Additional, Allowed, ArrayRules, Node, NodeId, ObjectRules, Pattern, Types};
-use super::number::{Num, canonical};
+use super::number::{Num, Precision, canonical};
 use super::problem::{Problem, ProblemKind, shorten};
-use super::scan::{Halt, NumberToken, Scanner, Str};
+use super::scan::{Halt, KeySet, NumberToken, Scanner, Str};
 
 /// Why a walk does not go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,11 +167,52 @@ impl<'s, 't> Walker<'s, 't> {
     }
 
     /// Passes a value that no schema describes.
+    ///
+    /// Keys that come twice and numbers that would be rounded are wrong whichever branch the value belongs to, so a probe
+    /// reports them too.
     pub(super) fn skip(&mut self, path: &Path<'_>, depth: usize) -> Result<(), Stop> {
-        let found = &mut self.found;
-        // Keys that come twice are wrong whichever branch the value belongs to, so a probe reports them too.
-        self.scan.skip(depth, &mut |key| found.duplicate(path, key))?;
+        match self.scan.peek() {
+            Some(b'{') => {
+                let mut more = self.scan.open(depth, b'}')?;
+                let mut keys = KeySet::default();
+                while more {
+                    let key = self.scan.key()?.text();
+                    if !keys.insert(key.clone()) {
+                        self.found.duplicate(path, &key);
+                    }
+                    self.skip(&path.key(&key), depth + 1)?;
+                    more = self.scan.more(b'}')?;
+                }
+            }
+            Some(b'[') => {
+                let mut more = self.scan.open(depth, b']')?;
+                let mut index = 0;
+                while more {
+                    self.skip(&path.index(index), depth + 1)?;
+                    index += 1;
+                    more = self.scan.more(b']')?;
+                }
+            }
+            Some(b'-' | b'0'..=b'9') => {
+                let token = self.scan.number()?;
+                self.arrives(token, path);
+            }
+            _ => self.scan.skip(depth)?,
+        }
         Ok(())
+    }
+
+    /// Reports a number that JSON values would hold as another one. False: it was reported.
+    fn arrives(&mut self, token: NumberToken<'_>, path: &Path<'_>) -> bool {
+        let Some(loss) = Precision::Json.loss(token) else { return true };
+        self.found.add(|| Problem {
+            path: path.text(),
+            kind: ProblemKind::InexactNumber,
+            expected: loss.expected(),
+            got: shown(token, path),
+            suggestion: None,
+        });
+        false
     }
 
     /// What came, for a message: the value itself unless it must not be shown.
@@ -187,7 +228,11 @@ impl<'s, 't> Walker<'s, 't> {
             return Err(Stop::Mismatch);
         }
         let start = self.scan.pos;
-        self.skip(path, depth)?;
+        match self.scan.peek() {
+            // Of a number in the wrong place it does not matter whether it would be rounded.
+            Some(b'-' | b'0'..=b'9') => drop(self.scan.number()?),
+            _ => self.skip(path, depth)?,
+        }
         let got = kind_of(self.scan.slice(start, self.scan.pos));
         self.report(ProblemKind::WrongType, path, || (expected.describe(), got.to_owned()))
     }
@@ -250,16 +295,25 @@ impl<'s, 't> Walker<'s, 't> {
                 (node.types.describe(), kind_of(token.text).to_owned())
             });
         }
-        let Some(rules) = &node.number else { return Ok(()) };
-        let value = match token.small {
-            Some(small) => Some(Num::Int(small.into())),
-            None => Num::parse(token.text),
-        };
-        if value.is_some_and(|value| rules.admits(value)) {
+        if let Some(rules) = &node.number {
+            let value = match token.small {
+                Some(small) => Some(Num::Int(small.into())),
+                None => Num::parse(token.text),
+            };
+            if !value.is_some_and(|value| rules.admits(value)) {
+                return self.report(ProblemKind::OutOfRange, path, || (rules.describe(), shown(token, path)));
+            }
+        }
+        if !self.arrives(token, path) {
             return Ok(());
         }
-        let got = self.echo(self.scan.pos - token.text.len(), path);
-        self.report(ProblemKind::OutOfRange, path, || (rules.describe(), got))
+        // What only this type would round may fit another branch.
+        match node.precision.loss(token) {
+            Some(loss) => {
+                self.report(ProblemKind::InexactNumber, path, || (loss.expected(), shown(token, path)))
+            }
+            None => Ok(()),
+        }
     }
 
     fn array(&mut self, rules: &'s ArrayRules, path: &Path<'_>, depth: usize) -> Result<(), Stop> {
@@ -395,6 +449,14 @@ impl<'s, 't> Walker<'s, 't> {
             }
         }
         Ok(())
+    }
+}
+
+/// A number for a message, unless it must not be shown.
+fn shown(token: NumberToken<'_>, path: &Path<'_>) -> String {
+    match path.hidden {
+        true => "a hidden value".to_owned(),
+        false => format!("`{}`", shorten(token.text)),
     }
 }
 
