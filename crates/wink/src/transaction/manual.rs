@@ -78,7 +78,7 @@ impl ScopedTransaction {
         resources: &ResourceContext,
         tag: Arc<str>,
     ) -> Result<Self, TransactionError> {
-        let mut tx = Transaction::begin(session, resources, tag).await;
+        let tx = Transaction::begin(session, resources, tag).await;
         if let Some(why) = tx.work().refusal() {
             return Err(why.into());
         }
@@ -123,6 +123,7 @@ impl Deref for ScopedTransaction {
     type Target = Views;
 
     fn deref(&self) -> &Views {
+        self.tx.close_levels_beyond(LEVEL);
         &self.views
     }
 }

@@ -19,7 +19,7 @@ mod work;
 
 use std::borrow::Cow;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
 
@@ -83,8 +83,9 @@ pub struct Transaction {
 struct Parts {
     scope: CallScope,
     turn: Option<Turn>,
-    /// The nested transactions that have not ended, innermost last.
-    levels: Levels,
+    /// The nested transactions that have not ended, innermost last. Behind a lock, since a leaked one is rolled back by the
+    /// next use of the transaction around it, which may be a shared one.
+    levels: Mutex<Levels>,
 }
 
 /// A transaction whose resources are merged, before the session's word.
@@ -158,7 +159,7 @@ impl Transaction {
             scope.handle().only_named(named);
         }
         let work = Work::new(session.clone(), scope.handle(), footprint, tool, invocation);
-        let parts = Parts { scope, turn, levels: Levels::default() };
+        let parts = Parts { scope, turn, levels: Mutex::default() };
         Self { parts: Some(parts), success: None, views: Views::new(Arc::new(work)), tag }
     }
 
@@ -414,11 +415,13 @@ impl Transaction {
     }
 }
 
-/// What is done in it goes through its [`Views`].
+/// What is done in it goes through its [`Views`]. A nested transaction whose guard was leaked is rolled back first: rolled
+/// back later it would take along what is done now.
 impl Deref for Transaction {
     type Target = Views;
 
     fn deref(&self) -> &Views {
+        self.close_levels_beyond(0);
         &self.views
     }
 }

@@ -1,7 +1,8 @@
 //! Transactions inside a transaction: each rolls back to its own start.
 //!
-//! What they need to come back is kept by the outermost transaction, so that one whose guard was leaked is rolled
-//! back with the next thing that happens around it, and never half kept.
+//! What they need to come back is kept by the outermost transaction. A guard borrows the transaction around it, so a use of
+//! that one while a nested one is open means that its guard was leaked: the nested one is rolled back before anything else
+//! is done, and never half kept.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use super::{Transaction, TransactionError, finish_scope, not_merged};
 use crate::resource::{CallEnd, CallScope};
 use crate::session::Mark;
 use crate::support::background::finish;
+use crate::support::lock::lock;
 
 /// The nested transactions that have not ended, innermost last.
 pub(super) type Levels = Vec<Level>;
@@ -67,6 +69,7 @@ impl Deref for Nested<'_> {
     type Target = Views;
 
     fn deref(&self) -> &Views {
+        self.outer.close_levels_beyond(self.depth);
         &self.views
     }
 }
@@ -79,21 +82,22 @@ impl Drop for Nested<'_> {
 
 impl Transaction {
     /// Opens a level inside the level `depth`, and gives its views.
-    pub(super) fn open_level(&mut self, depth: usize) -> Views {
+    pub(super) fn open_level(&self, depth: usize) -> Views {
         self.close_levels_beyond(depth);
         let work = Arc::clone(self.work());
         // Without parts the transaction has ended, and every view of it says so.
-        let resources = self.parts.as_mut().map(|parts| {
-            let scope = parts.levels.last().map_or(&parts.scope, |level| &level.scope).tool_scope();
+        let resources = self.parts.as_ref().map(|parts| {
+            let mut levels = lock(&parts.levels);
+            let scope = levels.last().map_or(&parts.scope, |level| &level.scope).tool_scope();
             let resources = scope.handle();
-            parts.levels.push(Level { mark: work.mark().ok(), scope });
+            levels.push(Level { mark: work.mark().ok(), scope });
             resources
         });
         Views::inside(work, resources)
     }
 
     /// Rolls back the levels inside the level `depth`, innermost first.
-    pub(super) fn close_levels_beyond(&mut self, depth: usize) {
+    pub(super) fn close_levels_beyond(&self, depth: usize) {
         while let Some(scope) = self.forget_beyond(depth) {
             finish(finish_scope(scope, CallEnd::RolledBack));
         }
@@ -108,7 +112,8 @@ impl Transaction {
 
     pub(super) async fn commit_level(&mut self, depth: usize) -> Result<(), TransactionError> {
         self.close_levels_beyond(depth);
-        let Some(Level { mark, scope }) = self.pop_beyond(depth - 1) else { return Ok(()) };
+        let level = self.parts.as_ref().and_then(|parts| pop_beyond(&mut lock(&parts.levels), depth - 1));
+        let Some(Level { mark, scope }) = level else { return Ok(()) };
         match scope.merge() {
             Ok(merged) => {
                 finish_scope(scope, CallEnd::Committed(merged)).await;
@@ -122,16 +127,13 @@ impl Transaction {
         }
     }
 
-    /// Takes back what the innermost level did to the session; its resources are still to be closed.
-    fn forget_beyond(&mut self, depth: usize) -> Option<CallScope> {
-        let Level { mark, scope } = self.pop_beyond(depth)?;
+    /// Takes back what the innermost level did to the session; its resources are still to be closed. Under the lock: what
+    /// another thread does in the transaction around it comes after.
+    fn forget_beyond(&self, depth: usize) -> Option<CallScope> {
+        let mut levels = lock(&self.parts.as_ref()?.levels);
+        let Level { mark, scope } = pop_beyond(&mut levels, depth)?;
         self.roll_back_to(mark);
         Some(scope)
-    }
-
-    fn pop_beyond(&mut self, depth: usize) -> Option<Level> {
-        let levels = &mut self.parts.as_mut()?.levels;
-        if levels.len() > depth { levels.pop() } else { None }
     }
 
     fn roll_back_to(&self, mark: Option<Mark>) {
@@ -140,4 +142,8 @@ impl Transaction {
             let _ = self.work().roll_back_to(mark);
         }
     }
+}
+
+fn pop_beyond(levels: &mut Levels, depth: usize) -> Option<Level> {
+    if levels.len() > depth { levels.pop() } else { None }
 }

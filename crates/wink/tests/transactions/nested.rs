@@ -66,6 +66,48 @@ async fn an_inner_commit_falls_with_the_outer_one() {
     assert_eq!(world.seen().await, Seen { said: vec!["innermost".to_owned()], ..before });
 }
 
+// case 266
+#[tokio::test]
+async fn what_the_outer_transaction_does_after_a_leak_is_kept_whole() {
+    let world = World::new().await;
+    let mut tx = Transaction::begin(&world.session, &world.resources, "outer").await;
+    let mut inner = tx.nested("leaked");
+    change_all(&inner, "leaked").await;
+    let innermost = inner.nested("leaked too");
+    change_all(&innermost, "leaked too").await;
+    std::mem::forget(innermost);
+    // In the one between, which goes on without it.
+    assert_eq!(inner.session().slice::<Note>().unwrap().latest().as_deref(), Some(&note("leaked")));
+    std::mem::forget(inner);
+    change_all(&tx, "outer").await;
+    tx.commit().await.unwrap();
+    let after = world.seen().await;
+    assert_eq!((after.notes, after.counter), (vec!["there".to_owned(), "outer".to_owned()], 1));
+    assert_eq!(after.files.keys().collect::<Vec<_>>(), ["made", "made/outer.txt", "there.txt"]);
+}
+
+// case 266
+#[tokio::test]
+async fn the_body_of_a_transaction_goes_on_after_a_leak() {
+    let world = World::new().await;
+    transaction(&world.session, &world.resources, "body", async |tx| {
+        change_all(tx, "before").await;
+        let inner = tx.nested("leaked");
+        change_all(&inner, "leaked").await;
+        std::mem::forget(inner);
+        change_all(tx, "after").await;
+        Ok::<(), TransactionError>(())
+    })
+    .await
+    .unwrap();
+    let after = world.seen().await;
+    assert_eq!((after.notes, after.counter), (["there", "before", "after"].map(str::to_owned).to_vec(), 2));
+    assert_eq!(
+        after.files.keys().collect::<Vec<_>>(),
+        ["made", "made/after.txt", "made/before.txt", "there.txt"]
+    );
+}
+
 #[tokio::test]
 async fn a_leaked_inner_transaction_is_not_kept() {
     let world = World::new().await;
