@@ -417,6 +417,7 @@ async fn one_answer_for_a_call_that_is_cancelled_while_it_waits() {
     slow.abort();
 }
 
+// case 257
 #[tokio::test]
 async fn one_answer_although_a_value_cannot_be_written_down() {
     use wink::prelude::*;
@@ -437,7 +438,10 @@ async fn one_answer_although_a_value_cannot_be_written_down() {
             World::with(kind, |section| section.tool(Tool::new("curse", "Curse.", curse)), |b| b).await;
         let outcome = world.executor.call(world.call("curse", json!({}))).await;
         assert_eq!(world.log(), [Arc::clone(&outcome.event)]);
-        assert_eq!((outcome.text(), outcome.is_success()), ("done", true));
+        let text =
+            "curse was not committed: its value cannot be written as JSON (cursed); nothing was changed";
+        assert_eq!((outcome.text(), outcome.is_success()), (text, false));
+        assert!(world.session.slice::<support::Note>().is_empty());
         let _ = world.session.dispatch(support::Note { text: "outside".into() });
         world.session.flush().await.unwrap();
         let outcome = world.executor.call(world.call("note", json!({ "text": "next" }))).await;

@@ -11,6 +11,7 @@ use super::approve::Approver;
 use super::batch::Place;
 use super::end::{End, to_settle, what_remains};
 use super::govern::Approvals;
+use super::logged::IsCut;
 use super::outcome::{Failure, Outcome, ToolCall};
 use super::step::Step;
 use crate::ledger::{Claim, ToolEffect};
@@ -188,8 +189,22 @@ impl Call {
     }
 
     /// Makes the event of a success, before anything of it is committed.
-    pub(super) fn make_candidate(&mut self) {
-        let (Some(result), Some(placed)) = (self.result.take(), &self.placed) else { return };
+    ///
+    /// # Errors
+    /// When the value cannot be written as JSON: neither the log nor the model could be told of it.
+    pub(super) fn make_candidate(&mut self) -> Result<(), Box<Failure>> {
+        let (Some(result), Some(placed)) = (self.result.take(), &self.placed) else { return Ok(()) };
+        let logged_value = match &result.value {
+            Some(value) => self.shared.logged_value(value).map_err(|reason| {
+                let text = format!(
+                    "{} was not committed: its value cannot be written as JSON ({reason}); {}",
+                    self.name,
+                    self.what_remains()
+                );
+                Failure::new(Ending::NotCommitted, text).because(vec![reason])
+            })?,
+            None => (LoggedValue::None, IsCut::No),
+        };
         let rendered_value = match &result.value {
             Some(value) if !result.hidden => placed.tool.inner.render(value.as_ref()),
             Some(_) | None => Cow::Borrowed(""),
@@ -198,16 +213,16 @@ impl Call {
         let rendered_value = self.shared.withheld(rendered_value);
         let (shown, logged) = self.texts(&result.message, &rendered_value);
         let ErasedResult { message, value, hidden, .. } = result;
-        let cut = value.as_ref().and_then(|value| self.shared.cut_value(value));
-        let is_cut = cut.is_some() || message.len() > self.shared.limits.max_logged_bytes;
+        let (logged_value, is_cut) = logged_value;
+        let is_cut = is_cut == IsCut::Yes || message.len() > self.shared.limits.max_logged_bytes;
         if self.claim.is_some() && is_cut {
             // The ledger gives back what was returned, however much the log keeps of it.
             self.whole = Some(Box::new((message.clone(), value.clone())));
         }
         let message = self.shared.logged_text(message);
-        let value = cut.unwrap_or_else(|| value.map_or(LoggedValue::None, LoggedValue::Typed));
-        let event = self.event(Ending::Succeeded, message, logged, (value, hidden));
+        let event = self.event(Ending::Succeeded, message, logged, (logged_value, hidden));
         self.candidate = Some((event, shown));
+        Ok(())
     }
 
     /// Commits the success with its event; hands back what has to be waited for. Once begun it is brought to its end,
@@ -305,9 +320,14 @@ impl Call {
             },
             None => {
                 let value = match failure.value {
-                    LoggedValue::Typed(value) => {
-                        self.shared.cut_value(&value).unwrap_or(LoggedValue::Typed(value))
-                    }
+                    LoggedValue::Typed(value) => match self.shared.logged_value(&value) {
+                        Ok((value, _)) => value,
+                        // The call has failed already; its event says why there is no payload.
+                        Err(reason) => {
+                            let text = format!("[the value cannot be written as JSON: {reason}]");
+                            LoggedValue::Json(Arc::new(text.into()))
+                        }
+                    },
                     other => other,
                 };
                 let value = (value, failure.hidden);

@@ -8,6 +8,13 @@ use crate::session::{ErasedValue, LoggedParams, LoggedValue, PromptRendered, Ren
 use crate::tool::AnyTool;
 use crate::tool::render::bounded;
 
+/// Whether the log keeps only the beginning of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum IsCut {
+    Yes,
+    No,
+}
+
 impl Shared {
     /// A text as the log keeps it.
     pub(super) fn logged(&self, text: &Arc<str>) -> Arc<str> {
@@ -80,14 +87,24 @@ impl Shared {
         chain
     }
 
-    /// What the log keeps of a value that is too large: the beginning of its JSON, as text.
-    pub(super) fn cut_value(&self, value: &Arc<dyn ErasedValue>) -> Option<LoggedValue> {
+    /// What the log keeps of a value: all of it, or the beginning of its JSON, as text. A durable session keeps it as JSON
+    /// from here on: log, store and ledger have the same, whatever becomes of the value itself.
+    ///
+    /// # Errors
+    /// When the value cannot be written as JSON.
+    pub(super) fn logged_value(&self, value: &Arc<dyn ErasedValue>) -> Result<(LoggedValue, IsCut), String> {
         let max = self.limits.max_logged_bytes;
-        let mut text = value.as_ref().beginning(max)?;
+        let Some(mut text) = value.as_ref().beginning(max)? else {
+            let whole = match self.session.is_durable() {
+                true => LoggedValue::Json(Arc::new(value.as_ref().to_json()?)),
+                false => LoggedValue::Typed(Arc::clone(value)),
+            };
+            return Ok((whole, IsCut::No));
+        };
         let marker = format!("\n[value cut: the log keeps {max} bytes of it]");
         text.truncate(text.floor_char_boundary(max.saturating_sub(marker.len())));
         text.push_str(&marker);
-        Some(LoggedValue::Json(Arc::new(text.into())))
+        Ok((LoggedValue::Json(Arc::new(text.into())), IsCut::Yes))
     }
 }
 

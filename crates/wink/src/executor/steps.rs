@@ -403,7 +403,7 @@ impl Call {
     }
 
     pub(super) fn subscribers(&mut self) -> Result<(), Box<Failure>> {
-        self.make_candidate();
+        self.make_candidate()?;
         self.ended = self.candidate.as_ref().map_or(self.ended, |(event, _)| event.ended_at());
         let (Some((event, _)), Some(tx)) = (&self.candidate, &self.tx) else {
             return Err(lost("the result"));

@@ -198,33 +198,41 @@ pub enum LoggedValue {
 /// A tool's value with its type erased.
 pub trait ErasedValue: std::any::Any + Send + Sync {
     /// The value as JSON.
+    ///
+    /// # Errors
+    /// When it cannot be written, or would be read back as another value: its `Serialize` fails or panics, a number is NaN,
+    /// infinite or has more than 64 bits, or a key of a map is no text.
     fn to_json(&self) -> Result<Value, String>;
 
     /// The beginning of the value's JSON text, if that has more than `max` bytes.
-    fn beginning(&self, max: usize) -> Option<String>;
+    ///
+    /// # Errors
+    /// As [`ErasedValue::to_json`].
+    fn beginning(&self, max: usize) -> Result<Option<String>, String>;
 }
 
 impl<T: Serialize + Send + Sync + 'static> ErasedValue for T {
     fn to_json(&self) -> Result<Value, String> {
-        // The value's own code; whatever it does, the event it is part of has to be recorded.
-        catch(|| serde_json::to_value(self))?.map_err(|error| error.to_string())
+        // The value's own code: it may panic.
+        catch(|| {
+            size::is_within(self, usize::MAX)?;
+            serde_json::to_value(self).map_err(|error| error.to_string())
+        })?
     }
 
-    fn beginning(&self, max: usize) -> Option<String> {
-        // The value's own code here too: what it panics on has no size, and is shown as nothing.
-        if catch(|| size::is_within(self, max)).unwrap_or(true) {
-            return None;
+    fn beginning(&self, max: usize) -> Result<Option<String>, String> {
+        if catch(|| size::is_within(self, max))?? {
+            return Ok(None);
         }
         let mut beginning = Beginning { bytes: Vec::new(), max };
-        let written = catch(|| serde_json::to_writer(&mut beginning, self));
-        match written {
+        Ok(match catch(|| serde_json::to_writer(&mut beginning, self))? {
             // The count was rough; the text is short enough after all.
-            Ok(Ok(())) => None,
-            Ok(Err(_)) | Err(_) => {
+            Ok(()) => None,
+            Err(_) => {
                 let text = String::from_utf8_lossy(&beginning.bytes);
                 Some(text.get(..text.floor_char_boundary(max)).unwrap_or_default().to_owned())
             }
-        }
+        })
     }
 }
 

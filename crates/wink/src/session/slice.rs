@@ -18,8 +18,15 @@ use serde_json::Value;
 use super::items::Items;
 use super::tally::Counted;
 use crate::support::future::catch;
+use crate::support::size;
 
 /// A type whose values live in a slice of a session.
+///
+/// A value does not change once it was dispatched: what is in a slice changes by events only. So a type must not have
+/// interior mutability that is serialised or that reducers read (`Arc<Mutex<_>>`, atomics, cells): a change through it is
+/// neither rolled back nor stored, and a summary of a durable session, which is written from memory, would have it although
+/// the records of the commits do not. A durable session stores what a value serialises to when its change is committed; a
+/// value that cannot be written as JSON (see [`ToolResult`](crate::tool::ToolResult)) fails that dispatch or call.
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};
@@ -374,9 +381,10 @@ impl SliceDef {
             counted: |item| item.downcast_ref::<T>().and_then(T::counted),
             key: |item| item.downcast_ref::<T>().and_then(|item| catch(|| item.key()).ok().flatten()),
             encode: |item| match item.downcast_ref::<T>() {
-                Some(item) => {
-                    contained("Serialize", || serde_json::to_value(item).map_err(|error| error.to_string()))
-                }
+                Some(item) => contained("Serialize", || {
+                    size::is_within(item, usize::MAX)?;
+                    serde_json::to_value(item).map_err(|error| error.to_string())
+                }),
                 None => Err(format!("an item of slice {} has another type", T::NAME)),
             },
             decode: |version, value| {

@@ -5,6 +5,11 @@ use serde::Serialize;
 use super::error::ToolError;
 
 /// The outcome of one handler. Immutable once made.
+///
+/// A value that cannot be written as JSON fails the call: its `Serialize` fails or panics, a number is NaN, infinite or has
+/// more than 64 bits, or a key of a map is no text. A value must not change after it was returned: without an
+/// `Arc<Mutex<_>>`, an atomic or a `Cell` in it that something else holds. A durable session records the value once, when
+/// the handler has returned; a session in memory keeps the value itself, and would show what became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a result says nothing until the handler returns it"]
 pub struct ToolResult<R> {
