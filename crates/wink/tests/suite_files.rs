@@ -44,6 +44,71 @@ impl Desk {
     }
 }
 
+// case 264
+#[tokio::test]
+async fn a_window_after_the_end_is_no_reading() {
+    let desk = Desk::new(&[("a.txt", "one\ntwo\n"), ("empty.txt", "")]).await;
+    let write = |path: &str| json!({ "path": path, "content": "new" });
+    for offset in [2, 100] {
+        let read = desk.says("read_file", json!({ "path": "a.txt", "offset": offset })).await;
+        assert_eq!(read, format!("a.txt: no lines after the first {offset}; the file has 2 lines."));
+        let refused = "FAILED: Cannot write to a.txt without reading it first";
+        assert_eq!(desk.says("write_file", write("a.txt")).await, refused);
+    }
+    // What was read before stays read.
+    desk.says("read_file", json!({ "path": "a.txt", "offset": 1 })).await;
+    desk.says("read_file", json!({ "path": "a.txt", "offset": 2 })).await;
+    assert_eq!(desk.says("write_file", write("a.txt")).await, "Replaced a.txt (3 bytes).");
+    // Of an empty file there is nothing more to see.
+    desk.says("read_file", json!({ "path": "empty.txt", "offset": 3 })).await;
+    assert_eq!(desk.says("write_file", write("empty.txt")).await, "Replaced empty.txt (3 bytes).");
+}
+
+// case 258
+#[tokio::test]
+async fn a_pattern_that_is_too_long_or_too_large_is_refused() {
+    let desk = Desk::new(&[("a.txt", "one\n")]).await;
+    for pattern in ["a".repeat(1 << 20), "(a|b)".repeat(1000), "[a-z".repeat(2000)] {
+        for tool in ["grep", "glob"] {
+            let refused = desk.says(tool, json!({ "pattern": pattern })).await;
+            assert!(refused.starts_with("FAILED: ") && refused.contains("it is longer than "), "{refused}");
+            assert!(refused.len() < 400, "{} bytes", refused.len());
+        }
+        let refused = desk.says("grep", json!({ "pattern": "a", "glob": pattern })).await;
+        assert!(
+            refused.starts_with("FAILED: ") && refused.contains("it is longer than 1024 bytes"),
+            "{refused}"
+        );
+    }
+    for pattern in [
+        "(((a{1000}){1000}){1000})",
+        r"(\pL{100}){100}",
+        "((((((((((a{9}){9}){9}){9}){9}){9}){9}){9}){9}){9})",
+    ] {
+        let refused = desk.says("grep", json!({ "pattern": pattern })).await;
+        assert!(refused.starts_with("FAILED: ") && refused.contains("size limit"), "{refused}");
+    }
+    // One that is as long as may be is searched for.
+    assert_eq!(desk.says("grep", json!({ "pattern": "o".repeat(4096) })).await, "No line matches.");
+}
+
+// case 258
+#[tokio::test]
+async fn a_long_search_does_not_keep_its_thread() {
+    let text = "abcdefghij klmnop qrstuv\n".repeat(200_000);
+    let desk = Desk::new(&[("long.txt", &text)]).await;
+    let query = wink::filesystem::GrepQuery::new("[a-q][^u-z]{13}x");
+    let root = wink::filesystem::FsPath::root();
+    let mut searching = desk.files.grep(&root, &query);
+    let mut polls = 0;
+    let found = std::future::poll_fn(|cx| {
+        polls += 1;
+        searching.as_mut().poll(cx)
+    });
+    assert!(found.await.expect("searched").matches.is_empty());
+    assert!(polls > 1, "all of it was done in one poll");
+}
+
 // cases 166, 188
 #[tokio::test]
 async fn an_existing_file_is_read_before_it_is_written() {

@@ -2,11 +2,15 @@
 
 mod lines;
 
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use globset::GlobBuilder;
 use regex::{Regex, RegexBuilder};
 
 use super::error::shown;
-use super::{FsError, FsResult};
+use super::{FsError, FsPath, FsResult};
 
 pub(crate) use lines::LineSearch;
 
@@ -14,6 +18,44 @@ pub(crate) use lines::LineSearch;
 const MAX_PATTERN_MEMORY: usize = 2 * 1024 * 1024;
 /// No reasonable glob is longer; the bound keeps nested alternatives shallow.
 const MAX_GLOB_BYTES: usize = 1024;
+/// No reasonable regular expression is longer. Parsing one takes time and memory before any other bound holds.
+const MAX_REGEX_BYTES: usize = 4096;
+
+/// Tells a search that runs on another thread that its caller has stopped waiting. Every clone is the same one.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SearchStop(Arc<AtomicBool>);
+
+impl SearchStop {
+    /// Stops the search when it is dropped.
+    pub(crate) fn on_drop(&self) -> StopOnDrop {
+        StopOnDrop(self.clone())
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// An error once the search is to stop. No caller reads it.
+    pub(crate) fn check(&self) -> FsResult<()> {
+        match self.is_stopped() {
+            false => Ok(()),
+            true => Err(FsError::Io {
+                path: FsPath::root(),
+                kind: io::ErrorKind::Interrupted,
+                message: "the search was stopped".to_owned(),
+            }),
+        }
+    }
+}
+
+/// Stops a search when it is dropped.
+pub(crate) struct StopOnDrop(SearchStop);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.0.store(true, Ordering::Relaxed);
+    }
+}
 
 /// A checked glob.
 pub(crate) struct GlobPattern {

@@ -118,6 +118,16 @@ impl ReadBeforeWritePolicy {
     }
 }
 
+/// Whether a read began after the last line of its file: then the model has seen nothing of it.
+fn shows_nothing(call: &PolicyCall<'_>, result: &ResultView<'_>) -> bool {
+    if call.params.get("offset").and_then(Value::as_u64).is_none_or(|offset| offset == 0) {
+        return false;
+    }
+    let value = result.json().unwrap_or_default();
+    let count = |name: &str| value.get(name).and_then(Value::as_u64);
+    count("count") == Some(0) && count("total_lines").is_some_and(|lines| lines > 0)
+}
+
 impl Default for ReadBeforeWritePolicy {
     fn default() -> Self {
         Self::new()
@@ -148,7 +158,7 @@ impl ToolPolicy for ReadBeforeWritePolicy {
         cx: &'a PolicyContext<'a>,
         memory: &'a PolicyMemory<'a>,
     ) -> BoxFuture<'a, Result<(), BoxError>> {
-        if result.replayed {
+        if result.replayed || shows_nothing(call, result) {
             return Box::pin(std::future::ready(Ok(())));
         }
         Box::pin(self.remember(call, cx, memory))

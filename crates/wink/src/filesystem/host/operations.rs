@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{HostFilesystem, Shared};
 use crate::BoxFuture;
+use crate::filesystem::search::SearchStop;
 use crate::filesystem::{
     BytesRead, DeleteMode, DirEntry, Edit, EditReceipt, Filesystem, FsError, FsLimits, FsPath, FsResult,
     FsSnapshot, GrepOutcome, GrepQuery, MergeReceipt, Metadata, MkdirOptions, ReadWindow, Resolutions,
@@ -33,6 +34,20 @@ impl HostFilesystem {
                     }),
                 },
             }
+        })
+    }
+
+    /// As [`Self::off`], for work that ends early when its caller stops waiting.
+    fn search<'a, T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Shared, &SearchStop) -> FsResult<T> + Send + 'static,
+    ) -> BoxFuture<'a, FsResult<T>> {
+        let stop = SearchStop::default();
+        let dropped = stop.on_drop();
+        let searching = self.off(move |shared| work(shared, &stop));
+        Box::pin(async move {
+            let _dropped = dropped;
+            searching.await
         })
     }
 }
@@ -117,12 +132,12 @@ impl Filesystem for HostFilesystem {
 
     fn glob<'a>(&'a self, base: &'a FsPath, pattern: &'a str) -> BoxFuture<'a, FsResult<Vec<DirEntry>>> {
         let (base, pattern) = (base.clone(), pattern.to_owned());
-        self.off(move |shared| shared.glob(&base, &pattern))
+        self.search(move |shared, stop| shared.glob(&base, &pattern, stop))
     }
 
     fn grep<'a>(&'a self, base: &'a FsPath, query: &'a GrepQuery) -> BoxFuture<'a, FsResult<GrepOutcome>> {
         let (base, query) = (base.clone(), query.clone());
-        self.off(move |shared| shared.grep(&base, &query))
+        self.search(move |shared, stop| shared.grep(&base, &query, stop))
     }
 
     fn fork(&self) -> FsResult<Arc<dyn Filesystem>> {
@@ -169,5 +184,38 @@ impl Filesystem for HostFilesystem {
 
     fn as_any(&self) -> &dyn Any {
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::sync::mpsc;
+
+    use super::*;
+
+    // case 258
+    #[tokio::test]
+    async fn a_search_ends_when_its_caller_stops_waiting() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let files =
+            HostFilesystem::open(dir.path(), crate::filesystem::host::HostOptions::default()).unwrap();
+        let (ended, when) = mpsc::channel();
+        let mut searching = files.search(move |_, stop| {
+            while stop.check().is_ok() {
+                std::thread::yield_now();
+            }
+            ended.send(()).unwrap();
+            Ok(())
+        });
+        std::future::poll_fn(|cx| {
+            assert!(searching.as_mut().poll(cx).is_pending());
+            std::task::Poll::Ready(())
+        })
+        .await;
+        assert!(when.try_recv().is_err());
+        drop(searching);
+        when.recv().unwrap();
     }
 }

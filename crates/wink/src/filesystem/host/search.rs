@@ -5,23 +5,24 @@ use std::io;
 use super::name::shown;
 use super::view::{Child, Spot, View};
 use super::{Shared, io_error};
-use crate::filesystem::search::{GlobPattern, LineSearch};
+use crate::filesystem::search::{GlobPattern, LineSearch, SearchStop};
 use crate::filesystem::{DirEntry, EntryKind, FsPath, FsResult, GrepOutcome, GrepQuery};
 
 impl Shared {
-    pub(super) fn glob(&self, base: &FsPath, pattern: &str) -> FsResult<Vec<DirEntry>> {
+    pub(super) fn glob(&self, base: &FsPath, pattern: &str, stop: &SearchStop) -> FsResult<Vec<DirEntry>> {
         let pattern = GlobPattern::new(pattern)?;
         let layer = self.layer();
         let view = self.base.view(&layer);
         let dir = self.base.find_dir(&layer, base)?;
         let mut matching = Vec::new();
-        walk(view, base, &dir, pattern.max_depth(), &mut |path, child| {
+        walk((view, stop), base, &dir, pattern.max_depth(), &mut |path, child| {
             if path.relative_to(base).is_some_and(|relative| pattern.matches(relative)) {
                 matching.push((path, child));
             }
         })?;
         let mut found = Vec::with_capacity(matching.len());
         for (path, child) in matching {
+            stop.check()?;
             // One that is gone meanwhile is not found.
             if let Ok(Some(spot)) = view.child_spot(child) {
                 found.push(DirEntry { path, kind: spot.kind(), len: spot.len() });
@@ -31,15 +32,15 @@ impl Shared {
         Ok(found)
     }
 
-    pub(super) fn grep(&self, base: &FsPath, query: &GrepQuery) -> FsResult<GrepOutcome> {
-        let mut search = LineSearch::new(query, &self.base.limits)?;
+    pub(super) fn grep(&self, base: &FsPath, query: &GrepQuery, stop: &SearchStop) -> FsResult<GrepOutcome> {
+        let mut search = LineSearch::new(query, &self.base.limits, stop)?;
         let layer = self.layer();
         let view = self.base.view(&layer);
         let (_, spot) = self.base.find(&layer, base)?;
         match spot.kind() {
             EntryKind::Directory => {
                 let mut files = Vec::new();
-                walk(view, base, &spot, search.max_depth(), &mut |path, child| {
+                walk((view, stop), base, &spot, search.max_depth(), &mut |path, child| {
                     if path.relative_to(base).is_some_and(|relative| search.wants(relative)) {
                         files.push((path, child));
                     }
@@ -47,6 +48,7 @@ impl Shared {
                 // The walk goes by directories, the answer by paths.
                 files.sort_unstable_by(|one, two| one.0.cmp(&two.0));
                 for (path, child) in files {
+                    stop.check()?;
                     if search.is_full() {
                         break;
                     }
@@ -75,13 +77,14 @@ impl Shared {
 
 /// Calls `visit` for everything below `dir`, at most `depth` segments down.
 fn walk(
-    view: View<'_>,
+    (view, stop): (View<'_>, &SearchStop),
     path: &FsPath,
     dir: &Spot,
     depth: usize,
     visit: &mut impl FnMut(FsPath, Child),
 ) -> FsResult<()> {
     let Some(below) = depth.checked_sub(1) else { return Ok(()) };
+    stop.check()?;
     let children = match view.children(dir) {
         Ok(children) => children,
         // Gone, replaced or swapped for a link since it was seen: there is nothing to find in it.
@@ -106,7 +109,7 @@ fn walk(
         if let Ok(Some(spot)) = dir
             && spot.kind() == EntryKind::Directory
         {
-            walk(view, &path, &spot, below, visit)?;
+            walk((view, stop), &path, &spot, below, visit)?;
         }
     }
     Ok(())

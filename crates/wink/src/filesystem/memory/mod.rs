@@ -1,10 +1,11 @@
 //! The in-memory filesystem.
 //!
 //! One lock around an immutable root: readers take the root and let go, writers replace it. Every operation
-//! is complete at its first poll. Forks and snapshots are roots, too.
+//! is complete at its first poll, but for a long search. Forks and snapshots are roots, too.
 
 mod merge;
 mod ops;
+mod search;
 mod snapshot;
 mod tree;
 
@@ -278,11 +279,11 @@ impl Filesystem for MemoryFilesystem {
     }
 
     fn glob<'a>(&'a self, base: &'a FsPath, pattern: &'a str) -> BoxFuture<'a, FsResult<Vec<DirEntry>>> {
-        Box::pin(async move { self.do_glob(base, pattern) })
+        Box::pin(self.do_glob(base, pattern))
     }
 
     fn grep<'a>(&'a self, base: &'a FsPath, query: &'a GrepQuery) -> BoxFuture<'a, FsResult<GrepOutcome>> {
-        Box::pin(async move { self.do_grep(base, query) })
+        Box::pin(self.do_grep(base, query))
     }
 
     fn fork(&self) -> FsResult<Arc<dyn Filesystem>> {

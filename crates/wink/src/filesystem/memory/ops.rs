@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::filesystem::search::{GlobPattern, LineSearch};
 use crate::filesystem::text::{apply_edit, read_window};
 use crate::filesystem::{
-    BytesRead, DeleteMode, DirEntry, Edit, EditReceipt, EntryKind, FsError, FsPath, FsResult, GrepOutcome,
-    GrepQuery, Metadata, MkdirOptions, ReadWindow, TextRead, WriteMode, WriteOptions, WriteReceipt,
+    BytesRead, DeleteMode, DirEntry, Edit, EditReceipt, EntryKind, FsError, FsPath, FsResult, Metadata,
+    MkdirOptions, ReadWindow, TextRead, WriteMode, WriteOptions, WriteReceipt,
 };
 use crate::support::lock::lock;
 
@@ -183,55 +182,6 @@ impl MemoryFilesystem {
         Ok(dir.entries.iter().map(|(name, node)| entry(path.child(name), node)).collect())
     }
 
-    pub(super) fn do_glob(&self, base: &FsPath, pattern: &str) -> FsResult<Vec<DirEntry>> {
-        let pattern = GlobPattern::new(pattern)?;
-        let root = self.root();
-        let mut found = Vec::new();
-        tree::walk(base, dir_at(&root, base)?, pattern.max_depth(), &mut |path, node| {
-            if path.relative_to(base).is_some_and(|relative| pattern.matches(relative)) {
-                found.push(entry(path, node));
-            }
-        });
-        found.sort_unstable_by(|one, two| one.path.cmp(&two.path));
-        Ok(found)
-    }
-
-    pub(super) fn do_grep(&self, base: &FsPath, query: &GrepQuery) -> FsResult<GrepOutcome> {
-        let mut search = LineSearch::new(query, &self.limits)?;
-        let root = self.root();
-        let mut files = Vec::new();
-        match locate(&root, base)? {
-            Place::Missing { .. } => return Err(FsError::NotFound { path: base.clone() }),
-            Place::File(file) => {
-                if search.wants(base.name().unwrap_or_default()) {
-                    self.limits.check_read(base, file.content.len() as u64)?;
-                    files.push((base.clone(), file.clone()));
-                }
-            }
-            Place::Dir(dir) => tree::walk(base, dir, search.max_depth(), &mut |path, node| {
-                if let Node::File(file) = node
-                    && path.relative_to(base).is_some_and(|relative| search.wants(relative))
-                {
-                    files.push((path, file.clone()));
-                }
-            }),
-        }
-        // The walk goes by segments ("a/b" before "a.txt"), the answer by paths.
-        files.sort_unstable_by(|one, two| one.0.cmp(&two.0));
-        for (path, file) in files {
-            if search.is_full() {
-                break;
-            }
-            if search.takes(&path, file.content.len() as u64) {
-                // Reading from memory does not fail.
-                if let Ok(found) = search.search(&path, &*file.content) {
-                    search.add(found);
-                }
-            }
-        }
-        Ok(search.finish())
-    }
-
     /// The file at a path, if it is not too large.
     fn readable<'a>(&self, root: &'a Arc<Dir>, path: &FsPath) -> FsResult<&'a Arc<File>> {
         let file = file_at(root, path)?;
@@ -257,7 +207,7 @@ fn file_at<'a>(root: &'a Arc<Dir>, path: &FsPath) -> FsResult<&'a Arc<File>> {
     }
 }
 
-fn dir_at<'a>(root: &'a Arc<Dir>, path: &FsPath) -> FsResult<&'a Arc<Dir>> {
+pub(super) fn dir_at<'a>(root: &'a Arc<Dir>, path: &FsPath) -> FsResult<&'a Arc<Dir>> {
     match locate(root, path)? {
         Place::Dir(dir) => Ok(dir),
         Place::File(_) => Err(FsError::NotDirectory { path: path.clone() }),
@@ -265,7 +215,7 @@ fn dir_at<'a>(root: &'a Arc<Dir>, path: &FsPath) -> FsResult<&'a Arc<Dir>> {
     }
 }
 
-fn entry(path: FsPath, node: &Node) -> DirEntry {
+pub(super) fn entry(path: FsPath, node: &Node) -> DirEntry {
     match node {
         Node::File(file) => DirEntry { path, kind: EntryKind::File, len: file.content.len() as u64 },
         Node::Dir(_) => DirEntry { path, kind: EntryKind::Directory, len: 0 },

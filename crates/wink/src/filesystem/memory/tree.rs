@@ -152,15 +152,42 @@ pub(super) fn height(node: &Node) -> usize {
 }
 
 /// Calls `visit` for everything below `dir`, at most `depth` segments down.
-pub(super) fn walk(path: &FsPath, dir: &Dir, depth: usize, visit: &mut impl FnMut(FsPath, &Node)) {
-    let Some(below) = depth.checked_sub(1) else { return };
+pub(super) fn walk(
+    path: &FsPath,
+    dir: &Dir,
+    depth: usize,
+    visit: &mut impl FnMut(FsPath, &Node) -> FsResult<()>,
+) -> FsResult<()> {
+    let Some(below) = depth.checked_sub(1) else { return Ok(()) };
     for (name, node) in &dir.entries {
         let child = path.child(name);
-        visit(child.clone(), node);
+        visit(child.clone(), node)?;
         if let Node::Dir(dir) = node {
-            walk(&child, dir, below, visit);
+            walk(&child, dir, below, visit)?;
         }
     }
+    Ok(())
+}
+
+/// Whether there are at most so many entries and bytes below a directory. Counts no further.
+pub(super) fn is_within(dir: &Dir, mut entries: usize, mut bytes: usize) -> bool {
+    let mut dirs = vec![dir];
+    while let Some(dir) = dirs.pop() {
+        for node in dir.entries.values() {
+            let length = match node {
+                Node::File(file) => file.content.len(),
+                Node::Dir(dir) => {
+                    dirs.push(dir);
+                    0
+                }
+            };
+            match (entries.checked_sub(1), bytes.checked_sub(length)) {
+                (Some(fewer), Some(less)) => (entries, bytes) = (fewer, less),
+                _ => return false,
+            }
+        }
+    }
+    true
 }
 
 /// A path that differs between two trees. A directory stands for itself, not for what is in it.

@@ -9,7 +9,7 @@ use grep_searcher::{Searcher, SearcherBuilder, Sink, SinkMatch};
 
 use self::matcher::LineMatcher;
 use self::reader::{TextReader, is_binary};
-use super::GlobPattern;
+use super::{GlobPattern, SearchStop};
 use crate::filesystem::{FsLimits, FsPath, FsResult, GrepMatch, GrepOutcome, GrepQuery};
 
 /// Files that are named as too large to be searched.
@@ -23,18 +23,20 @@ pub(crate) struct LineSearch {
     max: usize,
     max_bytes: usize,
     outcome: GrepOutcome,
+    stop: SearchStop,
 }
 
 impl LineSearch {
-    /// Checks the query.
-    pub(crate) fn new(query: &GrepQuery, limits: &FsLimits) -> FsResult<Self> {
+    /// Checks the query. The search ends early when `stop` says so.
+    pub(crate) fn new(query: &GrepQuery, limits: &FsLimits, stop: &SearchStop) -> FsResult<Self> {
         let matcher = LineMatcher::new(&query.pattern)?;
         // What is text is decided by `TextReader`; nothing is decoded, and a byte order mark is a character.
         let searcher = SearcherBuilder::new().line_number(true).bom_sniffing(false).build();
         let glob = query.glob.as_deref().map(GlobPattern::new).transpose()?;
         let max = query.max.map_or(limits.max_grep_matches, |max| max.min(limits.max_grep_matches));
         let max_bytes = limits.max_read_bytes;
-        Ok(Self { matcher, searcher, glob, max, max_bytes, outcome: GrepOutcome::default() })
+        let stop = stop.clone();
+        Ok(Self { matcher, searcher, glob, max, max_bytes, outcome: GrepOutcome::default(), stop })
     }
 
     /// Whether a file with this path relative to the base is to be searched.
@@ -64,7 +66,7 @@ impl LineSearch {
     /// Searches one file to its end; there is nothing in a binary one. What was found counts when it is
     /// [added](Self::add): until then the file may turn out to have changed meanwhile.
     pub(crate) fn search(&mut self, path: &FsPath, content: impl Read) -> io::Result<Found> {
-        let mut content = TextReader::new(content);
+        let mut content = TextReader::new(content, self.stop.clone());
         let room = self.max - self.outcome.matches.len();
         let mut found = Collector { path, room, found: Found::default() };
         let searched = self.searcher.search_reader(&self.matcher, &mut content, &mut found);

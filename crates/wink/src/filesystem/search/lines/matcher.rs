@@ -3,7 +3,7 @@
 use grep_matcher::{LineMatchKind, LineTerminator, Match, Matcher, NoCaptures, NoError};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 
-use super::super::MAX_PATTERN_MEMORY;
+use super::super::{MAX_PATTERN_MEMORY, MAX_REGEX_BYTES};
 use crate::filesystem::error::shown;
 use crate::filesystem::{FsError, FsResult};
 
@@ -16,12 +16,18 @@ pub(super) struct LineMatcher {
 
 impl LineMatcher {
     pub(super) fn new(pattern: &str) -> FsResult<Self> {
+        if pattern.len() > MAX_REGEX_BYTES {
+            let reason = format!(
+                "it is longer than {MAX_REGEX_BYTES} bytes; search for a part of it, or for several patterns one by one"
+            );
+            return Err(FsError::InvalidPattern { pattern: shown(pattern), reason });
+        }
         let invalid = |error: grep_regex::Error| FsError::InvalidPattern {
             pattern: shown(pattern),
             reason: shown(&error.to_string()),
         };
         let mut builder = RegexMatcherBuilder::new();
-        builder.size_limit(MAX_PATTERN_MEMORY);
+        builder.size_limit(MAX_PATTERN_MEMORY).dfa_size_limit(MAX_PATTERN_MEMORY);
         let exact = builder.build(pattern).map_err(invalid)?;
         // An anchor or a word boundary means something else where there are more lines than one, before `\r\n` too.
         // Every one of them is written with one of these characters.

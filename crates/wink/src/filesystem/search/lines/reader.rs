@@ -2,16 +2,19 @@
 
 use std::io::{self, Read};
 
+use crate::filesystem::search::SearchStop;
+
 /// Reads text; a binary file is an error as soon as it shows.
 pub(super) struct TextReader<R> {
     inner: R,
     /// The beginning of a character whose end has not been read yet.
     open: Vec<u8>,
+    stop: SearchStop,
 }
 
 impl<R: Read> TextReader<R> {
-    pub(super) fn new(inner: R) -> Self {
-        Self { inner, open: Vec::new() }
+    pub(super) fn new(inner: R, stop: SearchStop) -> Self {
+        Self { inner, open: Vec::new(), stop }
     }
 
     /// Reads what is left.
@@ -48,6 +51,9 @@ impl<R: Read> TextReader<R> {
 
 impl<R: Read> Read for TextReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.stop.is_stopped() {
+            return Err(io::Error::other("the search was stopped"));
+        }
         let read = self.inner.read(buffer)?;
         if read == 0 && !buffer.is_empty() && !self.open.is_empty() {
             return Err(binary());

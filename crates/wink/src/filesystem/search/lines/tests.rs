@@ -2,7 +2,7 @@ use std::io::{self, Read};
 
 use proptest::prelude::*;
 
-use super::LineSearch;
+use super::{LineSearch, SearchStop};
 use crate::filesystem::text::as_text;
 use crate::filesystem::{FsLimits, FsPath, GrepMatch, GrepOutcome, GrepQuery};
 
@@ -25,7 +25,7 @@ fn file(name: &str) -> FsPath {
 
 fn grep(pattern: &str, max: usize, files: &[&[u8]], bits: usize) -> GrepOutcome {
     let query = GrepQuery { max: Some(max), ..GrepQuery::new(pattern) };
-    let mut search = LineSearch::new(&query, &FsLimits::DEFAULT).unwrap();
+    let mut search = LineSearch::new(&query, &FsLimits::DEFAULT, &SearchStop::default()).unwrap();
     for (index, content) in files.iter().enumerate() {
         if !search.is_full() {
             let found = search.search(&file(&index.to_string()), Bits(content, bits)).unwrap();
@@ -132,7 +132,32 @@ fn what_cannot_be_read_is_no_match() {
             Err(io::Error::from(io::ErrorKind::PermissionDenied))
         }
     }
-    let mut search = LineSearch::new(&GrepQuery::new("a"), &FsLimits::DEFAULT).unwrap();
+    let mut search =
+        LineSearch::new(&GrepQuery::new("a"), &FsLimits::DEFAULT, &SearchStop::default()).unwrap();
     let failed = search.search(&file("f"), Failing).map(|_| ()).unwrap_err();
     assert_eq!(failed.kind(), io::ErrorKind::PermissionDenied);
+}
+
+/// A file without end, whose search is stopped after a while.
+struct Endless(SearchStop, usize);
+
+impl Read for Endless {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.1 += 1;
+        if self.1 == 100 {
+            drop(self.0.on_drop());
+        }
+        buffer.fill(b'a');
+        Ok(buffer.len())
+    }
+}
+
+// case 258
+#[test]
+fn a_search_that_is_stopped_reads_no_further() {
+    let stop = SearchStop::default();
+    let mut search = LineSearch::new(&GrepQuery::new("b"), &FsLimits::DEFAULT, &stop).unwrap();
+    let mut endless = Endless(stop, 0);
+    assert!(search.search(&file("a"), &mut endless).is_err());
+    assert_eq!(endless.1, 100);
 }
