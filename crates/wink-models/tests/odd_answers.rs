@@ -105,6 +105,31 @@ async fn another_id_is_another_call_whatever_its_place() {
     assert_eq!(calls(&response), [("a", "clean", "{}"), ("b", "read", "{\"dir\":\"z\"}")]);
 }
 
+// case 265
+#[tokio::test]
+async fn a_count_of_zero_is_one_and_no_count_is_estimated() {
+    let said = |count: Value| async move {
+        let usage = json!({ "prompt_tokens": count, "completion_tokens": 5 });
+        let message = json!({ "content": "Hello" });
+        let body = json!({ "choices": [{ "message": message, "finish_reason": "stop" }], "usage": usage });
+        let chat = whole(Way::Chat, body).await.unwrap().usage;
+        let usage = json!({ "input_tokens": count, "output_tokens": 5 });
+        let message = json!({ "type": "message", "content": [{ "type": "output_text", "text": "Hello" }] });
+        let body = json!({ "status": "completed", "output": [message], "usage": usage });
+        let responses = whole(Way::Responses, body).await.unwrap().usage;
+        let events = [
+            json!({ "type": "message_start", "message": { "usage": null }, "delta": null }),
+            json!({ "type": "content_block_start", "index": 0, "content_block": { "type": "text", "text": "Hello" } }),
+            json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" }, "usage": usage }),
+            json!({ "type": "message_stop" }),
+        ];
+        let anthropic = streamed(Way::Anthropic, &events).await.unwrap().usage;
+        [chat, responses, anthropic].map(|usage| (usage.input_tokens, usage.output_tokens))
+    };
+    assert_eq!(said(json!(0)).await, [(0, 5); 3]);
+    assert!(said(Value::Null).await.iter().all(|(input, output)| *input > 10 && *output == 5));
+}
+
 #[tokio::test]
 async fn what_is_null_or_no_count_is_not_there() {
     let odd = [Value::Null, json!(-1), json!(1.5), json!("many")];

@@ -7,6 +7,9 @@ use crate::ModelResponse;
 /// Of English text and of code, a token is about this long.
 const BYTES_PER_TOKEN: u64 = 4;
 
+/// A count that the server did not say. It is estimated before the response is handed on.
+pub(super) const UNSAID: u64 = u64::MAX;
+
 /// The tokens of a request of so many bytes and of the response to it: all that was sent, as providers count it, and all that came,
 /// with nothing cached. A number that is too high stops a run too early, and not too late.
 pub(super) fn usage(sent: usize, response: &ModelResponse) -> TokenUsage {

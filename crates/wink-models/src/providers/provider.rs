@@ -10,7 +10,7 @@ use wink::limits::CancelToken;
 use super::api::{Api, Asked, Progress};
 use super::endpoint::{Endpoint, SetupError, Streaming};
 use super::error;
-use super::estimate;
+use super::estimate::{self, UNSAID};
 use super::http::{Answer, Wire};
 use super::told::Told;
 use crate::dialect::{Dialect, LoweredTools, lower_tools, without_nulls};
@@ -103,12 +103,11 @@ impl Provider {
         Ok(response)
     }
 
-    /// The response with what it cost; what that may be, where the server does not say. No request and no answer is for nothing.
+    /// The response with what it cost: as the server says, also if it says 0; estimated where it says nothing.
     fn counted(&self, sent: usize, mut response: ModelResponse) -> ModelResponse {
         let may_be = estimate::usage(sent, &response);
         let usage = &mut response.usage;
-        let is_told = usage.input_tokens > 0 && (usage.output_tokens > 0 || may_be.output_tokens == 0);
-        if !is_told {
+        if usage.input_tokens == UNSAID || usage.output_tokens == UNSAID {
             self.said.call_once(|| {
                 let model = self.api.model();
                 tracing::warn!(model, "the server does not say what its answers cost: tokens are estimated");
@@ -117,7 +116,7 @@ impl Provider {
                 (&mut usage.input_tokens, may_be.input_tokens),
                 (&mut usage.output_tokens, may_be.output_tokens),
             ] {
-                if *told == 0 {
+                if *told == UNSAID {
                     *told = may_be;
                 }
             }

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use wink::limits::TokenUsage;
 
+use crate::providers::estimate::UNSAID;
 use crate::providers::{error, lenient};
 use crate::{Called, ModelError, ModelResponse, Stop};
 
@@ -49,10 +50,10 @@ impl Usage {
     fn tokens(self) -> TokenUsage {
         let cached_tokens = self.cache_read_input_tokens.unwrap_or_default();
         let written = self.cache_creation_input_tokens.unwrap_or_default();
-        let input = self.input_tokens.unwrap_or_default();
+        let input = self.input_tokens.unwrap_or(UNSAID);
         TokenUsage {
             input_tokens: input.saturating_add(written).saturating_add(cached_tokens),
-            output_tokens: self.output_tokens.unwrap_or_default(),
+            output_tokens: self.output_tokens.unwrap_or(UNSAID),
             cached_tokens,
         }
     }

@@ -5,6 +5,7 @@ use serde_json::Value;
 use wink::limits::TokenUsage;
 
 use crate::providers::error;
+use crate::providers::estimate::UNSAID;
 use crate::providers::lenient::{self, Written};
 use crate::providers::openai::{arguments, made_up_id};
 use crate::{Called, ModelError, ModelResponse, Stop};
@@ -71,8 +72,8 @@ struct Details {
 impl Usage {
     pub(super) fn tokens(self) -> TokenUsage {
         TokenUsage {
-            input_tokens: self.prompt_tokens.unwrap_or_default(),
-            output_tokens: self.completion_tokens.unwrap_or_default(),
+            input_tokens: self.prompt_tokens.unwrap_or(UNSAID),
+            output_tokens: self.completion_tokens.unwrap_or(UNSAID),
             cached_tokens: self
                 .prompt_tokens_details
                 .and_then(|details| details.cached_tokens)

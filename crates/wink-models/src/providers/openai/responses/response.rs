@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use wink::limits::TokenUsage;
 
 use crate::providers::error;
+use crate::providers::estimate::UNSAID;
 use crate::providers::lenient::{self, Written};
 use crate::providers::openai::{arguments, made_up_id};
 use crate::{Called, ModelError, ModelErrorKind, ModelResponse, Stop};
@@ -48,8 +49,8 @@ struct Details {
 impl Usage {
     fn tokens(self) -> TokenUsage {
         TokenUsage {
-            input_tokens: self.input_tokens.unwrap_or_default(),
-            output_tokens: self.output_tokens.unwrap_or_default(),
+            input_tokens: self.input_tokens.unwrap_or(UNSAID),
+            output_tokens: self.output_tokens.unwrap_or(UNSAID),
             cached_tokens: self
                 .input_tokens_details
                 .and_then(|details| details.cached_tokens)
