@@ -137,8 +137,13 @@ pub fn run(text: &str) {
                 // The decoder takes no number beyond the largest double either.
                 let excused = rejection.more > 0
                     || rejection.problems.iter().any(|problem| {
-                        use ProblemKind::{InexactNumber, InvalidJson, OutOfRange, TooDeep, WrongType};
-                        matches!(problem.kind, InvalidJson | TooDeep | InexactNumber | OutOfRange | WrongType)
+                        use ProblemKind::{
+                            InexactNumber, InvalidJson, NotAnObject, OutOfRange, TooDeep, WrongType,
+                        };
+                        matches!(
+                            problem.kind,
+                            InvalidJson | NotAnObject | TooDeep | InexactNumber | OutOfRange | WrongType
+                        )
                     });
                 assert!(excused, "{rejection}");
             }

@@ -441,7 +441,8 @@ async fn one_answer_although_a_value_cannot_be_written_down() {
         let text =
             "curse was not committed: its value cannot be written as JSON (cursed); nothing was changed";
         assert_eq!((outcome.text(), outcome.is_success()), (text, false));
-        assert!(world.session.slice::<support::Note>().is_empty());
+        let notes = world.session.slice::<support::Note>();
+        assert_eq!(notes.iter().map(|note| note.text.clone()).collect::<Vec<_>>(), ["before"]);
         let _ = world.session.dispatch(support::Note { text: "outside".into() });
         world.session.flush().await.unwrap();
         let outcome = world.executor.call(world.call("note", json!({ "text": "next" }))).await;

@@ -51,7 +51,7 @@ async fn a_window_after_the_end_is_no_reading() {
     let write = |path: &str| json!({ "path": path, "content": "new" });
     for offset in [2, 100] {
         let read = desk.says("read_file", json!({ "path": "a.txt", "offset": offset })).await;
-        assert_eq!(read, format!("a.txt: no lines after the first {offset}; the file has 2 lines."));
+        assert_eq!(read, "a.txt: no lines after the first 2; the file has 2 lines.", "offset {offset}");
         let refused = "FAILED: Cannot write to a.txt without reading it first";
         assert_eq!(desk.says("write_file", write("a.txt")).await, refused);
     }

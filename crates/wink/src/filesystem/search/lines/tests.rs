@@ -138,7 +138,7 @@ fn what_cannot_be_read_is_no_match() {
     assert_eq!(failed.kind(), io::ErrorKind::PermissionDenied);
 }
 
-/// A file without end, whose search is stopped after a while.
+/// A file of lines without end, whose search is stopped after a while.
 struct Endless(SearchStop, usize);
 
 impl Read for Endless {
@@ -148,6 +148,9 @@ impl Read for Endless {
             drop(self.0.on_drop());
         }
         buffer.fill(b'a');
+        if let Some(last) = buffer.last_mut() {
+            *last = b'\n';
+        }
         Ok(buffer.len())
     }
 }
