@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::OFlags;
+use wink::filesystem::host::PathGuard;
 use wink::limits::Budget;
 use wink::prompt::{LocalOverrides, OverrideError, Overrides, Prompt};
 use wink_store::Workspace;
@@ -253,6 +254,13 @@ impl Agent {
     /// `ns/key`.
     pub fn name(&self) -> &Arc<str> {
         self.inner.prompt.name()
+    }
+
+    /// Which paths its calls do not change, in a workspace that was opened without saying otherwise; beside its own file and its
+    /// overrides, which no call changes.
+    pub fn guard(&self) -> PathGuard {
+        // Every pattern was tried when the file was read.
+        self.inner.held.guard.over(PathGuard::default()).unwrap_or_default()
     }
 
     /// Where it comes from.

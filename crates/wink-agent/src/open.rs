@@ -31,7 +31,7 @@ pub struct Prepared {
     pub session: Session,
     /// What the model is given, unrendered.
     pub prompt: Prompt,
-    /// The workspace, with the agent's own file guarded.
+    /// The workspace, with guarded paths and the agent's own file.
     pub resources: ResourceRegistry,
     /// What calls are held to.
     pub limits: ExecutorLimits,
@@ -50,8 +50,8 @@ pub enum OpenError {
     /// The directory cannot be read.
     #[error("the workspace cannot be read: {0}")]
     Files(#[source] FsError),
-    /// The agent's own file cannot be guarded.
-    #[error("the agent's own file cannot be kept from being changed: {0}")]
+    /// Paths cannot be guarded.
+    #[error("the paths that tools may not change cannot be guarded: {0}")]
     Guard(#[from] FsError),
     /// The executor cannot be opened.
     #[error(transparent)]
@@ -120,7 +120,7 @@ impl Agent {
             // The model is told that there is none, or what there was.
             tracing::warn!(%error, "the digest of the workspace could not be brought up to date");
         }
-        let files = own_file::guarded(workspace.files(), self.origin())?;
+        let files = own_file::guarded(workspace.files(), self.origin(), &self.inner.held.guard)?;
         let resources = ResourceRegistry::of([Binding::filesystem(Arc::new(files))]).unwrap_or_default();
         let (prompt, limits) = (self.prompt_in(workspace), self.inner.held.limits.clone());
         Ok(Prepared { session, prompt, resources, limits })

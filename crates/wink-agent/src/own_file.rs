@@ -10,9 +10,11 @@ use wink::filesystem::FsResult;
 use wink::filesystem::host::HostFilesystem;
 
 use crate::agent::{FILE_NAME, OVERRIDES_NAME, Origin};
+use crate::build::GuardPlan;
 
-/// The workspace, in which the places are guarded where an agent's file is, or would be looked for, and what is beside it.
-pub(crate) fn guarded(files: &HostFilesystem, origin: &Origin) -> FsResult<HostFilesystem> {
+/// The workspace as an agent's calls see it: its file opens and adds guarded paths; where that file is, or would be looked for, and
+/// what is beside it, stays guarded.
+pub(crate) fn guarded(files: &HostFilesystem, origin: &Origin, plan: &GuardPlan) -> FsResult<HostFilesystem> {
     let usual = files.root().join(FILE_NAME);
     let used = match origin {
         Origin::File(file) => Some(file.as_path()),
@@ -21,7 +23,7 @@ pub(crate) fn guarded(files: &HostFilesystem, origin: &Origin) -> FsResult<HostF
     let named: Vec<&Path> = [usual.as_path()].into_iter().chain(used).collect();
     let own = named.iter().flat_map(|file| paths_to(file, files.root()));
     let overrides = named.iter().flat_map(|file| paths_to(&overrides_beside(file), files.root()));
-    files.guarding(own)?.guarding_below(overrides)
+    files.with_guard(plan.over(files.guard().clone())?)?.guarding(own)?.guarding_below(overrides)
 }
 
 /// Where the overrides are of an agent that is in this file, or would be.

@@ -60,15 +60,15 @@ async fn no_tool_changes_it() {
         let names = ["wink.toml", "./wink.toml", "conf/agent.toml", "x/../conf//agent.toml"];
         for path in names.into_iter().chain(["link", "way/agent.toml", "usual"]) {
             let (success, text) = call(&opened, "write_file", json!({ "path": path, "content": "" })).await;
-            assert!(!success && text.contains("is the user's to change"), "{path}: {text}");
+            assert!(!success && text.contains("is guarded"), "{path}: {text}");
         }
         for path in ["conf/agent.toml", "way/agent.toml"] {
             let (success, text) = call(&opened, "delete_file", json!({ "path": path })).await;
-            assert!(!success && text.contains("is the user's to change"), "{path}: {text}");
+            assert!(!success && text.contains("is guarded"), "{path}: {text}");
         }
         let edit = json!({ "path": "link", "old_string": "ns = \"t\"", "new_string": "ns = \"u\"" });
         let (success, text) = call(&opened, "edit_file", edit).await;
-        assert!(!success && text.contains("is the user's to change"), "{text}");
+        assert!(!success && text.contains("is guarded"), "{text}");
         assert_eq!(fs::read_to_string(&file).unwrap(), AGENT);
         let scripts = [
             "echo > wink.toml",
@@ -89,7 +89,7 @@ async fn no_tool_changes_it() {
         for script in scripts {
             let (success, text) =
                 call(&opened, "run", json!({ "script": format!("echo x > b.txt; {script}") })).await;
-            assert!(!success && text.contains("is the user's to change"), "{capture:?} {script}: {text}");
+            assert!(!success && text.contains("is guarded"), "{capture:?} {script}: {text}");
             assert_eq!(fs::read_to_string(&file).unwrap(), AGENT, "{capture:?} {script}");
             assert!(fs::symlink_metadata(&file).unwrap().is_file(), "{capture:?} {script}");
             assert!(fs::symlink_metadata(dir.path().join("wink.toml")).is_err(), "{capture:?} {script}");
@@ -100,10 +100,9 @@ async fn no_tool_changes_it() {
         let (success, text) = call(&opened, "run", json!({ "script": script })).await;
         assert!(success, "{capture:?}: {text}");
         assert_eq!(fs::read_to_string(dir.path().join("b.txt")).unwrap(), "y\n");
-        assert!(
-            call(&opened, "write_file", json!({ "path": "sub/wink.toml", "content": "" })).await.0,
-            "elsewhere it is a file"
-        );
+        let (success, text) =
+            call(&opened, "write_file", json!({ "path": "sub/wink.toml", "content": "" })).await;
+        assert!(!success && text.contains("is guarded"), "nor one of a workspace below: {text}");
     }
 }
 
@@ -120,9 +119,9 @@ async fn nor_what_it_is_a_link_to() {
         // It is known then, so that only its being the agent's own is against it. Links cannot be read.
         let (read, _) = call(&opened, "read_file", json!({ "path": path })).await;
         let (success, text) = call(&opened, "write_file", json!({ "path": path, "content": "" })).await;
-        assert!(!success && (!read || text.contains("is the user's to change")), "{path}: {text}");
+        assert!(!success && (!read || text.contains("is guarded")), "{path}: {text}");
         let (success, text) = call(&opened, "run", json!({ "script": format!("rm {path}") })).await;
-        assert!(!success && text.contains("is the user's to change"), "{path}: {text}");
+        assert!(!success && text.contains("is guarded"), "{path}: {text}");
     }
 }
 
@@ -132,12 +131,12 @@ async fn under_the_built_in_agent_none_is_made() {
     let workspace = Arc::new(Workspace::open(dir.path()).unwrap());
     let opened = Agent::builtin().open(&workspace, "main").await.unwrap();
     let (success, text) = call(&opened, "write_file", json!({ "path": "wink.toml", "content": AGENT })).await;
-    assert!(!success && text.contains("is the user's to change"), "{text}");
+    assert!(!success && text.contains("is guarded"), "{text}");
     let tools = opened.prompt().placed_tools().map(|tool| tool.name().to_string()).collect::<Vec<_>>();
     if tools.contains(&"shell_execute".to_owned()) {
         let (success, text) =
             call(&opened, "shell_execute", json!({ "command": ["sh", "-c", "echo > wink.toml"] })).await;
-        assert!(!success && text.contains("is the user's to change"), "{text}");
+        assert!(!success && text.contains("is guarded"), "{text}");
     }
     assert!(!dir.path().join("wink.toml").exists());
 }
@@ -165,17 +164,17 @@ async fn nor_what_is_on_the_way_to_it() {
         "ln -sf real/agent.toml wink.toml",
     ] {
         let (success, text) = call(&opened, "run", json!({ "script": script })).await;
-        assert!(!success && text.contains("is the user's to change"), "{script}: {text}");
+        assert!(!success && text.contains("is guarded"), "{script}: {text}");
     }
     // However it was loaded.
     let loaded = Agent::load(&root.join("conf/agent.toml")).unwrap();
     let loaded = loaded.open(&workspace, "loaded").await.unwrap();
     let (success, text) = call(&loaded, "run", json!({ "script": "echo >> real/agent.toml" })).await;
-    assert!(!success && text.contains("is the user's to change"), "{text}");
+    assert!(!success && text.contains("is guarded"), "{text}");
     for path in ["wink.toml", "cfg/usual", "conf/agent.toml", "real/agent.toml"] {
         assert!(call(&opened, "read_file", json!({ "path": path })).await.0, "{path}");
         let (success, text) = call(&opened, "write_file", json!({ "path": path, "content": "" })).await;
-        assert!(!success && text.contains("is the user's to change"), "{path}: {text}");
+        assert!(!success && text.contains("is guarded"), "{path}: {text}");
     }
     // The user turns it into another link while the agent is at work.
     fs::remove_file(root.join("wink.toml")).unwrap();
@@ -183,7 +182,7 @@ async fn nor_what_is_on_the_way_to_it() {
     symlink("third", root.join("wink.toml")).unwrap();
     assert!(call(&opened, "read_file", json!({ "path": "third" })).await.0);
     let (success, text) = call(&opened, "write_file", json!({ "path": "third", "content": "" })).await;
-    assert!(!success && text.contains("is the user's to change"), "{text}");
+    assert!(!success && text.contains("is guarded"), "{text}");
 }
 
 #[tokio::test]
@@ -206,7 +205,7 @@ async fn however_it_is_called() {
         let opened = agent.open(&workspace, "main").await.unwrap();
         let script = "find . -name '*.toml' | while read -r f; do echo >> \"$f\"; done; for f in *.toml; do echo >> \"$f\"; done";
         let (success, text) = call(&opened, "run", json!({ "script": script })).await;
-        assert!(!success && text.contains("is the user's to change"), "{name:?}: {text}");
+        assert!(!success && text.contains("is guarded"), "{name:?}: {text}");
         assert_eq!(fs::read_to_string(&file).unwrap(), AGENT, "{name:?}");
     }
 }
@@ -250,7 +249,7 @@ async fn nor_what_an_absolute_link_in_its_place_leads_to() {
     let opened = agent.open(&workspace, "main").await.unwrap();
     for script in ["echo >> usual", "echo >> used.toml", "rm wink.toml"] {
         let (success, text) = call(&opened, "run", json!({ "script": script })).await;
-        assert!(!success && text.contains("is the user's to change"), "{script}: {text}");
+        assert!(!success && text.contains("is guarded"), "{script}: {text}");
     }
 }
 
@@ -263,7 +262,7 @@ async fn no_tool_changes_what_the_agent_is_told() {
     let opened = agent.open(&workspace, "main").await.unwrap();
     let path = "wink-overrides/t/t/latest.json";
     let (success, text) = call(&opened, "write_file", json!({ "path": path, "content": "{}" })).await;
-    assert!(!success && text.contains("is the user's to change"), "{text}");
+    assert!(!success && text.contains("is guarded"), "{text}");
     for script in [
         "mkdir -p wink-overrides/t/t && echo '{}' > wink-overrides/t/t/latest.json",
         "mkdir -p other/t/t && echo '{}' > other/t/t/latest.json && mv other wink-overrides",
@@ -275,7 +274,7 @@ async fn no_tool_changes_what_the_agent_is_told() {
     // Nor overrides of another agent, which may be used next time.
     for path in ["wink-overrides/t/other/latest.json", "wink-overrides/readme"] {
         let (success, text) = call(&opened, "write_file", json!({ "path": path, "content": "{}" })).await;
-        assert!(!success && text.contains("is the user's to change"), "{path}: {text}");
+        assert!(!success && text.contains("is guarded"), "{path}: {text}");
     }
     // What is there stays as it is.
     fs::create_dir_all(dir.path().join("wink-overrides/t/t")).unwrap();
@@ -287,7 +286,7 @@ async fn no_tool_changes_what_the_agent_is_told() {
         "echo > wink-overrides/t/x",
     ] {
         let (success, text) = call(&opened, "run", json!({ "script": script })).await;
-        assert!(!success && text.contains("is the user's to change"), "{script}: {text}");
+        assert!(!success && text.contains("is guarded"), "{script}: {text}");
     }
     let (success, text) =
         call(&opened, "run", json!({ "script": "cat wink-overrides/t/t/latest.json > copy" })).await;

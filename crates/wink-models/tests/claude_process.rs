@@ -120,6 +120,7 @@ async fn it_is_given_what_it_needs_and_nothing_else() {
             "DISABLE_TELEMETRY",
             "ENABLE_TOOL_SEARCH",
             "HOME",
+            "HUSKY",
             "MCP_TOOL_TIMEOUT",
             "OTHER",
             "PATH",

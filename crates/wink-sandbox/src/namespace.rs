@@ -17,7 +17,7 @@ use crate::capabilities::{Capabilities, Report, Scratch, no_scratch, probe_prepa
 use crate::cgroup::Controller;
 use crate::child::{Confine, HANDED_OVER, Landlock, Namespaces, Rights, SLOTS, Step};
 use crate::error::{LaunchError, SandboxError};
-use crate::launch::{Finished, PATH, Prepared, Streams, Until, own_ids, proc_at, run};
+use crate::launch::{Finished, NO_HUSKY, PATH, Prepared, Streams, Until, own_ids, proc_at, run};
 use crate::limits::{Limits, at_most};
 use crate::overlay::{WorkspaceView, c_path, c_text};
 use crate::sandbox::{Job, Sandbox, WORKSPACE};
@@ -117,7 +117,9 @@ impl NamespaceSandbox {
     fn prepare(&self, job: &Job) -> Result<Prepared, SandboxError> {
         let able = Capabilities::detect();
         let mut environment: BTreeMap<OsString, OsString> =
-            [("PATH", PATH), ("HOME", "/tmp"), ("LANG", "C.UTF-8")].map(|(k, v)| (k.into(), v.into())).into();
+            [("PATH", PATH), ("HOME", "/tmp"), ("LANG", "C.UTF-8"), NO_HUSKY]
+                .map(|(k, v)| (k.into(), v.into()))
+                .into();
         environment.extend(job.env.iter().map(|(name, value)| (name.into(), value.into())));
         let prepared = Prepared::new(&job.command, &environment, &job.cwd, Path::new(WORKSPACE))?;
         let wants_cgroup = self.limits.memory.is_some()

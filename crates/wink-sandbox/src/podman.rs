@@ -171,7 +171,7 @@ impl PodmanSandbox {
                 .map_err(|source| LaunchError::Surroundings { what: "looking at the workspace", source })?;
             add(&["--user", &format!("{}:{}", owner.uid(), owner.gid())]);
         }
-        add(&["--env", "HOME=/tmp", "--env", "LANG=C.UTF-8"]);
+        add(&["--env", "HOME=/tmp", "--env", "LANG=C.UTF-8", "--env", "HUSKY=0"]);
         for (name, value) in &job.env {
             add(&["--env", &format!("{name}={value}")]);
         }

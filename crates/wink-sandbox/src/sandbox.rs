@@ -25,7 +25,7 @@ pub struct Job {
     pub workspace: WorkspaceView,
     /// The directory below the workspace that it begins in.
     pub cwd: String,
-    /// Its environment, beside `PATH`, `HOME` and `LANG`.
+    /// Its environment, beside `PATH`, `HOME`, `LANG` and `HUSKY=0`.
     pub env: BTreeMap<String, String>,
     /// What it reads on its standard input; nothing otherwise.
     pub stdin: Option<Vec<u8>>,

@@ -21,7 +21,7 @@ use std::process::Command as Process;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use wink::filesystem::host::{Capture, HostFilesystem, HostOptions};
+use wink::filesystem::host::{Capture, HostFilesystem, HostOptions, PathGuard};
 use wink::filesystem::{DeleteMode, Edit, Filesystem, FilesystemExt, MkdirOptions};
 use wink::limits::{Clock, SystemClock};
 use wink::prelude::*;
@@ -357,7 +357,8 @@ async fn world(seed: u64, capture: Option<Capture>) -> World {
     let root = dir.path().join("workspace");
     fs::create_dir(&root).unwrap();
     grow(&mut Dice::new(seed), &root);
-    let options = HostOptions { capture, ..HostOptions::default() };
+    // Scripts change whatever they like, repositories too.
+    let options = HostOptions { capture, guard: PathGuard::none(), ..HostOptions::default() };
     let files = Arc::new(HostFilesystem::open(&root, options).unwrap());
     let clock = FakeClock::new(SystemClock.now());
     let store = Arc::new(FaultyStore::new(Arc::new(ByteStore::new())));

@@ -108,7 +108,7 @@ async fn what_is_guarded_is_changed_by_no_fork() {
     for files in [&nested, &fork] {
         let refused = |error: FsError| {
             assert!(
-                matches!(&error, FsError::Guarded { path } if path.as_str().starts_with("secrets/")),
+                matches!(&error, FsError::Guarded { path, .. } if path.as_str().starts_with("secrets/")),
                 "{error}"
             );
         };

@@ -7,6 +7,7 @@ use wink::executor::{ExecutorBuilder, ExecutorLimits};
 use wink::limits::{Budget, BudgetLimits, BudgetTracker, Clock, Deadline, InvalidDeadline};
 use wink::tool::schema::ParseLimits;
 
+use super::guard::GuardPlan;
 use super::suite::SandboxPlan;
 use crate::file::{At, BudgetTable, LimitsTable, SIZE_HINT, SandboxTable, Size, TIME_HINT, Time};
 use crate::problem::Problems;
@@ -22,6 +23,8 @@ pub(crate) struct Held {
     /// For commands that say nothing of their own.
     pub(crate) tool_timeout: Duration,
     pub(crate) limits: ExecutorLimits,
+    /// Guarded paths.
+    pub(crate) guard: GuardPlan,
 }
 
 impl Held {
@@ -42,7 +45,7 @@ impl Held {
     }
 }
 
-pub(super) fn held(table: Option<&At<LimitsTable>>, problems: &mut Problems) -> Held {
+pub(super) fn held(table: Option<&At<LimitsTable>>, guard: GuardPlan, problems: &mut Problems) -> Held {
     let plain = LimitsTable::default();
     let table = table.map_or(&plain, |table| &table.value);
     let usual = ExecutorLimits::default();
@@ -61,6 +64,7 @@ pub(super) fn held(table: Option<&At<LimitsTable>>, problems: &mut Problems) -> 
     }
     let depth = count(table.arguments_depth.as_ref(), ParseLimits::MAX_DEPTH);
     Held {
+        guard,
         deadline,
         budget: table.budget.as_ref().and_then(|budget| self::budget(budget, problems)),
         tool_timeout: time(table.tool_timeout.as_ref(), TOOL_TIMEOUT, problems),

@@ -4,6 +4,7 @@
 //! is built in the end.
 
 mod answer;
+mod guard;
 mod limits;
 mod model;
 mod native;
@@ -33,6 +34,7 @@ use crate::read::meant;
 
 use answer::Done;
 
+pub(crate) use guard::GuardPlan;
 pub(crate) use limits::Held;
 
 /// What is made of a file.
@@ -85,7 +87,8 @@ pub(crate) fn build(
     natives: Natives,
     problems: &mut Problems,
 ) -> Built {
-    let held = limits::held(file.limits.as_ref(), problems);
+    let guard = guard::guard(file.guard.as_ref(), problems);
+    let held = limits::held(file.limits.as_ref(), guard, problems);
     let sandbox = limits::sandbox(file.sandbox.as_ref(), problems);
     let model = model::model(file.model.as_ref(), problems);
     let mut build = Build {

@@ -78,7 +78,9 @@ impl Program {
                     .stdin(input.stdin)
                     // As many bytes as hold that many characters.
                     .keep_output(output.saturating_mul(4));
-                let inherited = std::env::vars_os().filter(|(name, _)| self.plan.is_given(name));
+                // `HUSKY` is set to 0 for every command, unless its tool says otherwise.
+                let inherited =
+                    std::env::vars_os().filter(|(name, _)| self.plan.is_given(name) && name != "HUSKY");
                 let launch = inherited.fold(launch, |launch, (name, value)| launch.env(name, value));
                 let launch = variables.fold(launch, |launch, (name, value)| launch.env(name, value));
                 Ok(launch.run(clock).await?)

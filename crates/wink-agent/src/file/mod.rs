@@ -43,6 +43,8 @@ pub(crate) struct File {
     pub(crate) limits: Option<At<LimitsTable>>,
     /// The sandbox of the suite `sandbox`, and of commands with `sandbox = true`.
     pub(crate) sandbox: Option<At<SandboxTable>>,
+    /// Which guarded paths tools may change, and what else they may not.
+    pub(crate) guard: Option<At<GuardTable>>,
     /// What the last answer must be; just text unless told.
     pub(crate) output: Option<At<OutputTable>>,
     /// When the work is done; when the model says so unless told.
@@ -141,6 +143,19 @@ pub(crate) struct SandboxTable {
     /// Limits that are lifted. A limit that is not, and cannot be enforced on a machine, means that nothing runs there.
     #[serde(default)]
     pub(crate) unlimited: Vec<At<LiftedLimit>>,
+}
+
+/// Paths, as patterns from the root of the workspace: `*` does not cross `/`, `**` matches zero or more directories. A pattern stands
+/// for what it matches and everything inside.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(crate) struct GuardTable {
+    /// Guarded paths that tools may change: `.vscode/settings.json`, `**/.envrc`, `.git/hooks`.
+    #[serde(default)]
+    pub(crate) open: Vec<At<String>>,
+    /// Paths that tools may not change, beside those that are always guarded: `deploy/**`.
+    #[serde(default)]
+    pub(crate) add: Vec<At<String>>,
 }
 
 /// What a sandbox is made of.

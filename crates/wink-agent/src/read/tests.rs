@@ -22,6 +22,7 @@ fn the_walk_knows_every_keyword_that_the_schema_has() {
         "model",
         "limits",
         "sandbox",
+        "guard",
         "output",
         "completion",
         "policy",

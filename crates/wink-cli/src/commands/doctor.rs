@@ -3,15 +3,16 @@
 use std::path::Path;
 
 use serde::Serialize;
+use wink::filesystem::host::PathGuard;
 use wink::filesystem::{STATE, quoted};
-use wink_agent::{MissingProgram, Origin};
+use wink_agent::{Agent, MissingProgram, OVERRIDES_NAME, Origin};
 use wink_store::Workspace;
 
 use super::open;
 use super::progress::Waiting;
 use super::run::record;
 use crate::args::Common;
-use crate::frame::{self, Done, Exit, visible};
+use crate::frame::{self, CliError, Done, Exit, visible};
 use crate::term::{BAD, BOLD, DIM, GOOD, ODD, PLAIN, Screen, span};
 
 /// So many sessions are named.
@@ -70,7 +71,10 @@ pub(super) async fn run(common: &Common, deep: bool) -> Done {
     let mut checks = Vec::new();
     // Of a place that cannot be entered nothing can be said but that.
     if open::must_be_there(common).is_ok() {
-        checks.push(agent(common));
+        let agent = open::agent(common);
+        let guarded = agent.as_ref().ok().map(guarded);
+        checks.push(self::agent(common, agent));
+        checks.extend(guarded);
     }
     let (opened, usable) = match workspace(common) {
         Ok((check, opened)) => {
@@ -132,8 +136,25 @@ impl Findings {
     }
 }
 
-fn agent(common: &Common) -> Check {
-    let agent = match open::agent(common) {
+/// The paths that tools may not change.
+fn guarded(agent: &Agent) -> Check {
+    let guard = agent.guard();
+    let mut paths: Vec<&str> = guard.rules().flat_map(|rule| rule.paths).copied().collect();
+    let own = format!("{OVERRIDES_NAME}/");
+    paths.push(&own);
+    paths.extend(guard.added());
+    let listed = |paths: &[&str]| paths.iter().map(|path| quoted(path)).collect::<Vec<_>>().join(", ");
+    let mut found = format!("not for tools to change: {}", listed(&paths));
+    let open: Vec<&str> = guard.opened().collect();
+    if !open.is_empty() {
+        found.push_str(&format!("; but open: {}", listed(&open)));
+    }
+    found.push_str(&format!("; reported when changed: {}", listed(PathGuard::reported())));
+    Check::ok("guarded paths", found)
+}
+
+fn agent(common: &Common, agent: Result<Agent, CliError>) -> Check {
+    let agent = match agent {
         Ok(agent) => agent,
         Err(error) => {
             let (message, hint) = error.into_parts();
@@ -166,7 +187,7 @@ fn agent(common: &Common) -> Check {
 fn workspace(common: &Common) -> Result<(Check, Option<std::sync::Arc<Workspace>>), Check> {
     let root = common.root();
     let shown = root.display();
-    let broken = |error: crate::frame::CliError| {
+    let broken = |error: CliError| {
         let (message, hint) = error.into_parts();
         Check::broken("workspace", message, hint)
     };

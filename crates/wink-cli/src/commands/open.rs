@@ -243,7 +243,7 @@ pub(super) fn may_write(dir: &Path) -> Result<(), Refused> {
 
 /// What was made whole when the workspace was opened, for whoever wonders.
 fn tell_recovered(recovered: &Recovered) {
-    let Recovered { kept, rolled_back, aside, trash } = recovered;
+    let Recovered { kept, rolled_back, aside, trash, noticed: _ } = recovered;
     if !rolled_back.is_empty() {
         note(&format!("a process died here: {} taken back", of_it(rolled_back.len())));
     }

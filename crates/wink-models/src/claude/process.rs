@@ -30,7 +30,7 @@ const COMPLAINTS: usize = 4 * 1024;
 
 /// What the program needs beside what it was configured with: it is to talk to nobody but its model, and to do nothing behind
 /// our backs.
-const ENVIRONMENT: [(&str, &str); 7] = [
+const ENVIRONMENT: [(&str, &str); 8] = [
     ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
     ("DISABLE_AUTOUPDATER", "1"),
     ("DISABLE_TELEMETRY", "1"),
@@ -41,6 +41,8 @@ const ENVIRONMENT: [(&str, &str); 7] = [
     ("MCP_TOOL_TIMEOUT", "604800000"),
     // Otherwise it shows the model a search for tools in place of the tools.
     ("ENABLE_TOOL_SEARCH", "false"),
+    // An install must not set `core.hooksPath`, which is guarded.
+    ("HUSKY", "0"),
 ];
 
 /// What the program puts before each command that it runs, if it has this variable.

@@ -28,6 +28,9 @@ use wink::filesystem::host::{CommandRecord, OverlayDirs};
 
 use crate::overlay::{OverlayKind, WorkspaceView, c_path, c_text};
 
+/// Keeps `npm install` from setting `core.hooksPath`, which is guarded, in projects that use husky.
+pub(crate) const NO_HUSKY: (&str, &str) = ("HUSKY", "0");
+
 /// Where programs are looked for unless an environment says otherwise.
 pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -148,7 +151,7 @@ impl Launch {
     /// A command that runs in a directory.
     pub fn new(command: Command, workspace: impl Into<PathBuf>) -> Self {
         let environment =
-            [("PATH", PATH), ("LANG", "C.UTF-8")].map(|(name, value)| (name.into(), value.into()));
+            [("PATH", PATH), ("LANG", "C.UTF-8"), NO_HUSKY].map(|(name, value)| (name.into(), value.into()));
         Self {
             command,
             workspace: WorkspaceView::Direct { root: workspace.into(), state_name: None, record: None },
@@ -197,7 +200,8 @@ impl Launch {
         self
     }
 
-    /// A variable of its environment. Without more, that is a plain `PATH` and `LANG`.
+    /// A variable of its environment. Without more, that is a plain `PATH` and `LANG`, and `HUSKY=0`, which keeps an install from
+    /// setting `core.hooksPath` of the user's repository.
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.environment.insert(name.into(), value.into());
         self

@@ -139,10 +139,15 @@ pub enum FsError {
     #[error("the root of the workspace cannot be deleted or moved")]
     RootProtected,
     /// What is there is not for tools to change.
-    #[error("{} is the user's to change, not a tool's; tell the user what should be in it", named(.path))]
+    #[error(
+        "{} is guarded and stays as it was ({rule}); tell the user what should be in it, or that `guard` in the agent file opens it",
+        named(.path)
+    )]
     Guarded {
         /// The path itself, wherever the change came from.
         path: FsPath,
+        /// The rule that guards it, and why.
+        rule: String,
     },
     /// A directory was to be moved below itself.
     #[error("{} cannot be moved to {}, which is inside it", named(.from), named(.to))]

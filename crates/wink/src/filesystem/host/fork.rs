@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::disk::Disk;
+use super::guard::{ChangedBy, Guarded};
 use super::host_disk::HostDisk;
 use super::journal::{Applied, JournalError, KeptAside, told};
 use super::layer::{Layer, Prepared, differences, plan, rebase};
@@ -78,12 +80,35 @@ impl Shared {
         &self,
         change: impl Fn(&Base, &mut Layer) -> FsResult<T>,
     ) -> FsResult<Changed<T>> {
+        self.change_under(Some(&self.guarded), change)
+    }
+
+    /// The same for the operator, who takes changes back: guarded paths come back as well.
+    pub(super) fn take_back<T>(
+        &self,
+        change: impl Fn(&Base, &mut Layer) -> FsResult<T>,
+    ) -> FsResult<Changed<T>> {
+        if let Some(fork) = &self.fork {
+            fork.by_operator.store(true, Ordering::Release);
+        }
+        self.change_under(None, change)
+    }
+
+    /// Changes the fork, or the workspace itself by way of one; without a guard, what was judged before, or is not to be.
+    pub(super) fn change_under<T>(
+        &self,
+        guarded: Option<&Guarded>,
+        change: impl Fn(&Base, &mut Layer) -> FsResult<T>,
+    ) -> FsResult<Changed<T>> {
+        let judge = guarded.map(|guarded| (guarded, ChangedBy::FileTool));
         let writing = self.base.writing()?;
         if let Some(fork) = &self.fork {
             let mut state = lock(&fork.state);
             let mut layer = state.layer.clone().held_to(self.held.as_ref());
             let done = change(&self.base, &mut layer)?;
-            self.guarded.check(&self.base, &layer)?;
+            if let Some((guarded, by)) = judge {
+                guarded.check(&self.base, &state.layer, &layer, by)?;
+            }
             state.layer = layer;
             return Ok(Changed { done, versions: Vec::new() });
         }
@@ -95,8 +120,7 @@ impl Shared {
             let lock = if tries > 1 { Some(writing.lock(&self.base.disk)?) } else { None };
             let mut layer = Layer::default().held_to(self.held.as_ref());
             let done = change(&self.base, &mut layer)?;
-            self.guarded.check(&self.base, &layer)?;
-            match self.base.apply(&layer, lock) {
+            match self.base.apply(&layer, lock, judge) {
                 Ok(None) => return Ok(Changed { done, versions: Vec::new() }),
                 Ok(Some((held, settled))) => {
                     let id = held.applied.id;
@@ -127,9 +151,15 @@ impl Shared {
         }
         let layer = self.layer();
         let state = ForkState { start: layer.clone(), layer };
-        let fork = Fork { origin: self.instance, nested: self.fork.is_some(), state: Mutex::new(state) };
+        let fork = Fork {
+            origin: self.instance,
+            nested: self.fork.is_some(),
+            by_operator: AtomicBool::new(false),
+            state: Mutex::new(state),
+        };
         let (base, guarded, held) = (Arc::clone(&self.base), self.guarded.clone(), self.held.clone());
-        Self { base, instance: super::instance(), fork: Some(Arc::new(fork)), guarded, held }
+        let fork = Some(Arc::new(fork));
+        Self { base, instance: super::instance(), fork, guarded, held }
     }
 
     pub(super) fn merge(&self, theirs: &Arc<Self>) -> FsResult<MergeReceipt> {
@@ -149,7 +179,9 @@ impl Shared {
             return Ok(MergeReceipt::new(Merged::Nothing { instance }));
         }
         self.base.writing()?;
+        let by_operator = fork.by_operator.load(Ordering::Acquire);
         if let Some(own) = &self.fork {
+            own.by_operator.fetch_or(by_operator, Ordering::AcqRel);
             let mut own = lock(&own.state);
             let before = own.layer.clone();
             own.layer = if Arc::ptr_eq(&before.root, &state.start.root) {
@@ -168,8 +200,8 @@ impl Shared {
             let merged = Nested { instance, before, after, fork, was };
             return Ok(MergeReceipt::new(Merged::Nested(Box::new(merged))));
         }
-        theirs.guarded.check(&self.base, &state.layer)?;
-        let Some((held, settled)) = self.base.apply(&state.layer, None)? else {
+        let judge = (!by_operator).then_some((&theirs.guarded, ChangedBy::Command));
+        let Some((held, settled)) = self.base.apply(&state.layer, None, judge)? else {
             return Ok(MergeReceipt::new(Merged::Nothing { instance }));
         };
         // What it changed is what shows through now.
@@ -315,8 +347,14 @@ impl Writing {
 }
 
 impl Base {
-    /// Brings a layer into the workspace, which is held until that is kept or rolled back.
-    fn apply(&self, layer: &Layer, lock: Option<WorkspaceLock>) -> FsResult<Option<(Held, Settled)>> {
+    /// Brings a layer into the workspace, which is held until that is kept or rolled back. Guarded paths are judged while no other
+    /// process can commit.
+    fn apply(
+        &self,
+        layer: &Layer,
+        lock: Option<WorkspaceLock>,
+        judge: Option<(&Guarded, ChangedBy)>,
+    ) -> FsResult<Option<(Held, Settled)>> {
         let writing = self.writing()?;
         let mut lock = match lock {
             Some(lock) => lock,
@@ -326,6 +364,10 @@ impl Base {
         let planned = plan(&self.disk, &writing.stage, layer)?;
         if planned.plan.steps.is_empty() && planned.plan.lost.is_empty() {
             return Ok(None);
+        }
+        if let Some((guarded, by)) = judge {
+            let noticed = guarded.check_merge(self, layer, by)?;
+            writing.report.noticed(noticed);
         }
         reach("host.planned");
         let id = JournalId::fresh();

@@ -12,7 +12,7 @@ mod clear;
 mod command;
 pub mod disk;
 mod fork;
-mod guarded;
+mod guard;
 mod host_disk;
 pub mod journal;
 mod layer;
@@ -37,12 +37,12 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use self::disk::Disk;
-use self::guarded::Guarded;
+use self::guard::Guarded;
 use self::journal::{Journal, JournalOptions, Recovered, Retention, SettledBy};
 use self::layer::Layer;
 use self::report::Report;
@@ -54,6 +54,7 @@ use crate::store::{JournalId, StoreError};
 use crate::support::lock::lock;
 
 pub use command::{Capture, CommandLayer, OverlayDirs};
+pub use guard::{GuardRule, PathGuard};
 pub use host_disk::HostDisk;
 pub use lock::{LockHolder, LockedWork, WorkspaceLock};
 pub(crate) use name::named_path;
@@ -98,6 +99,8 @@ pub struct HostOptions {
     pub capture: Option<Capture>,
     /// How long that is kept which a scan takes out of the workspace when a command is undone.
     pub trash: Retention,
+    /// Which paths are refused to file tools and commands.
+    pub guard: PathGuard,
     /// How long whoever opens or changes the workspace waits for others who change it, commands among them that run
     /// without an overlay. Then the error says who has it, and a call is rolled back.
     pub lock_timeout: Duration,
@@ -120,6 +123,7 @@ impl Default for HostOptions {
             verdict: None,
             capture: None,
             trash: Retention::Last(20),
+            guard: PathGuard::default(),
             lock_timeout: Duration::from_secs(60),
             clock: Arc::new(SystemClock),
             walk: false,
@@ -135,6 +139,7 @@ impl fmt::Debug for HostOptions {
             .field("retention", &self.retention)
             .field("capture", &self.capture)
             .field("trash", &self.trash)
+            .field("guard", &self.guard)
             .field("lock_timeout", &self.lock_timeout)
             .finish_non_exhaustive()
     }
@@ -191,6 +196,8 @@ struct Fork {
     /// The workspace or fork that this was made from.
     origin: u64,
     nested: bool,
+    /// Whether the operator took changes back in it: those are not the guard's to judge when it is merged.
+    by_operator: AtomicBool,
     state: Mutex<ForkState>,
 }
 
@@ -220,8 +227,9 @@ impl HostFilesystem {
             umask: umask(),
             writing,
         };
-        let (base, guarded) = (Arc::new(base), Guarded::default());
-        Ok(Self { shared: Arc::new(Shared { base, instance: instance(), fork: None, guarded, held: None }) })
+        let (base, guarded) = (Arc::new(base), Guarded::new(options.guard));
+        let shared = Shared { base, instance: instance(), fork: None, guarded, held: None };
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     /// The host filesystem that `files` is, if it is one.

@@ -41,7 +41,7 @@ impl Shared {
         let writing = self.base.writing()?;
         // A journal that was committed by somebody who died is kept, and none is pruned meanwhile.
         let _lock = writing.settled(&self.base.disk)?;
-        Ok(self.change(|base, layer| base.revert(layer, journals, force))?.done)
+        Ok(self.take_back(|base, layer| base.revert(layer, journals, force))?.done)
     }
 }
 

@@ -1,5 +1,7 @@
 //! What happened to a workspace beside what was asked of it: for the operator, who may fetch it any time.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Mutex;
 
 use super::journal::{KeptAside, Recovered};
@@ -31,7 +33,14 @@ impl Report {
                  is in the trash"
             );
         }
+        for noticed in &more.noticed {
+            tracing::warn!(
+                path = %noticed.display(),
+                "a call changed what other programs may run later; look at it before they do"
+            );
+        }
         let mut all = lock(&self.0);
+        extend(&mut all.noticed, more.noticed);
         extend(&mut all.kept, more.kept);
         extend(&mut all.rolled_back, more.rolled_back);
         extend(&mut all.aside, more.aside);
@@ -40,6 +49,10 @@ impl Report {
 
     pub(super) fn aside(&self, aside: Vec<KeptAside>) {
         self.add(Recovered { aside, ..Recovered::default() });
+    }
+
+    pub(super) fn noticed(&self, places: BTreeSet<PathBuf>) {
+        self.add(Recovered { noticed: places.into_iter().collect(), ..Recovered::default() });
     }
 
     pub(super) fn take(&self) -> Recovered {

@@ -70,11 +70,15 @@ impl Shared {
             }
             (Some(_), Mark::Fork(..)) | (None, _) => None,
         };
-        self.change(|base, layer| {
+        let restore = |base: &Base, layer: &mut Layer| {
             *layer = base.layer_of(mark)?;
             Ok(())
-        })
-        .map(drop)
+        };
+        match mark {
+            // What a fork had before was judged then.
+            Mark::Fork(..) => self.change_under(None, restore).map(drop),
+            Mark::Workspace(..) | Mark::Tree(_) => self.take_back(restore).map(drop),
+        }
     }
 
     pub(super) fn decode_snapshot(&self, json: &Value) -> FsResult<FsSnapshot> {

@@ -11,6 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::guard::ChangedBy;
 use super::layer::Layer;
 use super::name::to_shown;
 use super::scan::{CommandRecord, Scan, Undone};
@@ -197,7 +198,7 @@ impl CommandLayer {
             Way::Overlay(overlay) => overlay.read_back()?,
             Way::Scan(scan) => scan.finish()?,
         };
-        fork.guarded.check(&fork.base, &layer)?;
+        fork.guarded.check(&fork.base, &before, &layer, ChangedBy::Command)?;
         let Some(fork) = &fork.fork else { return Err(FsError::Foreign { what: "command" }) };
         let mut state = lock(&fork.state);
         if !Arc::ptr_eq(&state.layer.root, &before.root) {

@@ -137,6 +137,8 @@ pub struct Recovered {
     /// Where that is which was found in the workspace when a command that had worked in it, without an overlay, was
     /// undone.
     pub trash: Vec<PathBuf>,
+    /// What calls changed that other programs may run later (`.github/workflows`, `.husky`, `node_modules/.bin`).
+    pub noticed: Vec<PathBuf>,
 }
 
 /// A mark that can be gone back to as long as this lives.
