@@ -120,7 +120,7 @@ impl Agent {
             // The model is told that there is none, or what there was.
             tracing::warn!(%error, "the digest of the workspace could not be brought up to date");
         }
-        let files = own_file::guarded(workspace.files(), self.origin(), &self.inner.held.guard)?;
+        let files = own_file::guarded(workspace.files(), self.origin(), &self.inner.held)?;
         let resources = ResourceRegistry::of([Binding::filesystem(Arc::new(files))]).unwrap_or_default();
         let (prompt, limits) = (self.prompt_in(workspace), self.inner.held.limits.clone());
         Ok(Prepared { session, prompt, resources, limits })

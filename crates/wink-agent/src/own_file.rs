@@ -10,11 +10,11 @@ use wink::filesystem::FsResult;
 use wink::filesystem::host::HostFilesystem;
 
 use crate::agent::{FILE_NAME, OVERRIDES_NAME, Origin};
-use crate::build::GuardPlan;
+use crate::build::{Held, Shown};
 
 /// The workspace as an agent's calls see it: its file opens and adds guarded paths; where that file is, or would be looked for, and
 /// what is beside it, stays guarded.
-pub(crate) fn guarded(files: &HostFilesystem, origin: &Origin, plan: &GuardPlan) -> FsResult<HostFilesystem> {
+pub(crate) fn guarded(files: &HostFilesystem, origin: &Origin, held: &Held) -> FsResult<HostFilesystem> {
     let usual = files.root().join(FILE_NAME);
     let used = match origin {
         Origin::File(file) => Some(file.as_path()),
@@ -23,7 +23,12 @@ pub(crate) fn guarded(files: &HostFilesystem, origin: &Origin, plan: &GuardPlan)
     let named: Vec<&Path> = [usual.as_path()].into_iter().chain(used).collect();
     let own = named.iter().flat_map(|file| paths_to(file, files.root()));
     let overrides = named.iter().flat_map(|file| paths_to(&overrides_beside(file), files.root()));
-    files.with_guard(plan.over(files.guard().clone())?)?.guarding(own)?.guarding_below(overrides)
+    let guard = held.guard.over(files.guard().clone())?;
+    let files = files.with_guard(guard)?.guarding(own)?.guarding_below(overrides)?;
+    match held.shown {
+        Shown::AtWorkspace => files.shown_at_workspace(),
+        Shown::InPlace => Ok(files),
+    }
 }
 
 /// Where the overrides are of an agent that is in this file, or would be.

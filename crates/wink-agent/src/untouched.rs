@@ -21,7 +21,7 @@ impl Agent {
     pub async fn open_untouched(&self, root: &Path, session: &str) -> Result<OpenSession, OpenError> {
         let options = HostOptions { read_only: true, ..HostOptions::default() };
         let files = HostFilesystem::open(root, options).map_err(OpenError::Files)?;
-        let files = own_file::guarded(&files, self.origin(), &self.inner.held.guard)?;
+        let files = own_file::guarded(&files, self.origin(), &self.inner.held)?;
         let resources = ResourceRegistry::of([Binding::filesystem(Arc::new(files))]).unwrap_or_default();
         let (session, prompt) = (Session::builder().id(session).build(), self.prompt().clone());
         let builder = Executor::builder(&prompt, &session).resources(resources);

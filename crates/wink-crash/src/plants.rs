@@ -114,6 +114,10 @@ impl Filesystem for EarlyCommit {
         self.files.is_read_only()
     }
 
+    fn is_shown(&self) -> bool {
+        self.files.is_shown()
+    }
+
     fn read<'a>(&'a self, path: &'a FsPath, window: ReadWindow) -> BoxFuture<'a, FsResult<TextRead>> {
         self.files.read(path, window)
     }

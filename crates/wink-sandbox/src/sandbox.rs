@@ -14,7 +14,7 @@ use crate::limits::Limits;
 use crate::overlay::WorkspaceView;
 
 /// Where a sandbox shows the workspace.
-pub const WORKSPACE: &str = "/workspace";
+pub const WORKSPACE: &str = wink::filesystem::SHOWN_AT;
 
 /// One command for a sandbox.
 #[derive(Debug, Clone)]

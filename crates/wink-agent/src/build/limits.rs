@@ -9,7 +9,9 @@ use wink::tool::schema::ParseLimits;
 
 use super::guard::GuardPlan;
 use super::suite::SandboxPlan;
-use crate::file::{At, BudgetTable, LimitsTable, SIZE_HINT, SandboxTable, Size, TIME_HINT, Time};
+use crate::file::{
+    At, BudgetTable, LimitsTable, SIZE_HINT, SandboxTable, SectionTable, Size, SuiteName, TIME_HINT, Time,
+};
 use crate::problem::Problems;
 
 /// How long a command may take that says nothing of its own.
@@ -25,6 +27,29 @@ pub(crate) struct Held {
     pub(crate) limits: ExecutorLimits,
     /// Guarded paths.
     pub(crate) guard: GuardPlan,
+    /// Where commands see the workspace.
+    pub(crate) shown: Shown,
+}
+
+/// Where commands of an agent see the workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// Where it is.
+    InPlace,
+    /// At `/workspace`: some of them run in a sandbox.
+    AtWorkspace,
+}
+
+impl Shown {
+    /// By the sections of an agent file.
+    pub(super) fn of(sections: &[At<SectionTable>]) -> Self {
+        let is_confined = |section: &At<SectionTable>| {
+            section.suites.iter().any(|suite| suite.value == SuiteName::Sandbox)
+                || section.tool.iter().any(|tool| tool.sandbox.as_ref().is_some_and(|sandbox| sandbox.value))
+                || Self::of(&section.section) == Self::AtWorkspace
+        };
+        if sections.iter().any(is_confined) { Self::AtWorkspace } else { Self::InPlace }
+    }
 }
 
 impl Held {
@@ -45,7 +70,12 @@ impl Held {
     }
 }
 
-pub(super) fn held(table: Option<&At<LimitsTable>>, guard: GuardPlan, problems: &mut Problems) -> Held {
+pub(super) fn held(
+    table: Option<&At<LimitsTable>>,
+    guard: GuardPlan,
+    shown: Shown,
+    problems: &mut Problems,
+) -> Held {
     let plain = LimitsTable::default();
     let table = table.map_or(&plain, |table| &table.value);
     let usual = ExecutorLimits::default();
@@ -65,6 +95,7 @@ pub(super) fn held(table: Option<&At<LimitsTable>>, guard: GuardPlan, problems: 
     let depth = count(table.arguments_depth.as_ref(), ParseLimits::MAX_DEPTH);
     Held {
         guard,
+        shown,
         deadline,
         budget: table.budget.as_ref().and_then(|budget| self::budget(budget, problems)),
         tool_timeout: time(table.tool_timeout.as_ref(), TOOL_TIMEOUT, problems),

@@ -34,8 +34,7 @@ use crate::read::meant;
 
 use answer::Done;
 
-pub(crate) use guard::GuardPlan;
-pub(crate) use limits::Held;
+pub(crate) use limits::{Held, Shown};
 
 /// What is made of a file.
 pub(crate) struct Built {
@@ -88,7 +87,7 @@ pub(crate) fn build(
     problems: &mut Problems,
 ) -> Built {
     let guard = guard::guard(file.guard.as_ref(), problems);
-    let held = limits::held(file.limits.as_ref(), guard, problems);
+    let held = limits::held(file.limits.as_ref(), guard, Shown::of(&file.section), problems);
     let sandbox = limits::sandbox(file.sandbox.as_ref(), problems);
     let model = model::model(file.model.as_ref(), problems);
     let mut build = Build {

@@ -11,7 +11,11 @@ use super::{
 pub trait FilesystemExt: Filesystem {
     /// The path that `text` means here.
     fn path(&self, text: &str) -> FsResult<FsPath> {
-        FsPath::parse(text, self.limits())
+        if self.is_shown() {
+            FsPath::parse_shown(text, self.limits())
+        } else {
+            FsPath::parse(text, self.limits())
+        }
     }
 
     /// The whole text of a file.

@@ -28,6 +28,10 @@ impl Filesystem for Looking {
         true
     }
 
+    fn is_shown(&self) -> bool {
+        self.0.is_shown()
+    }
+
     fn read<'a>(&'a self, path: &'a FsPath, window: ReadWindow) -> BoxFuture<'a, FsResult<TextRead>> {
         self.0.read(path, window)
     }

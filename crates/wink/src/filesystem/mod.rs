@@ -40,7 +40,8 @@ pub use ext::FilesystemExt;
 pub use limits::FsLimits;
 pub(crate) use looking::Looking;
 pub use memory::MemoryFilesystem;
-pub use path::FsPath;
+pub(crate) use path::meanings;
+pub use path::{FsPath, SHOWN_AT};
 pub(crate) use quote::named;
 pub use quote::{quoted, turns_text};
 pub use resolutions::Resolutions;
@@ -72,6 +73,11 @@ pub trait Filesystem: Send + Sync + 'static {
     /// Whether calls of one turn that write files are run one at a time, however far apart their files are. On disk they are;
     /// what is in memory can be written at the same time.
     fn writers_take_turns(&self) -> bool {
+        false
+    }
+
+    /// Whether commands see the root at [`SHOWN_AT`]: then a path that begins so is one from the root, for tools and policies.
+    fn is_shown(&self) -> bool {
         false
     }
 

@@ -33,6 +33,15 @@ impl FsPath {
         Ok(Self(Arc::from(clean)))
     }
 
+    /// The same where commands see the root at [`SHOWN_AT`]: `/workspace/a` is `a`, and `workspace/a` what it says.
+    pub(crate) fn parse_shown(text: &str, limits: &FsLimits) -> Result<Self, FsError> {
+        let clean = normalise(text)?;
+        let inside = if text.starts_with('/') { below_shown(&clean) } else { None };
+        let clean = inside.unwrap_or(&clean);
+        check(clean, limits)?;
+        Ok(Self(Arc::from(clean)))
+    }
+
     /// The path as text; empty for the root.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -114,6 +123,24 @@ impl FsPath {
             None => self.clone(),
         }
     }
+}
+
+/// Where sandboxes show the workspace to commands.
+pub const SHOWN_AT: &str = "/workspace";
+
+/// The part of a normalised path that is below where sandboxes show the workspace.
+fn below_shown(path: &str) -> Option<&str> {
+    match path.strip_prefix(SHOWN_AT.trim_start_matches('/'))? {
+        "" => Some(""),
+        rest => rest.strip_prefix('/'),
+    }
+}
+
+/// What a text may mean as a path, before it is known how the workspace is shown.
+pub(crate) fn meanings(text: &str) -> Result<Vec<FsPath>, FsError> {
+    let path = FsPath::parse(text, &FsLimits::DEFAULT)?;
+    let shown = FsPath::parse_shown(text, &FsLimits::DEFAULT)?;
+    Ok(if path == shown { vec![path] } else { vec![path, shown] })
 }
 
 /// The segments of a normalised path. They are short: looking at byte after byte is quickest.

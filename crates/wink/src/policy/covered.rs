@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::filesystem::{FsLimits, FsPath};
+use crate::filesystem::{FsPath, meanings};
 use crate::tool::Params;
 use crate::tool::footprint::Footprint;
 
@@ -67,9 +67,10 @@ pub(super) fn with_paths(
 ) -> Footprint {
     let named = named_paths(params, parameter);
     named.into_iter().flatten().fold(footprint, |footprint, text| {
-        // The limits of the workspace are not known here, and need not be: they refuse paths, never change them.
-        match FsPath::parse(text, &FsLimits::default()) {
-            Ok(path) => add(footprint, &path),
+        // The workspace is not known here: its limits refuse paths and never change them, and a path that may mean two places
+        // stands for both.
+        match meanings(text) {
+            Ok(paths) => paths.iter().fold(footprint, &mut add),
             Err(_) => footprint.and(Footprint::everything()),
         }
     })

@@ -4,7 +4,7 @@
 use std::any::{TypeId, type_name};
 use std::sync::Arc;
 
-use crate::filesystem::{Filesystem, FsLimits, FsPath};
+use crate::filesystem::{Filesystem, FsPath, meanings};
 use crate::session::{SliceType, ToolInvoked};
 
 /// Something that a call can touch.
@@ -121,14 +121,12 @@ impl Footprint {
 
     /// Reads a path and what is below it.
     pub fn read_path(self, path: &str) -> Self {
-        let area = path_area(path);
-        self.reading(area)
+        path_areas(path).into_iter().fold(self, Self::reading)
     }
 
     /// Changes a path or what is below it.
     pub fn write_path(self, path: &str) -> Self {
-        let area = path_area(path);
-        self.writing(area)
+        path_areas(path).into_iter().fold(self, Self::writing)
     }
 
     /// Uses a resource in a way that others notice. One that is not snapshotable keeps what was done to it, so that
@@ -271,7 +269,10 @@ impl Footprint {
     }
 }
 
-fn path_area(path: &str) -> Area {
-    // A path that is no path cannot be touched; whatever it meant, the call must not overlap with anything.
-    FsPath::parse(path, &FsLimits::default()).map_or(Area::Everything, Area::Path)
+fn path_areas(path: &str) -> Vec<Area> {
+    match meanings(path) {
+        Ok(paths) => paths.into_iter().map(Area::Path).collect(),
+        // A path that is no path cannot be touched; whatever it meant, the call must not overlap with anything.
+        Err(_) => vec![Area::Everything],
+    }
 }

@@ -159,7 +159,7 @@ impl Shared {
         };
         let (base, guarded, held) = (Arc::clone(&self.base), self.guarded.clone(), self.held.clone());
         let fork = Some(Arc::new(fork));
-        Self { base, instance: super::instance(), fork, guarded, held }
+        Self { base, instance: super::instance(), fork, guarded, held, shown: self.shown }
     }
 
     pub(super) fn merge(&self, theirs: &Arc<Self>) -> FsResult<MergeReceipt> {

@@ -190,6 +190,16 @@ struct Shared {
     guarded: Guarded,
     /// What the policies of the call met that this is for.
     held: Option<Arc<Resolutions>>,
+    shown: Shown,
+}
+
+/// Where commands see the workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    /// Where it is.
+    InPlace,
+    /// At [`SHOWN_AT`](super::SHOWN_AT), in a sandbox.
+    AtWorkspace,
 }
 
 struct Fork {
@@ -228,7 +238,8 @@ impl HostFilesystem {
             writing,
         };
         let (base, guarded) = (Arc::new(base), Guarded::new(options.guard));
-        let shared = Shared { base, instance: instance(), fork: None, guarded, held: None };
+        let shared =
+            Shared { base, instance: instance(), fork: None, guarded, held: None, shown: Shown::InPlace };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -271,6 +282,33 @@ impl HostFilesystem {
         let base = &self.shared.base;
         let _lock = base.writing()?.settled(&base.disk)?;
         Ok(act())
+    }
+
+    /// The same workspace for tools whose commands see it at [`SHOWN_AT`](super::SHOWN_AT), as sandboxes show it: there
+    /// `/workspace/a` is the file `a`, for the tools themselves, for policies and for guarded paths.
+    ///
+    /// ```
+    /// use wink::filesystem::host::{HostFilesystem, HostOptions};
+    /// use wink::filesystem::FilesystemExt;
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// let files = HostFilesystem::open(dir.path(), HostOptions::default())?;
+    /// assert_eq!(files.path("/workspace/a")?.as_str(), "workspace/a");
+    /// assert_eq!(files.shown_at_workspace()?.path("/workspace/a")?.as_str(), "a");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When this is a fork.
+    pub fn shown_at_workspace(&self) -> FsResult<Self> {
+        let Shared { base, instance, fork, guarded, held, .. } = &*self.shared;
+        if fork.is_some() {
+            return Err(FsError::Unsupported { operation: "showing a fork elsewhere" });
+        }
+        let (base, guarded, held) = (Arc::clone(base), guarded.clone(), held.clone());
+        let shown = Shown::AtWorkspace;
+        let shared = Shared { base, instance: *instance, fork: None, guarded, held, shown };
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     /// The directory that is the workspace.
@@ -346,6 +384,7 @@ impl Shared {
             fork: self.fork.clone(),
             guarded: self.guarded.clone(),
             held: Some(Arc::clone(seen)),
+            shown: self.shown,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{HostFilesystem, Shared};
+use super::{HostFilesystem, Shared, Shown};
 use crate::BoxFuture;
 use crate::filesystem::search::SearchStop;
 use crate::filesystem::{
@@ -59,6 +59,10 @@ impl Filesystem for HostFilesystem {
 
     fn writers_take_turns(&self) -> bool {
         true
+    }
+
+    fn is_shown(&self) -> bool {
+        self.shared.shown == Shown::AtWorkspace
     }
 
     fn is_read_only(&self) -> bool {

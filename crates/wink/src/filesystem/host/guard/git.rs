@@ -16,7 +16,7 @@ use super::config::{ConfigEntry, parse};
 use super::keys::is_harmless;
 use super::rules::{folded, is_git};
 use super::{ChangedBy, GuardRule, Judged, reason, refused};
-use crate::filesystem::{EntryKind, FsResult};
+use crate::filesystem::{EntryKind, FsResult, SHOWN_AT};
 
 const REPOSITORY: GuardRule = GuardRule {
     name: "git repository",
@@ -55,8 +55,6 @@ pub(super) const RULES: &[GuardRule] = &[REPOSITORY, LINK, HOOKS, CONFIG, POINTE
 
 /// No configuration that people write is larger.
 const MAX_CONFIG: u64 = 1024 * 1024;
-/// Where the sandbox shows the workspace.
-const SHOWN_AT: &str = "/workspace";
 
 /// What an entry of a repository is to git.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

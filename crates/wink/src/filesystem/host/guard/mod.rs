@@ -194,12 +194,12 @@ impl HostFilesystem {
     }
 
     fn with_guarded(&self, guarded: Guarded) -> FsResult<Self> {
-        let Shared { base, instance, fork, held, .. } = &*self.shared;
+        let Shared { base, instance, fork, held, shown, .. } = &*self.shared;
         if fork.is_some() {
             return Err(FsError::Unsupported { operation: "guarding places of a fork" });
         }
         let (base, held) = (Arc::clone(base), held.clone());
-        let shared = Shared { base, instance: *instance, fork: None, guarded, held };
+        let shared = Shared { base, instance: *instance, fork: None, guarded, held, shown: *shown };
         Ok(Self { shared: Arc::new(shared) })
     }
 }
