@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use wink::filesystem::host::disk::Disk;
+use wink::filesystem::host::disk::{Disk, Entry, Meta};
 use wink::filesystem::host::journal::Recovered;
 use wink::filesystem::host::{Capture, HostDisk, HostFilesystem, HostOptions};
 use wink::filesystem::{EntryKind, FsError, STATE};
@@ -57,6 +57,15 @@ pub enum WorkspaceError {
     #[error("{path} is not a directory, and the runtime keeps its state there: move it away", path = path.display())]
     StateTaken {
         /// What is in the way.
+        path: PathBuf,
+    },
+    /// Other users can write to the state directory, and this one may not forbid it.
+    #[error(
+        "other users can write to {path}, which says what the runtime restores and has done; have its owner run `chmod go-w` on it",
+        path = path.display()
+    )]
+    StateShared {
+        /// The state directory.
         path: PathBuf,
     },
     /// The directory cannot be used.
@@ -314,7 +323,27 @@ fn make_state(root: &Path) -> Result<PathBuf, WorkspaceError> {
         made => made.map_err(unusable)?,
     }
     match disk.look(state).map_err(unusable)? {
-        Some(entry) if entry.kind == EntryKind::Directory => Ok(root.join(STATE)),
+        Some(entry) if entry.kind == EntryKind::Directory => {
+            tighten(&disk, root, &entry)?;
+            Ok(root.join(STATE))
+        }
         Some(_) | None => Err(WorkspaceError::StateTaken { path: root.join(STATE) }),
     }
+}
+
+/// Takes the right to write to the state directory from other users.
+fn tighten(disk: &HostDisk, root: &Path, state: &Entry) -> Result<(), WorkspaceError> {
+    /// Group and others may write.
+    const SHARED: u32 = 0o022;
+    if state.meta.mode & SHARED == 0 {
+        return Ok(());
+    }
+    let path = root.join(STATE);
+    let is_own = state.meta.owner.is_some_and(|owner| owner.user == rustix::process::geteuid().as_raw());
+    let private = Meta { mode: state.meta.mode & !SHARED, ..state.meta };
+    if !is_own || disk.set_meta(Path::new(STATE), private).is_err() {
+        return Err(WorkspaceError::StateShared { path });
+    }
+    tracing::warn!(path = %path.display(), "other users could write to the state directory; they no longer can");
+    Ok(())
 }

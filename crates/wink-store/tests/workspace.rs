@@ -375,3 +375,31 @@ fn links_in_the_state_directory_lead_nowhere() {
     assert_eq!(std::fs::read_to_string(elsewhere.path().join("file")).unwrap(), "theirs");
     assert_eq!(std::fs::read_dir(&calls).unwrap().count(), 3);
 }
+
+#[test]
+fn a_state_directory_that_others_can_write_is_tightened_or_refused() {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, chown};
+    let dir = tempfile::tempdir().unwrap();
+    drop(Workspace::open(dir.path()).unwrap());
+    let state = dir.path().join(".wink");
+    let mode = || fs::metadata(&state).unwrap().permissions().mode() & 0o777;
+    for (shared, private) in [(0o777, 0o755), (0o770, 0o750), (0o702, 0o700), (0o755, 0o755)] {
+        fs::set_permissions(&state, PermissionsExt::from_mode(shared)).unwrap();
+        drop(Workspace::open(dir.path()).unwrap());
+        assert_eq!(mode(), private, "{shared:o}");
+    }
+    if !rustix::process::geteuid().is_root() {
+        wink::testing::leave_out(
+            "a state directory of another owner",
+            "it takes the superuser to give one away",
+        );
+        return;
+    }
+    fs::set_permissions(&state, PermissionsExt::from_mode(0o777)).unwrap();
+    chown(&state, Some(61234), Some(61234)).unwrap();
+    let error = Workspace::open(dir.path()).map(drop).unwrap_err();
+    assert!(matches!(error, WorkspaceError::StateShared { .. }), "{error}");
+    assert!(error.to_string().contains("chmod go-w"), "{error}");
+    assert_eq!(mode(), 0o777, "it is the owner's to change");
+}

@@ -55,7 +55,9 @@ pub(super) fn store_with_past(common: &Common) -> Result<Option<Arc<SqliteStore>
     let failed = |error: WorkspaceError| not_opened(common.root(), &error);
     match whole(common, WorkspaceOptions::default()) {
         Ok(workspace) => Ok(Some(Arc::clone(workspace.store()))),
-        Err(WorkspaceError::Files(error @ FsError::NotUndone { .. })) => {
+        Err(
+            error @ (WorkspaceError::Files(FsError::NotUndone { .. }) | WorkspaceError::StateShared { .. }),
+        ) => {
             note(&error.to_string());
             let store = SqliteStore::open(common.root().join(STATE), StoreOptions::default());
             Ok(Some(Arc::new(store.map_err(|error| failed(error.into()))?)))
@@ -181,7 +183,7 @@ fn not_opened(root: &Path, error: &WorkspaceError) -> CliError {
             Some(refused) => usage(error.to_string()).hint(refused.hint()),
             None => usage(error.to_string()),
         },
-        WorkspaceError::StateTaken { .. } => usage(error.to_string()),
+        WorkspaceError::StateTaken { .. } | WorkspaceError::StateShared { .. } => usage(error.to_string()),
         WorkspaceError::Files(FsError::NotUndone { .. }) => {
             CliError::internal(format!("the workspace {} cannot be used: {error}", root.display()))
                 .hint("`wink log` still tells what happened here")
