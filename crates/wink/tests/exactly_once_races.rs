@@ -708,7 +708,7 @@ async fn a_value_that_cannot_be_given_again_is_not_committed() {
         for tool in ["map", "nan"] {
             let outcome = executor.call(ToolCall::new("1", tool, "{}")).await;
             assert_eq!(outcome.event.ending, Ending::NotCommitted, "{}", outcome.text());
-            let start = format!("{tool} was not committed: its value cannot be kept as JSON and read again");
+            let start = format!("{tool} was not committed: its value cannot be written as JSON (");
             assert!(outcome.text().starts_with(&start), "{}", outcome.text());
             assert!(outcome.text().ends_with("whether its effect outside happened is not known"));
             let again = executor.call(ToolCall::new("2", tool, "{}")).await;
