@@ -1,16 +1,16 @@
 //! Forks and how they come back: a fork's layer becomes a plan, and the journal applies that.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::disk::Disk;
+use super::disk::{Disk, Meta};
 use super::guard::{ChangedBy, Guarded};
 use super::host_disk::HostDisk;
-use super::journal::{Applied, JournalError, KeptAside, told};
-use super::layer::{Layer, Prepared, differences, plan, rebase};
+use super::journal::{After, Applied, Before, JournalError, KeptAside, Past, Stamp, told};
+use super::layer::{Layer, Prepared, WrittenAs, differences, plan, rebase};
 use super::lock::{LockedWork, WorkspaceLock};
 use super::name::to_shown;
 use super::staged::Staged;
@@ -361,6 +361,7 @@ impl Base {
             None => writing.lock(&self.disk)?,
         };
         writing.recover(&mut lock)?;
+        self.check_written(layer)?;
         let planned = plan(&self.disk, &writing.stage, layer)?;
         if planned.plan.steps.is_empty() && planned.plan.lost.is_empty() {
             return Ok(None);
@@ -391,6 +392,54 @@ impl Base {
         }
         reach("host.merged");
         Ok(Some((Held { applied, lock }, Settled { staged, versions, _prepared: planned.prepared })))
+    }
+
+    /// Checks that no journal since a command began changed a place that the command wrote. The caller holds the lock, so no
+    /// journal is unsettled.
+    ///
+    /// What is at a place does not tell: another process may have put the same there, put back what was there before, or
+    /// removed what the command replaced.
+    fn check_written(&self, layer: &Layer) -> FsResult<()> {
+        let Some(first) = layer.written.values().map(|written| written.since.sequence()).min() else {
+            return Ok(());
+        };
+        let journal = &self.writing()?.journal;
+        let since = journal.since(first).map_err(|error| journal_error(&error))?;
+        let Some(since) = since else {
+            // They are pinned. If one is missing all the same, the command has to look again.
+            return Err(FsError::Conflict {
+                paths: sorted(layer.written.keys().map(|place| place.to_path_buf())),
+            });
+        };
+        let mut conflicts = BTreeSet::new();
+        for past in &since {
+            let left = past.after.iter().map(|(path, _)| (path, &Before::Nothing));
+            for (path, before) in past.before.iter().map(|(path, before)| (path, before)).chain(left) {
+                let below = layer.written.range(Arc::from(path.as_path())..);
+                for (place, written) in below.take_while(|(place, _)| place.starts_with(path)) {
+                    let is_it = **place == **path;
+                    let is_changed = match (before, written.how) {
+                        // A directory that the place was in is another one now.
+                        (Before::Image { .. } | Before::Moved { .. }, _) => true,
+                        // Its time says only that something in it changed.
+                        (Before::InPlace(stamp), WrittenAs::Inside) => {
+                            is_it && has_other_rights(past, path, stamp)
+                        }
+                        (Before::InPlace(_), _) => is_it,
+                        // Both may have made a directory there.
+                        (Before::Nothing, WrittenAs::MadeDirectory | WrittenAs::Inside) => false,
+                        (Before::Nothing, WrittenAs::Changed | WrittenAs::Same) => is_it,
+                    };
+                    if is_changed && past.sequence > written.since.sequence() {
+                        conflicts.insert(place.to_path_buf());
+                    }
+                }
+            }
+        }
+        match conflicts.is_empty() {
+            true => Ok(()),
+            false => Err(FsError::Conflict { paths: sorted(conflicts) }),
+        }
     }
 
     /// What was applied stands.
@@ -426,6 +475,14 @@ impl Base {
         lock.note(None);
         Ok(aside)
     }
+}
+
+/// Whether a journal gave what it left in place another mode or owner.
+fn has_other_rights(past: &Past, path: &Path, before: &Stamp) -> bool {
+    let rights = |meta: Meta| (meta.mode, meta.owner);
+    past.after.iter().any(|(at, after)| {
+        matches!(after, After::Meta(meta) if at == path && rights(*meta) != rights(before.meta()))
+    })
 }
 
 /// Where the workspace lock is.

@@ -1,11 +1,11 @@
 //! Reading: what a fork, or the workspace itself, shows.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use super::disk::Disk;
+use super::disk::{Disk, Entry};
 use super::host_disk::AtMost;
 use super::layer::{Expected, Layer};
 use super::name::{to_disk, to_shown};
@@ -146,26 +146,41 @@ impl Shared {
 
     /// What a fork has read is what it writes over, if it does: who changes the file in between is not overwritten.
     fn saw(&self, spot: &Spot) {
-        if let (Some(fork), Spot::Base(place, entry)) = (&self.fork, spot) {
-            lock(&fork.state).layer.record(place, Expected::exactly(Some(entry)));
+        if let Spot::Base(place, entry) = spot {
+            self.saw_at(place, Some(entry));
         }
     }
 
+    fn saw_at(&self, place: &Path, found: Option<&Entry>) {
+        if let Some(fork) = &self.fork {
+            lock(&fork.state).layer.record(place, Expected::exactly(found));
+        }
+    }
+
+    /// What a fork was told of a file, or that there is none, is what it writes over, like what it has read. Of a file that
+    /// it has read or looked at before, the version is that of then: a policy that remembers it as read must not remember
+    /// one that another process wrote since.
     pub(super) fn stat(&self, path: &FsPath) -> FsResult<Metadata> {
         let layer = self.layer();
         let spot = match self.base.resolve(&layer, path, Last::Followed)? {
             Resolved { found: Found::There(spot), .. } => spot,
             Resolved { path: real, found: Found::Missing { .. } } => {
-                if let (Some(held), Some(place)) = (&layer.held, self.base.view(&layer).place_below(&real)) {
-                    held.saw(&place, None);
+                if let Some(place) = self.base.view(&layer).place_below(&real) {
+                    if let Some(held) = &layer.held {
+                        held.saw(&place, None);
+                    }
+                    self.saw_at(&place, None);
                 }
                 return Err(FsError::NotFound { path: path.clone() });
             }
         };
-        if let (Some(held), Spot::Base(place, entry)) = (&layer.held, &spot)
+        if let Spot::Base(place, entry) = &spot
             && entry.kind != EntryKind::Directory
         {
-            held.saw(place, Some(entry.version()));
+            if let Some(held) = &layer.held {
+                held.saw(place, Some(entry.version()));
+            }
+            self.saw(&spot);
         }
         let about = self.base.view(&layer).about(&spot);
         let (meta, mut version) = about.map_err(|error| io_error(path, "looked at", &error))?;

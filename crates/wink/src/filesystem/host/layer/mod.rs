@@ -18,6 +18,7 @@ use std::sync::Arc;
 use imbl::{OrdMap, OrdSet};
 
 use super::disk::{Entry, Meta};
+use super::journal::Pin;
 use super::scan::TrashDir;
 use super::staged::Staged;
 use crate::filesystem::{EntryKind, FileVersion, Resolutions};
@@ -34,6 +35,30 @@ pub(super) struct Layer {
     pub(super) lost: OrdSet<Arc<Path>>,
     /// What the policies of the call met.
     pub(super) held: Option<Arc<Resolutions>>,
+    /// Places of the workspace that commands wrote on an overlay. The records are of the time after the command, so a
+    /// merge also asks the journals what others committed at these places since the command began.
+    pub(super) written: OrdMap<Arc<Path>, Written>,
+}
+
+/// A place that a command wrote on an overlay.
+#[derive(Clone)]
+pub(super) struct Written {
+    /// The last journal when the command began.
+    pub(super) since: Arc<Pin>,
+    pub(super) how: WrittenAs,
+}
+
+/// What a command did at a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WrittenAs {
+    /// It made, changed, moved or removed what is there.
+    Changed,
+    /// It made a directory. Another process may have made one there too.
+    MadeDirectory,
+    /// It wrote what is there already, so that nothing is to be merged.
+    Same,
+    /// It changed something in this directory, and perhaps its mode or owner, of which nothing is to be seen.
+    Inside,
 }
 
 /// A directory with changes below it, or a new one.
@@ -165,7 +190,13 @@ impl Dir {
 impl Default for Layer {
     fn default() -> Self {
         let root = Arc::new(Dir::over(Arc::from(Path::new(""))));
-        Self { root, records: OrdMap::new(), lost: OrdSet::new(), held: None }
+        Self {
+            root,
+            records: OrdMap::new(),
+            lost: OrdSet::new(),
+            held: None,
+            written: OrdMap::new(),
+        }
     }
 }
 
@@ -198,6 +229,20 @@ impl Layer {
             self.record(place, *expected);
         }
         self.lost = self.lost.clone().union(other.lost.clone());
+        self.written = self.written.clone().union(other.written.clone());
+    }
+
+    /// Notes that a command that began after the journal `since` wrote a place. What an earlier command of the same fork
+    /// wrote stays noted with its earlier beginning.
+    pub(super) fn write(&mut self, place: &Path, since: &Arc<Pin>, how: WrittenAs) {
+        match self.written.get_mut(place) {
+            None => {
+                let written = Written { since: Arc::clone(since), how };
+                self.written.insert(Arc::from(place), written);
+            }
+            Some(written) if how != WrittenAs::Inside => written.how = how,
+            Some(_) => {}
+        }
     }
 
     /// Notes that something was removed that cannot be had again. That is a change, though nothing else may be one.

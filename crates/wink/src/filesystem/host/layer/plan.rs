@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Dir, Expected, Layer, Link, Node};
+use super::{Dir, Expected, Layer, Link, Node, WrittenAs};
 use crate::filesystem::host::disk::{Disk, Entry, Meta, look_in_tree};
 use crate::filesystem::host::host_disk::HostDisk;
 use crate::filesystem::host::journal::{self, ExpectedState};
@@ -67,6 +67,7 @@ pub(in crate::filesystem::host) fn plan(
         checked: Vec::new(),
     };
     work.children(Path::new(""), &layer.root, Some(Path::new("")), true)
+        .and_then(|()| work.same())
         .and_then(|()| {
             if work.conflicts.is_empty() { work.finish(stage).map(Ok) } else { Ok(Err(work.conflicts)) }
         })
@@ -129,6 +130,13 @@ impl Work<'_> {
         Ok(())
     }
 
+    /// What a command wrote as it was is not put there again, and is checked all the same.
+    fn same(&mut self) -> io::Result<()> {
+        let layer = self.layer;
+        let mut same = layer.written.iter().filter(|(_, written)| written.how == WrittenAs::Same);
+        same.try_for_each(|(place, _)| self.check(place).map(drop))
+    }
+
     fn node(&mut self, path: &Path, node: &Node, below: Option<&Path>) -> io::Result<()> {
         match node {
             Node::Gone => {
@@ -155,6 +163,9 @@ impl Work<'_> {
                         matches!(self.disk.look(source)?, Some(found) if found.kind == EntryKind::Directory);
                     self.children(path, dir, Some(source), is_there)?;
                     if let (Some(meta), true) = (dir.meta, is_there) {
+                        if self.layer.records.contains_key(source) {
+                            self.check(source)?;
+                        }
                         self.metas.push((path.to_owned(), meta));
                     }
                 }

@@ -174,6 +174,11 @@ pub(super) fn capture(
         if rights(known) == rights(entry) && !base.disk.may_set(known) {
             continue;
         }
+        if rights(known) != rights(entry) {
+            // Another process may set them before this is merged.
+            let there = spot(layer, path)?;
+            base.note(layer, &to_shown(path), path, there.as_ref())?;
+        }
         if let Some(dir) = layer.dir_mut(path) {
             dir.meta = Some(entry.meta);
         }

@@ -20,13 +20,14 @@ impl OverlayLayer {
         let disk = std::sync::Arc::clone(&self.fork.base.disk);
         disk.make_dir(&self.dir, 0o755)?;
         disk.make_dir(&self.dir.join("work"), 0o755)?;
+        // First: what another process changes while this is made must not look like the command's change.
+        self.began = self.mark_time()?;
         let layer = self.layer.clone();
         self.make_like(Path::new(""), Path::new(""))?;
         self.xattrs = Xattrs::detect(&self.absolute(Path::new("")))?;
         self.fill(&layer, Path::new(""), &layer.root)?;
         self.make_old(Path::new(""), Path::new(""), None)?;
         self.root = disk.look(&self.inside(Path::new("")))?.map(|entry| entry.meta);
-        self.began = self.mark_time()?;
         Ok(())
     }
 

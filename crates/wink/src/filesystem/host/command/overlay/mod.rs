@@ -15,7 +15,9 @@ use std::sync::Arc;
 use super::{OverlayDirs, mounted_there};
 use crate::filesystem::host::clear::remove_tree;
 use crate::filesystem::host::disk::{Disk, Meta};
+use crate::filesystem::host::fork::journal_error;
 use crate::filesystem::host::host_disk::HostDisk;
+use crate::filesystem::host::journal::Pin;
 use crate::filesystem::host::layer::{Layer, Node};
 use crate::filesystem::host::{STATE, Shared, io_error};
 use crate::filesystem::{FileVersion, FsPath, FsResult};
@@ -34,15 +36,19 @@ pub(super) struct OverlayLayer {
     made: HashMap<PathBuf, (FileVersion, Node)>,
     /// What the upper directory itself was made like.
     root: Option<Meta>,
-    /// When the command could begin, as the disk counts: what has this time or a later one there was changed by
-    /// somebody else.
+    /// The time of the disk before anything of the workspace was looked at for the command: an entry of the workspace with
+    /// this time or a later one was changed by another process while the command ran.
     began: i128,
+    /// The last journal at that time: what later ones changed was changed by another process too.
+    since: Arc<Pin>,
 }
 
 impl OverlayLayer {
     pub(super) fn new(fork: &Arc<Shared>, layer: Layer) -> FsResult<Self> {
         refuse_mounts(&fork.base.disk)?;
-        let dir = fork.base.writing()?.stage.fresh_layer();
+        let writing = fork.base.writing()?;
+        let dir = writing.stage.fresh_layer();
+        let since = writing.journal.pin_now().map_err(|error| journal_error(&error))?;
         let mut made = Self {
             fork: Arc::clone(fork),
             layer,
@@ -51,6 +57,7 @@ impl OverlayLayer {
             made: HashMap::new(),
             root: None,
             began: 0,
+            since: Arc::new(since),
         };
         made.make().map_err(|error| io_error(&FsPath::root(), "prepared for a command", &error))?;
         reach("command.layer-made");

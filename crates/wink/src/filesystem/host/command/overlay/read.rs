@@ -13,7 +13,7 @@ use super::xattr::Mark;
 use crate::filesystem::host::command::{MOST_LEVELS, attributes, root_changed, special, too_deep};
 use crate::filesystem::host::disk::{Disk, Entry, Meta};
 use crate::filesystem::host::io_error;
-use crate::filesystem::host::layer::{Dir, Expected, Layer, Link, Node};
+use crate::filesystem::host::layer::{Dir, Expected, Layer, Link, Node, WrittenAs};
 use crate::filesystem::host::name::to_shown;
 use crate::filesystem::host::view::{Spot, View, is_state, made_version};
 use crate::filesystem::{EntryKind, FsError, FsResult};
@@ -127,8 +127,10 @@ impl Reading<'_> {
                 if let (Some(place), Some(EntryKind::Symlink)) =
                     (&below, there.as_ref().map(|entry| entry.kind))
                     && disk.read_link(place).map_err(failed)? == target
-                    && there.as_ref().is_some_and(|there| self.is_like(&entry, there))
+                    && let Some(there) = &there
+                    && self.is_like(&entry, there)
                 {
+                    self.is_same(place, there);
                     return Ok(None);
                 }
                 self.replaced(below, there.as_ref());
@@ -155,7 +157,8 @@ impl Reading<'_> {
             self.replaced(below, there);
             return Ok(Some(node.clone()));
         }
-        // Opening a file for writing copies it, even if nothing is written then.
+        // Opening a file for writing copies it, even if nothing is written then. What is alike may have been written all the
+        // same: two commands can write one content within a tick of the clock.
         if let (Some(place), Some(there)) = (&below, there)
             && there.kind == EntryKind::File
             && there.len == entry.len
@@ -163,6 +166,7 @@ impl Reading<'_> {
             && disk.is_same_content(place, &self.command.inside(at))?
             && disk.file_attributes(place)? == disk.file_attributes(&self.command.inside(at))?
         {
+            self.is_same(place, there);
             return Ok(None);
         }
         self.note_vanished(at, below.as_deref(), there)?;
@@ -202,6 +206,7 @@ impl Reading<'_> {
                         self.replaced(below, there);
                     }
                     self.layer.record(&source, Expected::movable(&found));
+                    self.wrote(&source, WrittenAs::Changed);
                     let dir = self.over(at, &source, &entry, &found)?;
                     return Ok(Some(Node::Dir(Arc::new(dir))));
                 }
@@ -219,7 +224,11 @@ impl Reading<'_> {
             }
             (below, there) => {
                 self.note_vanished(at, below.as_deref(), there).map_err(failed)?;
+                let made = below.clone().filter(|_| there.is_none());
                 self.replaced(below, there);
+                if let Some(place) = made {
+                    self.wrote(&place, WrittenAs::MadeDirectory);
+                }
                 self.check_attributes(at, None)?;
                 let keeps_time = self.is_time_set(&entry);
                 let dir = self.dir(at, None, Dir { keeps_time, ..Dir::new(entry.meta) })?;
@@ -232,11 +241,14 @@ impl Reading<'_> {
     fn over(&mut self, at: &Path, source: &Path, entry: &Entry, found: &Entry) -> Result<Dir, Failed> {
         let mut dir = self.dir(at, Some(source), Dir::over(Arc::from(source)))?;
         self.check_attributes(at, Some(source))?;
+        self.wrote(source, WrittenAs::Inside);
         if self.has_other_rights(entry, found) {
-            // The command's change, unless somebody else has been there.
+            // The command's change, unless another process has been there.
             if self.is_theirs(found) {
                 self.conflicts.insert(source.to_owned());
             }
+            self.layer.record(source, Expected::exactly(Some(found)));
+            self.wrote(source, WrittenAs::Changed);
             dir.meta = Some(entry.meta);
         } else if entry.meta.modified != found.meta.modified
             && !self.is_theirs(found)
@@ -249,7 +261,20 @@ impl Reading<'_> {
         Ok(dir)
     }
 
-    /// Whether somebody else has changed it while the command ran.
+    /// The command left at `place` what is `there` now. That must have been there when it began, and stay so.
+    fn is_same(&mut self, place: &Path, there: &Entry) {
+        if self.is_theirs(there) {
+            self.conflicts.insert(place.to_owned());
+        }
+        self.layer.record(place, Expected::exactly(Some(there)));
+        self.wrote(place, WrittenAs::Same);
+    }
+
+    fn wrote(&mut self, place: &Path, how: WrittenAs) {
+        self.layer.write(place, &self.command.since, how);
+    }
+
+    /// Whether another process has changed it while the command ran.
     fn is_theirs(&self, found: &Entry) -> bool {
         found.changed >= self.command.began
     }
@@ -306,6 +331,7 @@ impl Reading<'_> {
     /// moved it as well.
     fn gone_at(&mut self, below: Option<PathBuf>, there: Option<&Entry>) -> Option<Node> {
         let place = below?;
+        self.wrote(&place, WrittenAs::Changed);
         match there {
             Some(_) => self.gone.push(place),
             None => _ = self.conflicts.insert(place),
@@ -316,6 +342,7 @@ impl Reading<'_> {
     /// Something is in the place of what the workspace has.
     fn replaced(&mut self, below: Option<PathBuf>, there: Option<&Entry>) {
         let Some(place) = below else { return };
+        self.wrote(&place, WrittenAs::Changed);
         match there {
             Some(_) => self.gone.push(place),
             None => self.layer.record(&place, Expected::Absent),
