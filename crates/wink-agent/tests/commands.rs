@@ -65,6 +65,32 @@ async fn a_command_that_exits_with_0_has_succeeded() {
     }
 }
 
+/// Commands that read, then write, in sessions of their own: with the write turn each sees what the one before it did.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn serial_commands_of_several_sessions_meet_no_conflict() {
+    let counts = "read n < counter; echo $((n + 1)) > counter; touch -d @1000000000 counter";
+    for place in places() {
+        fs::write(place.root().join("counter"), "0\n").unwrap();
+        let tools = script("count", counts, "isolation = \"serial\"");
+        let text =
+            format!("[agent]\nns = \"t\"\nkey = \"t\"\n[[section]]\nkey = \"a\"\ntitle = \"A\"\n{tools}");
+        let mut running = Vec::new();
+        for session in 0..4 {
+            let opened = load(&text).open(&place.workspace, &format!("s{session}")).await.unwrap();
+            running.push(tokio::spawn(async move {
+                for _ in 0..3 {
+                    let outcome = call(&opened, "count", json!({})).await;
+                    assert!(outcome.event.success, "{}", outcome.answer.text);
+                }
+            }));
+        }
+        for session in running {
+            session.await.unwrap();
+        }
+        assert_eq!(fs::read_to_string(place.root().join("counter")).unwrap(), "12\n");
+    }
+}
+
 #[tokio::test]
 async fn a_command_that_prints_nothing_has_an_answer() {
     let place = Place::new();

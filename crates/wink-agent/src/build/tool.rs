@@ -7,14 +7,14 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use wink::filesystem::STATE;
 use wink::ledger::{IdempotencyConfig, KeyStrategy, LedgerScope, WhenInDoubt, params_key};
-use wink::tool::{Annotations, AnyTool, IntoTool, Tool};
+use wink::tool::{Annotations, AnyTool, IntoTool, Isolation, Tool};
 
 use super::limits::{count, time};
 use super::{Binding, Build, entries, names_of, plain_name};
 use crate::command::{CommandPlan, CommandTool, Confined, Passing, is_ours, variable};
 use crate::file::{
-    Arguments, At, DoubtName, ExampleTable, IdempotencyTable, OnFailure, Placed, ScopeName, StrategyName,
-    TIME_HINT, ToolTable, Variables,
+    Arguments, At, DoubtName, ExampleTable, IdempotencyTable, IsolationName, OnFailure, Placed, ScopeName,
+    StrategyName, TIME_HINT, ToolTable, Variables,
 };
 use crate::problem::Span;
 use crate::programs::Startable;
@@ -98,6 +98,7 @@ impl Build<'_> {
         let handler = CommandTool;
         let tool = Tool::dynamic(text(&table.name), text(&table.description), schema, handler)
             .timeout(plan.timeout)
+            .isolation(isolation(table))
             .annotations(annotations(table, plan.confined));
         match &table.accepts_overrides {
             Some(accepts) if !accepts.value => tool.without_overrides(),
@@ -402,6 +403,13 @@ fn on_failure(table: &ToolTable, confined: Confined) -> OnFailure {
         Some(said) => said.value,
         None if has_key && annotations(table, confined).open_world => OnFailure::InDoubt,
         None => OnFailure::NoEffect,
+    }
+}
+
+fn isolation(table: &ToolTable) -> Isolation {
+    match table.isolation.as_ref().map(|isolation| isolation.value) {
+        None | Some(IsolationName::FirstCommitter) => Isolation::FirstCommitter,
+        Some(IsolationName::Serial) => Isolation::Serial,
     }
 }
 

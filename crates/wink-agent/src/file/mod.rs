@@ -25,7 +25,8 @@ pub(crate) use policy::{
     ReadBeforeWriteTable,
 };
 pub(crate) use tool::{
-    Arguments, DoubtName, ExampleTable, IdempotencyTable, OnFailure, ScopeName, StrategyName, ToolTable,
+    Arguments, DoubtName, ExampleTable, IdempotencyTable, IsolationName, OnFailure, ScopeName, StrategyName,
+    ToolTable,
 };
 pub use units::duration;
 pub(crate) use units::{SIZE_HINT, Size, TIME_HINT, Time, TimeOrForever};

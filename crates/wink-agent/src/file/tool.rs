@@ -39,6 +39,8 @@ pub(crate) struct ToolTable {
     pub(crate) arguments: Option<At<Arguments>>,
     /// Whether it is confined to the workspace, without network.
     pub(crate) sandbox: Option<At<bool>>,
+    /// What it is kept apart from, where several sessions or processes write one workspace.
+    pub(crate) isolation: Option<At<IsolationName>>,
     /// How its effect is kept from happening twice.
     pub(crate) idempotency: Option<At<IdempotencyTable>>,
     /// What it says of its effect outside when it exits with anything but 0. Unless told, `in_doubt` for a tool with a key that
@@ -74,6 +76,17 @@ pub(crate) enum OnFailure {
     NoEffect,
     /// It may have happened: the key is in doubt.
     InDoubt,
+}
+
+/// What a tool is kept apart from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum IsolationName {
+    /// The first to commit wins: a path that it wrote and that another session changed since it began is a conflict, and it
+    /// is undone. So unless told.
+    FirstCommitter,
+    /// It holds the workspace's write turn while it runs, so it never meets a conflict; other sessions wait to commit.
+    Serial,
 }
 
 /// How an effect is kept from happening twice.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wink::prompt::Section;
-use wink::tool::{Annotations, Handler, IntoToolResult, Tool, ToolContext, ToolError, ToolResult};
+use wink::tool::{Annotations, Handler, IntoToolResult, Isolation, Tool, ToolContext, ToolError, ToolResult};
 
 use crate::launch::{Command, Ended, Finished};
 use crate::namespace::NamespaceSandbox;
@@ -41,6 +41,12 @@ impl SandboxSection {
         self
     }
 
+    /// What commands are kept apart from, where several sessions or processes write one workspace.
+    pub fn isolation(mut self, isolation: Isolation) -> Self {
+        self.0.isolation = isolation;
+        self
+    }
+
     /// The section, under key `shell`.
     pub fn section(self) -> Section {
         self.0.section()
@@ -56,6 +62,12 @@ impl PodmanSandboxSection {
     /// Where commands get their view of the workspace from.
     pub fn layers(mut self, layers: Arc<dyn WorkspaceLayers>) -> Self {
         self.0.layers = layers;
+        self
+    }
+
+    /// What commands are kept apart from, where several sessions or processes write one workspace.
+    pub fn isolation(mut self, isolation: Isolation) -> Self {
+        self.0.isolation = isolation;
         self
     }
 
@@ -81,21 +93,26 @@ impl From<PodmanSandboxSection> for Section {
 struct Suite {
     sandbox: Arc<dyn Sandbox>,
     layers: Arc<dyn WorkspaceLayers>,
+    isolation: Isolation,
 }
 
 impl Suite {
     fn new(sandbox: Arc<dyn Sandbox>) -> Self {
-        Self { sandbox, layers: Arc::new(HostLayers) }
+        Self { sandbox, layers: Arc::new(HostLayers), isolation: Isolation::default() }
     }
 
     fn section(self) -> Section {
-        shell_section(self.sandbox, self.layers)
+        section_with(shell_execute(self.sandbox, self.layers).isolation(self.isolation))
     }
 }
 
 /// The section with `shell_execute`, in any sandbox; under key `shell`.
 pub fn shell_section(sandbox: Arc<dyn Sandbox>, layers: Arc<dyn WorkspaceLayers>) -> Section {
-    Section::markdown("shell", "Shell").body(BODY).tool(shell_execute(sandbox, layers))
+    section_with(shell_execute(sandbox, layers))
+}
+
+fn section_with(tool: Tool<ShellExecute, Executed>) -> Section {
+    Section::markdown("shell", "Shell").body(BODY).tool(tool)
 }
 
 /// The tool alone, in any sandbox.

@@ -26,6 +26,7 @@ use crate::limits::CancelToken;
 use crate::policy::{PolicyCall, declared_by};
 use crate::session::Ending;
 use crate::support::future::catch;
+use crate::tool::Isolation;
 use crate::tool::footprint::{Area, Footprint};
 use crate::transaction::{NoTurn, Turn, take_turn_of_call};
 
@@ -329,6 +330,10 @@ fn declared_footprint(shared: &Shared, call: &ToolCall) -> Footprint {
     let mut whole = declared.and(shared.published_footprint(&placed.tool));
     if placed.tool.contract().idempotency.is_some() {
         whole = whole.writing(Area::Outside);
+    }
+    if placed.tool.contract().isolation == Isolation::Serial {
+        // It has the turn that a call before it may need for its commit.
+        whole = whole.writing(Area::Disk);
     }
     let call = PolicyCall { tool: &placed.tool, params: &params };
     let mut whole = placed.policies.iter().fold(whole, |whole, placed| whole.and(declared_by(placed, &call)));

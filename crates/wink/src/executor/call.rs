@@ -14,6 +14,7 @@ use super::govern::Approvals;
 use super::logged::IsCut;
 use super::outcome::{Failure, Outcome, ToolCall};
 use super::step::Step;
+use crate::filesystem::WriteTurn;
 use crate::ledger::{Claim, ToolEffect};
 use crate::limits::CancelToken;
 use crate::prompt::PlacedTool;
@@ -67,6 +68,8 @@ pub(super) struct Call {
     pub(super) glance: Glance,
     /// The session's turn.
     pub(super) turn: Option<Turn>,
+    /// The workspace's write turn, if it was taken before the transaction began.
+    pub(super) write_turn: Option<WriteTurn>,
     /// Where it stands among the calls of one response.
     pub(super) place: Option<Place>,
     /// Whether its id was used before in the same response.
@@ -147,6 +150,7 @@ impl Call {
             approvals: Approvals::default(),
             glance: Glance::default(),
             turn: None,
+            write_turn: None,
             place: None,
             repeated: false,
             claim: None,
@@ -295,6 +299,7 @@ impl Call {
         if let Some(settling) = self.claim.as_ref().filter(|_| doubtful).and_then(|claim| claim.settling()) {
             failure.message.push_str(&to_settle(&settling));
         }
+        self.write_turn = None;
         self.shared.withheld_failure(&mut failure);
         let mut aborted = match self.tx.take() {
             Some(tx) => tx.abort(),

@@ -234,7 +234,7 @@ impl Call {
             policy: policy.into(),
             question,
         };
-        self.turn = None;
+        (self.write_turn, self.turn) = (None, None);
         if let Some(place) = &mut self.place {
             place.leave_turn().await?;
         }

@@ -13,7 +13,7 @@ use super::stop::{StopWhen, held_to};
 use crate::filesystem::{Filesystem, MemoryFilesystem};
 use crate::ledger::{
     Before, Claim, ClaimOutcome, Doubted, IdempotencyConfig, InDoubt, Probe, Probed, REQUEST_KEY, Reach,
-    ToolEffect, WhenInDoubt,
+    ToolEffect, Waits, WhenInDoubt,
 };
 use crate::prompt::PlacedTool;
 use crate::session::{Ending, LoggedValue};
@@ -28,35 +28,61 @@ static REPLAYED: LazyLock<Arc<str>> = LazyLock::new(|| ":replayed".into());
 
 impl Call {
     pub(super) async fn ledger(&mut self) -> Result<(), Box<Failure>> {
-        let Some((config, parts)) = self.key()? else { return Ok(()) };
+        let Some((config, parts)) = self.key()? else {
+            return match self.is_serial() {
+                true => self.take_write_turn().await,
+                false => Ok(()),
+            };
+        };
+        // A conflict at the commit would put an effect in doubt that has happened.
+        let takes_turn = self.is_serial() || (config.reach == Reach::Outside && self.may_write_files());
         // Another process may take as long as this one would.
         let patience = self.placed.as_ref().and_then(|placed| placed.tool.contract().timeout);
         // What somebody has approved to run again.
         let mut approved: Option<InDoubt> = None;
         let mut questions = 0;
         // Each turn but that of a question means that another call was faster.
+        let began = self.session().clock().monotonic();
         loop {
+            let session = &self.shared.session;
+            if takes_turn {
+                let recorded = Claim::is_recorded(session, &config, &self.name, &parts).await;
+                if !recorded.map_err(|error| self.store_failed(&error))? {
+                    self.take_write_turn().await?;
+                }
+            }
+            // The call that has the key may need the turn for its end.
+            let waits = if self.write_turn.is_some() { Waits::No } else { Waits::Yes };
+            let session = &self.shared.session;
             let call = self.invocation.id;
-            let made =
-                Claim::make(&self.shared.session, &config, &self.name, parts.clone(), call, patience).await;
+            let made = Claim::make(session, &config, &self.name, parts.clone(), call, patience, waits).await;
             let (doubt, doubted) = match made.map_err(|error| self.store_failed(&error))? {
                 ClaimOutcome::Mine(claim) => {
                     self.claim = Some(Box::new(claim));
-                    return Ok(());
+                    return self.turn_of_claim(takes_turn).await;
                 }
                 ClaimOutcome::Hit(effect) => {
+                    self.write_turn = None;
                     self.replay = Some(Box::new(effect));
                     return Ok(());
                 }
+                ClaimOutcome::Busy(busy) => {
+                    self.write_turn = None;
+                    let clock = Arc::clone(self.session().clock());
+                    let waited = clock.monotonic().saturating_sub(began);
+                    if patience.is_some_and(|patience| waited >= patience) {
+                        return Err(self.elsewhere(busy.since()));
+                    }
+                    busy.over(&*clock).await;
+                    continue;
+                }
                 ClaimOutcome::Elsewhere(since) => {
-                    let text = format!(
-                        "{} is being run with these arguments by another process, since {since}. Try again later.",
-                        self.name
-                    );
-                    return Err(Failure::new(Ending::InDoubt, text));
+                    return Err(self.elsewhere(since));
                 }
                 ClaimOutcome::Doubt(doubt, doubted) => (doubt, doubted),
             };
+            // An approver may take long, and a probe may want the workspace.
+            self.write_turn = None;
             let decided = match &config.when_in_doubt {
                 WhenInDoubt::Fail => {
                     let settling = self.session().store().settling(&doubt.key);
@@ -99,9 +125,27 @@ impl Call {
                 },
             };
             if decided {
-                return Ok(());
+                return self.turn_of_claim(takes_turn && self.claim.is_some()).await;
             }
         }
+    }
+
+    /// The write turn for a claim, where it was not taken before: the entry was in doubt, or had just expired. The holder of
+    /// the turn waits for no claim, so this one may wait for the turn.
+    async fn turn_of_claim(&mut self, takes_turn: bool) -> Result<(), Box<Failure>> {
+        match takes_turn {
+            true => self.take_write_turn().await,
+            false => Ok(()),
+        }
+    }
+
+    /// Another process runs the same.
+    fn elsewhere(&self, since: jiff::Timestamp) -> Box<Failure> {
+        let text = format!(
+            "{} is being run with these arguments by another process, since {since}. Try again later.",
+            self.name
+        );
+        Failure::new(Ending::InDoubt, text)
     }
 
     /// What the call's success does to the ledger.

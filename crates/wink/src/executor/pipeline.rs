@@ -157,7 +157,7 @@ impl Call {
                     true => Step::Ledger,
                     false => return Ok(Took::Waits),
                 },
-                Step::Ledger if !self.is_idempotent() => Step::Begin,
+                Step::Ledger if !self.is_idempotent() && !self.is_serial() => Step::Begin,
                 Step::Begin => {
                     self.still_wanted()?;
                     self.begin();

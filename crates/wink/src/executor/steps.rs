@@ -8,9 +8,10 @@ use std::task::{Context, Poll};
 
 use super::Executor;
 use super::call::{Call, HandlerState};
+use super::govern::MOST_CHANGES;
 use super::outcome::{CatchUpError, Escalation, Failure};
 use super::stop::{StopWhen, Stopped, held_to};
-use crate::filesystem::FsError;
+use crate::filesystem::{Filesystem, FsError};
 use crate::ledger::ToolEffect;
 use crate::limits::{BudgetExceededError, DeadlineExceededError};
 use crate::policy::{PolicyCall, PolicyContext, PolicyFiles, PolicyMemory, ResultView, try_tell};
@@ -21,9 +22,12 @@ use crate::support::future::{Contained, catch};
 use crate::support::lock::lock;
 use crate::tool::context::{CallContext, Surroundings};
 use crate::tool::erased::ErasedResult;
+use crate::tool::footprint::Footprint;
 use crate::tool::render::bounded;
 use crate::tool::schema::nearest;
-use crate::tool::{HandlerKind, Phase, PromptEvaluationError, ToolError, VisibilityExpansionRequired};
+use crate::tool::{
+    HandlerKind, Isolation, Phase, PromptEvaluationError, ToolError, VisibilityExpansionRequired,
+};
 use crate::transaction::{NoTurn, RestoreFailedError, Transaction, take_turn_of_call, try_turn_of_call};
 
 impl Call {
@@ -181,6 +185,60 @@ impl Call {
             || self.once_by_request().is_some()
     }
 
+    /// Whether it holds the workspace's write turn while it runs.
+    pub(super) fn is_serial(&self) -> bool {
+        let contract = self.placed.as_ref().map(|placed| placed.tool.contract());
+        contract.is_some_and(|contract| contract.isolation == Isolation::Serial)
+    }
+
+    /// Whether it may write files, as far as it says.
+    pub(super) fn may_write_files(&self) -> bool {
+        let contract = self.placed.as_ref().map(|placed| placed.tool.contract());
+        contract.is_some_and(|contract| !contract.annotations.read_only)
+            && self.footprint.as_ref().is_none_or(Footprint::writes_files)
+    }
+
+    /// Takes the workspace's write turn, and asks the policies again: what they allowed was the state before it.
+    pub(super) async fn take_write_turn(&mut self) -> Result<(), Box<Failure>> {
+        let is_covered = self.placed.as_ref().is_some_and(|placed| !placed.policies.is_empty());
+        for _ in 0..=MOST_CHANGES {
+            if self.write_turn.is_some() {
+                return Ok(());
+            }
+            self.wait_for_write_turn().await?;
+            if self.write_turn.is_none() || !is_covered {
+                return Ok(());
+            }
+            // An approver is asked without the turn.
+            self.policies_again().await?;
+        }
+        let text =
+            format!("{} was not run: it kept waiting for approval and for the workspace in turns", self.name);
+        Err(Failure::new(Ending::Denied, text))
+    }
+
+    /// Waits for the workspace's write turn, as long as the tool may take. After the session's turn, and before a claim: the
+    /// holder of the turn may wait for neither.
+    async fn wait_for_write_turn(&mut self) -> Result<(), Box<Failure>> {
+        let patience = self.placed.as_ref().and_then(|placed| placed.tool.contract().timeout);
+        let files = self.glance.get_optional::<dyn Filesystem>(&self.shared.resources).await;
+        // A workspace that cannot be had fails the handler that wants it, and no other.
+        let Ok(Some(files)) = files else { return Ok(()) };
+        match files.write_turn(patience).await {
+            Ok(turn) => self.write_turn = turn,
+            // What a dead process left in the workspace cannot be taken back.
+            Err(error @ FsError::NotUndone { .. }) => return Err(self.raised(&error.into())),
+            Err(error) => {
+                let text = format!(
+                    "{} was not run: it waits for the workspace's write turn, and {error}; nothing was changed",
+                    self.name
+                );
+                return Err(Failure::new(Ending::TimedOut, text).because(vec![error.to_string()]));
+            }
+        }
+        Ok(())
+    }
+
     /// The request's key, if it is what keeps the effect from happening twice: a tool that says something of its effects
     /// itself is taken at its word, and one that only reads has none.
     pub(super) fn once_by_request(&self) -> Option<&Arc<str>> {
@@ -220,7 +278,15 @@ impl Call {
         let footprint = self.footprint.take();
         let tag = Arc::clone(&self.name);
         let scope = self.glance.begin(&self.shared.resources);
-        self.tx = Some(Transaction::begin_on(session, scope, turn, footprint, tag, call));
+        let mut tx = Transaction::begin_on(session, scope, turn, footprint, tag, call);
+        // Its fork uses the lock that the turn holds. One that cannot be had now would wait for it.
+        if let Some(turn) = self.write_turn.take()
+            && let Ok(Some(files)) = tx.work().resources.ready::<dyn Filesystem>()
+        {
+            files.enter_turn(&turn);
+            tx.hold(turn);
+        }
+        self.tx = Some(tx);
     }
 
     /// Whether the store has to be told that the handler starts. A replay starts none.

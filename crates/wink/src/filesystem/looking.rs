@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{
     BytesRead, DeleteMode, DirEntry, Edit, EditReceipt, Filesystem, FsError, FsLimits, FsPath, FsResult,
     FsSnapshot, GrepOutcome, GrepQuery, MergeReceipt, Metadata, MkdirOptions, ReadWindow, Resolutions,
-    TextRead, WriteOptions, WriteReceipt,
+    TextRead, WriteOptions, WriteReceipt, WriteTurn,
 };
 use crate::BoxFuture;
 
@@ -30,6 +30,10 @@ impl Filesystem for Looking {
 
     fn is_shown(&self) -> bool {
         self.0.is_shown()
+    }
+
+    fn enter_turn(&self, turn: &WriteTurn) {
+        self.0.enter_turn(turn);
     }
 
     fn read<'a>(&'a self, path: &'a FsPath, window: ReadWindow) -> BoxFuture<'a, FsResult<TextRead>> {

@@ -26,6 +26,7 @@ mod types;
 
 use std::any::Any;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -54,6 +55,30 @@ pub use types::{
     GrepQuery, InvalidFileVersion, Metadata, MkdirOptions, ReadWindow, TextRead, WriteMode, WriteOptions,
     WriteReceipt,
 };
+
+/// The write turn of a workspace ([`Filesystem::write_turn`]). Dropping it ends the turn.
+#[must_use = "the turn ends when this is dropped"]
+pub struct WriteTurn {
+    held: Box<dyn Any + Send + Sync>,
+}
+
+impl WriteTurn {
+    /// A turn that lasts until `held` is dropped.
+    pub fn new(held: impl Any + Send + Sync) -> Self {
+        Self { held: Box::new(held) }
+    }
+
+    /// What it was made of, if that is an `H`.
+    pub fn held<H: Any>(&self) -> Option<&H> {
+        self.held.downcast_ref()
+    }
+}
+
+impl std::fmt::Debug for WriteTurn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("WriteTurn(..)")
+    }
+}
 
 /// What a filesystem operation gives back.
 pub type FsResult<T> = Result<T, FsError>;
@@ -174,6 +199,22 @@ pub trait Filesystem: Send + Sync + 'static {
     /// else has to wait. Then it says in the receipt by which journal the merge is decided.
     fn blocks(&self) -> bool {
         false
+    }
+
+    /// Waits for the write turn of the workspace and takes it, for this fork or for the one that
+    /// [enters](Filesystem::enter_turn) it: as long as it is held, no other fork, session or process changes the workspace, so
+    /// that this one is merged without a conflict. Nothing where there are no turns, or where this fork has it already.
+    ///
+    /// A turn that is not had within `patience` (or what the workspace allows, if that says nothing) is an error that names
+    /// its holder. Dropping the future gives the wait up.
+    fn write_turn(&self, patience: Option<Duration>) -> BoxFuture<'_, FsResult<Option<WriteTurn>>> {
+        let _ = patience;
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    /// This fork, and the forks made of it, change the workspace in a turn that was taken before it was made.
+    fn enter_turn(&self, turn: &WriteTurn) {
+        let _ = turn;
     }
 
     /// What a fork changed since it was made (created, removed or rewritten), sorted. Empty for a filesystem that

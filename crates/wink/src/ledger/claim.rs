@@ -6,8 +6,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::key::key_of;
-use super::live::Owner;
-use super::{IdempotencyConfig, InDoubt, Reach, Standing, ToolEffect, WhenInDoubt, doubt_if_ended, replace};
+use super::live::{Going, Owner};
+use super::{
+    IdempotencyConfig, InDoubt, Reach, Standing, ToolEffect, WhenInDoubt, doubt_if_ended, replace, row_of,
+};
+use crate::limits::Clock;
 use crate::session::{InvocationId, Session, SessionId};
 use crate::store::{
     Claimed, LedgerChange, LedgerRow, LedgerState, OrphanRule, SharedStore, StoreError, boot_id,
@@ -45,6 +48,37 @@ pub(crate) enum ClaimOutcome {
     Doubt(InDoubt, Box<Doubted>),
     /// Another process has had it for longer than this one is ready to wait.
     Elsewhere(Timestamp),
+    /// Another call has it, and this one must not wait for that while it has the workspace's write turn.
+    Busy(Busy),
+}
+
+/// Whether [`Claim::make`] waits for the call that has the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waits {
+    Yes,
+    /// The caller holds what that call may need for its end.
+    No,
+}
+
+/// Another call that has the key.
+pub(crate) struct Busy {
+    since: Timestamp,
+    here: Option<Going>,
+}
+
+impl Busy {
+    /// Since when.
+    pub(crate) fn since(&self) -> Timestamp {
+        self.since
+    }
+
+    /// Waits until it may be over; for one of another process it has to be asked again.
+    pub(crate) async fn over(self, clock: &dyn Clock) {
+        match self.here {
+            Some(going) => going.ended().await,
+            None => clock.sleep_until(clock.monotonic().saturating_add(LAST_LOOK)).await,
+        }
+    }
 }
 
 /// An entry in doubt, as it was found, and the claim that could take its place.
@@ -77,6 +111,7 @@ impl Claim {
         parts: KeyParts,
         call: InvocationId,
         patience: Option<Duration>,
+        waits: Waits,
     ) -> Result<ClaimOutcome, StoreError> {
         let key = key_of(config, session.id(), tool, &parts.text);
         let owner = Owner::new();
@@ -123,6 +158,12 @@ impl Claim {
             };
             let doubt = match Standing::of(&found)? {
                 Standing::Recorded(effect) => return Ok(ClaimOutcome::Hit(effect)),
+                Standing::Elsewhere(since) if waits == Waits::No => {
+                    return Ok(ClaimOutcome::Busy(Busy { since, here: None }));
+                }
+                Standing::Here(going) if waits == Waits::No => {
+                    return Ok(ClaimOutcome::Busy(Busy { since: now, here: Some(going) }));
+                }
                 Standing::Elsewhere(since) => {
                     let waited = clock.monotonic().saturating_sub(began);
                     let left = patience.map_or(look, |patience| patience.saturating_sub(waited).min(look));
@@ -150,6 +191,19 @@ impl Claim {
                 return Ok(ClaimOutcome::Doubt(doubt, doubted));
             }
         }
+    }
+
+    /// Whether a call with this key would be replayed, as the store has it now.
+    pub(crate) async fn is_recorded(
+        session: &Session,
+        config: &IdempotencyConfig,
+        tool: &Arc<str>,
+        parts: &KeyParts,
+    ) -> Result<bool, StoreError> {
+        let key = key_of(config, session.id(), tool, &parts.text);
+        let row = row_of(session.store(), &key).await?;
+        let is_recorded = |row: &LedgerRow| matches!(row.state, LedgerState::Recorded { .. });
+        Ok(row.is_some_and(|row| is_recorded(&row) && !row.is_expired(session.clock().now())))
     }
 
     /// Whether it cannot be known what a call did that was stopped, and rolled back.

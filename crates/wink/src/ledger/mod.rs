@@ -27,7 +27,7 @@ use crate::store::{
 };
 use crate::support::future::{CatchPanic, catch};
 
-pub(crate) use claim::{Before, Claim, ClaimOutcome, Doubted};
+pub(crate) use claim::{Before, Claim, ClaimOutcome, Doubted, Waits};
 pub(crate) use config::Reach;
 pub use config::{IdempotencyConfig, KeyStrategy, LedgerScope, Probe, Probed, WhenInDoubt};
 pub use key::params_key;

@@ -10,7 +10,8 @@ use super::error::{ResourceError, SnapshotStep};
 use super::merge::RestoringOne;
 use super::name::ResourceName;
 use super::snapshot::{ErasedFork, ErasedSnapshot, Fate, Merged, ResourceSnapshot, step, typed};
-use crate::filesystem::{Filesystem, FsError, FsSnapshot, Looking, Resolutions};
+use crate::BoxFuture;
+use crate::filesystem::{Filesystem, FsError, FsResult, FsSnapshot, Looking, Resolutions, WriteTurn};
 
 /// The name under which the workspace's snapshot is stored.
 const NAME: &str = "filesystem";
@@ -116,6 +117,15 @@ impl Files {
     }
 }
 
+/// What a step of a merge gave. One that failed has changed nothing, unless something could not be taken back.
+fn merge_step<T>(name: &ResourceName, done: FsResult<T>) -> Result<T, ResourceError> {
+    let failed = match done {
+        Err(FsError::NotUndone { .. }) => SnapshotStep::Restore,
+        _ => SnapshotStep::Merge,
+    };
+    step(name, failed, || Ok(done?))
+}
+
 struct FilesFork {
     name: ResourceName,
     original: Arc<dyn Filesystem>,
@@ -143,12 +153,7 @@ impl ErasedFork for FilesFork {
 
     fn merge(&self) -> Result<Option<Merged>, ResourceError> {
         let merged = step(&self.name, SnapshotStep::Merge, || Ok(self.original.merge(&*self.fork)))?;
-        // A merge that failed has changed nothing, unless it could not be taken back.
-        let failed = match merged {
-            Err(FsError::NotUndone { .. }) => SnapshotStep::Restore,
-            _ => SnapshotStep::Merge,
-        };
-        let mut receipt = step(&self.name, failed, || Ok(merged?))?;
+        let mut receipt = merge_step(&self.name, merged)?;
         let ground = receipt.take_ground();
         let (name, original) = (self.name.clone(), Arc::clone(&self.original));
         let settle = Box::new(move |fate| {
@@ -165,5 +170,10 @@ impl ErasedFork for FilesFork {
 
     fn blocks(&self) -> bool {
         self.fork.blocks()
+    }
+
+    fn write_turn(&self) -> BoxFuture<'static, Result<Option<WriteTurn>, ResourceError>> {
+        let (name, fork) = (self.name.clone(), Arc::clone(&self.fork));
+        Box::pin(async move { merge_step(&name, fork.write_turn(None).await) })
     }
 }

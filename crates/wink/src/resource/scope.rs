@@ -12,7 +12,7 @@ use super::merge::{CallEnd, MergeUndo, merge_all};
 use super::resolve::{Access, View};
 use super::scope_inner::{ScopeInner, Verdict};
 use super::slot::Closing;
-use crate::filesystem::Resolutions;
+use crate::filesystem::{Resolutions, WriteTurn};
 use crate::support::future::drop_contained;
 
 /// The resources of one tool call, held by whoever runs the call.
@@ -86,6 +86,16 @@ impl CallScope {
     /// Whether merging waits for a disk.
     pub(crate) fn blocks(&self) -> bool {
         self.inner.blocks()
+    }
+
+    /// Waits for the turns to merge what waits for a disk. Before [`CallScope::merging`], which another call may hold while it
+    /// waits for the very turn that this one has.
+    pub(crate) async fn write_turns(&self) -> Result<Vec<WriteTurn>, ResourceError> {
+        let mut turns = Vec::new();
+        for waiting in self.inner.write_turns() {
+            turns.extend(waiting.await?);
+        }
+        Ok(turns)
     }
 
     /// Ends the call's access, and brings what it did to its copies into the originals, in order of first use.

@@ -10,7 +10,8 @@ use super::error::ResourceError;
 use super::resolve::{Access, View};
 use super::slot::{Flight, Instance, Made, Ready, Serial, Slot, in_order};
 use super::snapshot::{ErasedFork, ErasedSnapshot};
-use crate::filesystem::Resolutions;
+use crate::BoxFuture;
+use crate::filesystem::{Resolutions, WriteTurn};
 use crate::support::future::drop_contained;
 use crate::support::lock::lock;
 
@@ -92,6 +93,13 @@ impl ScopeInner {
     /// Whether merging waits for a disk.
     pub(super) fn blocks(&self) -> bool {
         lock(&self.data).as_ref().is_some_and(|data| data.forks.iter().any(|fork| fork.copy.blocks()))
+    }
+
+    /// The waits for the turns to merge what waits for a disk.
+    pub(super) fn write_turns(&self) -> Vec<BoxFuture<'static, Result<Option<WriteTurn>, ResourceError>>> {
+        let data = lock(&self.data);
+        let forks = data.iter().flat_map(|data| &data.forks).filter(|fork| fork.copy.blocks());
+        forks.map(|fork| fork.copy.write_turn()).collect()
     }
 
     /// Ends all access if nothing was used so far; false if something was.

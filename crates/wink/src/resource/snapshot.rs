@@ -11,7 +11,8 @@ use super::binding::Erased;
 use super::error::{BoxError, Panicked, ResourceError, ResourceErrors, SnapshotStep};
 use super::merge::RestoringOne;
 use super::name::ResourceName;
-use crate::filesystem::{Ground, Resolutions};
+use crate::BoxFuture;
+use crate::filesystem::{Ground, Resolutions, WriteTurn};
 use crate::support::future::catch;
 
 /// A resource that takes part in every transaction.
@@ -211,6 +212,11 @@ pub(crate) trait ErasedFork: Send + Sync {
     /// Whether merging waits for a disk.
     fn blocks(&self) -> bool {
         false
+    }
+
+    /// Waits for the turn to merge it, where writers take turns.
+    fn write_turn(&self) -> BoxFuture<'static, Result<Option<WriteTurn>, ResourceError>> {
+        Box::pin(std::future::ready(Ok(None)))
     }
 }
 

@@ -216,6 +216,7 @@ impl<P: ToolData, R: ToolData> IntoTool for Tool<P, R> {
                 shown,
                 annotations: self.annotations,
                 timeout: self.timeout,
+                isolation: self.isolation,
                 accepts_overrides: self.accepts_overrides,
                 handler: self.kind,
                 idempotency: self.idempotency,

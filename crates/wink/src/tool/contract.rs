@@ -36,6 +36,18 @@ impl Default for Annotations {
     }
 }
 
+/// What a tool's calls are kept apart from, where several sessions or processes write one workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Isolation {
+    /// The first to commit wins: a path that the call wrote and another session changed meanwhile is a conflict, and the
+    /// call is rolled back.
+    #[default]
+    FirstCommitter,
+    /// The call holds the workspace's write turn while it runs: no other session or process commits a change of files
+    /// meanwhile, so the call never meets a conflict.
+    Serial,
+}
+
 /// One representative call, checked when the tool was made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolExample {
@@ -68,6 +80,7 @@ pub struct Contract {
     pub(crate) shown: Shown,
     pub(crate) annotations: Annotations,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) isolation: Isolation,
     pub(crate) accepts_overrides: bool,
     pub(crate) handler: HandlerKind,
     pub(crate) idempotency: Option<IdempotencyConfig>,
@@ -130,6 +143,11 @@ impl Contract {
     /// How long one call may take.
     pub fn timeout(&self) -> Option<Duration> {
         self.timeout
+    }
+
+    /// What a call is kept apart from.
+    pub fn isolation(&self) -> Isolation {
+        self.isolation
     }
 
     /// Whether its description, those of its parameters and its examples may be replaced without touching code.

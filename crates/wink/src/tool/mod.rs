@@ -32,7 +32,7 @@ use serde_json::Value;
 
 pub use context::{AdapterInfo, Invocation, Progress, ReadContext, ToolContext};
 pub use context_builder::{OpenContext, ToolContextBuilder};
-pub use contract::{Annotations, Contract, HandlerKind, ToolExample};
+pub use contract::{Annotations, Contract, HandlerKind, Isolation, ToolExample};
 pub use erased::{AnyTool, IntoTool, Params};
 pub use error::{
     OrTell, Phase, PromptEvaluationError, ToolError, ToolValidationError, VisibilityExpansionRequired,
@@ -60,6 +60,7 @@ pub struct Tool<P, R> {
     examples: Vec<(String, P, R)>,
     annotations: Annotations,
     timeout: Option<Duration>,
+    isolation: Isolation,
     accepts_overrides: bool,
     idempotency: Option<IdempotencyConfig>,
     sensitive: Vec<String>,
@@ -162,6 +163,7 @@ impl<P: ToolData, R: ToolData> Tool<P, R> {
             examples: Vec::new(),
             annotations: Annotations::default(),
             timeout: None,
+            isolation: Isolation::default(),
             accepts_overrides: true,
             idempotency: None,
             sensitive: Vec::new(),
@@ -198,6 +200,15 @@ impl<P: ToolData, R: ToolData> Tool<P, R> {
     /// How long one call may take.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
+        self
+    }
+
+    /// What a call is kept apart from, where several sessions or processes write one workspace.
+    ///
+    /// A [serial](Isolation::Serial) call waits for the workspace's write turn before it begins, as long as its timeout
+    /// allows, and holds it until it is committed or rolled back.
+    pub fn isolation(mut self, isolation: Isolation) -> Self {
+        self.isolation = isolation;
         self
     }
 

@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
 
+use crate::filesystem::WriteTurn;
 use crate::resource::{
     CallEnd, CallScope, MergeUndo, MustWait, ResourceClosing, ResourceContext, ResourceError,
 };
@@ -78,6 +79,8 @@ pub struct Transaction {
     success: Option<(Arc<str>, Timestamp)>,
     views: Views,
     tag: Arc<str>,
+    /// The workspace's write turn, until everything is kept or forgotten.
+    write_turn: Vec<WriteTurn>,
 }
 
 struct Parts {
@@ -142,7 +145,7 @@ impl Transaction {
     /// A transaction that never began: everything it is asked says why.
     fn refused(session: &Session, scope: &CallScope, tag: Arc<str>, why: NoTurn) -> Self {
         let work = Work::refused(session.clone(), scope.handle(), why);
-        Self { parts: None, success: None, views: Views::new(Arc::new(work)), tag }
+        Self { parts: None, success: None, views: Views::new(Arc::new(work)), tag, write_turn: Vec::new() }
     }
 
     /// Begins a transaction whose turn was taken before, or that needs none.
@@ -160,12 +163,18 @@ impl Transaction {
         }
         let work = Work::new(session.clone(), scope.handle(), footprint, tool, invocation);
         let parts = Parts { scope, turn, levels: Mutex::default() };
-        Self { parts: Some(parts), success: None, views: Views::new(Arc::new(work)), tag }
+        let views = Views::new(Arc::new(work));
+        Self { parts: Some(parts), success: None, views, tag, write_turn: Vec::new() }
     }
 
     /// What the transaction is called, in diagnostics.
     pub fn tag(&self) -> &str {
         &self.tag
+    }
+
+    /// Holds the write turn of the workspace until the end.
+    pub(crate) fn hold(&mut self, turn: WriteTurn) {
+        self.write_turn.push(turn);
     }
 
     /// Counts as a success of the tool if it is committed.
@@ -221,6 +230,15 @@ impl Transaction {
     pub(crate) async fn commit_with(mut self, closing: Closing) -> Result<(), (TransactionError, Aborted)> {
         let session = self.work().session.clone();
         let committing = session.committing().await;
+        // In this order: the session, the workspace, this process's other calls.
+        let turns = match &self.parts {
+            Some(parts) => parts.scope.write_turns().await,
+            None => Ok(Vec::new()),
+        };
+        match turns {
+            Ok(turns) => self.write_turn.extend(turns),
+            Err(error) => return Err((not_merged(error), self.abort())),
+        }
         let merging = match &self.parts {
             Some(parts) => parts.scope.merging().await,
             None => None,

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use super::disk::{Disk, Meta};
 use super::guard::{ChangedBy, Guarded};
@@ -17,6 +18,7 @@ use super::staged::Staged;
 use super::view::is_in_state;
 use super::{Base, Fork, ForkState, STATE, Shared, Writing, io_error};
 use crate::filesystem::{FileVersion, FsError, FsPath, FsResult, LeftAlone, MergeReceipt, named};
+use crate::limits::CancelToken;
 use crate::store::JournalId;
 use crate::support::lock::lock;
 use crate::support::steps::reach;
@@ -156,6 +158,8 @@ impl Shared {
             nested: self.fork.is_some(),
             by_operator: AtomicBool::new(false),
             state: Mutex::new(state),
+            // What a call does inside itself is done in its turn.
+            turn: Mutex::new(self.turn_slot().unwrap_or_default()),
         };
         let (base, guarded, held) = (Arc::clone(&self.base), self.guarded.clone(), self.held.clone());
         let fork = Some(Arc::new(fork));
@@ -201,7 +205,7 @@ impl Shared {
             return Ok(MergeReceipt::new(Merged::Nested(Box::new(merged))));
         }
         let judge = (!by_operator).then_some((&theirs.guarded, ChangedBy::Command));
-        let Some((held, settled)) = self.base.apply(&state.layer, None, judge)? else {
+        let Some((held, settled)) = self.base.apply(&state.layer, fork.take_turn(), judge)? else {
             return Ok(MergeReceipt::new(Merged::Nothing { instance }));
         };
         // What it changed is what shows through now.
@@ -306,9 +310,19 @@ struct Held {
 impl Writing {
     /// Waits until nobody else changes the workspace, as long as the options allow.
     pub(super) fn lock(&self, disk: &HostDisk) -> FsResult<WorkspaceLock> {
-        WorkspaceLock::acquire(disk, &lock_path(), self.lock_timeout, &*self.clock).map_err(|error| {
+        self.lock_unless(disk, self.lock_timeout, &CancelToken::new())
+    }
+
+    /// The same, for so long and unless it is cancelled.
+    pub(super) fn lock_unless(
+        &self,
+        disk: &HostDisk,
+        timeout: Duration,
+        cancel: &CancelToken,
+    ) -> FsResult<WorkspaceLock> {
+        WorkspaceLock::acquire_unless(disk, &lock_path(), timeout, &*self.clock, cancel).map_err(|error| {
             match error.kind() {
-                kind @ io::ErrorKind::TimedOut => {
+                kind @ (io::ErrorKind::TimedOut | io::ErrorKind::Interrupted) => {
                     FsError::Io { path: FsPath::root(), kind, message: error.to_string() }
                 }
                 _ => io_error(&FsPath::root(), "locked", &error),

@@ -13,7 +13,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::host_disk::HostDisk;
-use crate::limits::Clock;
+use crate::limits::{CancelToken, Clock};
 use crate::store::JournalId;
 
 /// The first pause between two tries, and the longest: short, since who has it may want it again at once, and whoever
@@ -55,6 +55,17 @@ impl WorkspaceLock {
     /// Waits until nobody else has it, in this process or another; not much longer than `timeout`, and then it is an
     /// [`io::ErrorKind::TimedOut`] that says who has it.
     pub fn acquire(disk: &HostDisk, path: &Path, timeout: Duration, clock: &dyn Clock) -> io::Result<Self> {
+        Self::acquire_unless(disk, path, timeout, clock, &CancelToken::new())
+    }
+
+    /// As [`WorkspaceLock::acquire`], unless `cancel` says so first: then it is an [`io::ErrorKind::Interrupted`].
+    pub fn acquire_unless(
+        disk: &HostDisk,
+        path: &Path,
+        timeout: Duration,
+        clock: &dyn Clock,
+        cancel: &CancelToken,
+    ) -> io::Result<Self> {
         let file = disk.open_or_create(path, 0o644)?;
         let (first, longest) = PAUSES;
         let (mut waited, mut is_warned) = (Duration::ZERO, false);
@@ -64,6 +75,10 @@ impl WorkspaceLock {
                 Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(TryLockError::Error(error)) => return Err(error),
                 Err(TryLockError::WouldBlock) => {}
+            }
+            if cancel.is_cancelled() {
+                let message = "the wait for the workspace was cancelled; nothing was changed";
+                return Err(io::Error::new(io::ErrorKind::Interrupted, message));
             }
             if waited >= timeout {
                 return Err(gave_up(&file, waited));

@@ -31,6 +31,7 @@ mod search;
 mod settled;
 mod snapshot;
 mod staged;
+mod turn;
 mod view;
 
 use std::fmt;
@@ -48,6 +49,7 @@ use self::layer::Layer;
 use self::report::Report;
 use self::scan::Scanner;
 use self::staged::Stage;
+use self::turn::TurnSlot;
 use super::{Filesystem, FsError, FsLimits, FsPath, FsResult, Resolutions, STATE};
 use crate::limits::{Clock, SystemClock};
 use crate::store::{JournalId, StoreError};
@@ -209,6 +211,8 @@ struct Fork {
     /// Whether the operator took changes back in it: those are not the guard's to judge when it is merged.
     by_operator: AtomicBool,
     state: Mutex<ForkState>,
+    /// Where the write turn is, if the call of this fork has it.
+    turn: Mutex<Arc<TurnSlot>>,
 }
 
 struct ForkState {

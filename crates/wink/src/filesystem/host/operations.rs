@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -11,7 +12,7 @@ use crate::filesystem::search::SearchStop;
 use crate::filesystem::{
     BytesRead, DeleteMode, DirEntry, Edit, EditReceipt, Filesystem, FsError, FsLimits, FsPath, FsResult,
     FsSnapshot, GrepOutcome, GrepQuery, MergeReceipt, Metadata, MkdirOptions, ReadWindow, Resolutions,
-    Revert, Reverted, TextRead, UndoForce, WriteOptions, WriteReceipt,
+    Revert, Reverted, TextRead, UndoForce, WriteOptions, WriteReceipt, WriteTurn,
 };
 
 impl HostFilesystem {
@@ -163,6 +164,14 @@ impl Filesystem for HostFilesystem {
 
     fn blocks(&self) -> bool {
         self.shared.blocks()
+    }
+
+    fn write_turn(&self, patience: Option<Duration>) -> BoxFuture<'_, FsResult<Option<WriteTurn>>> {
+        self.wait_for_turn(patience)
+    }
+
+    fn enter_turn(&self, turn: &WriteTurn) {
+        self.shared.enter(turn);
     }
 
     fn changes(&self) -> Vec<FsPath> {

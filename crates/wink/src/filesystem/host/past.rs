@@ -17,6 +17,7 @@ use super::{Base, Shared, io_error};
 use crate::filesystem::{
     EntryKind, FsError, FsPath, FsResult, LeftAlone, MergedBy, Revert, Reverted, UndoForce, named,
 };
+use crate::limits::CancelToken;
 
 /// Copies of files that have several names, by the inode of what they are copies of.
 type Names = HashMap<(u64, u64), Arc<Staged>>;
@@ -38,9 +39,8 @@ impl Shared {
         if self.fork.is_none() {
             return Err(FsError::Unsupported { operation: "undoing a past call anywhere but in a fork" });
         }
-        let writing = self.base.writing()?;
-        // A journal that was committed by somebody who died is kept, and none is pruned meanwhile.
-        let _lock = writing.settled(&self.base.disk)?;
+        // A journal that was committed by a process that died is kept, and none is pruned meanwhile.
+        let _lock = self.locked(&CancelToken::new())?;
         Ok(self.take_back(|base, layer| base.revert(layer, journals, force))?.done)
     }
 }

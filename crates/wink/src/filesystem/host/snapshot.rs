@@ -18,6 +18,7 @@ use super::view::{Spot, View, made_version};
 use super::{Base, Shared, io_error};
 use crate::filesystem::stored::{self, Held, StoredEntry};
 use crate::filesystem::{EntryKind, FsError, FsPath, FsResult, FsSnapshot, SnapshotData};
+use crate::limits::CancelToken;
 use crate::support::lock::lock;
 
 enum Mark {
@@ -65,9 +66,7 @@ impl Shared {
         }
         // What is left undecided is not the way to the mark, and would be in the way of whoever merges this.
         let _lock = match (&self.fork, mark) {
-            (Some(_), Mark::Workspace(..) | Mark::Tree(_)) => {
-                Some(self.base.writing()?.settled(&self.base.disk)?)
-            }
+            (Some(_), Mark::Workspace(..) | Mark::Tree(_)) => Some(self.locked(&CancelToken::new())?),
             (Some(_), Mark::Fork(..)) | (None, _) => None,
         };
         let restore = |base: &Base, layer: &mut Layer| {

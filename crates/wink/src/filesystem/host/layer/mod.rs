@@ -190,13 +190,7 @@ impl Dir {
 impl Default for Layer {
     fn default() -> Self {
         let root = Arc::new(Dir::over(Arc::from(Path::new(""))));
-        Self {
-            root,
-            records: OrdMap::new(),
-            lost: OrdSet::new(),
-            held: None,
-            written: OrdMap::new(),
-        }
+        Self { root, records: OrdMap::new(), lost: OrdSet::new(), held: None, written: OrdMap::new() }
     }
 }
 

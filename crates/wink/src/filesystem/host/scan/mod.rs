@@ -37,11 +37,12 @@ use super::disk::{Disk, Replace};
 use super::host_disk::HostDisk;
 use super::journal::{Recovered, Retention, told};
 use super::layer::{Expected, Layer, Planned, plan};
-use super::lock::{LockedWork, WorkspaceLock};
+use super::lock::LockedWork;
 use super::name::{listed, to_shown};
 use super::plan::{PlanStep, Source};
 use super::report::Report;
 use super::staged::{Stage, make_dir};
+use super::turn::TurnLock;
 use super::{STATE, Shared, io_error};
 use crate::filesystem::{EntryKind, FsError, FsPath, FsResult};
 use crate::limits::CancelToken;
@@ -99,7 +100,7 @@ pub(super) struct Scan {
     /// What the command must have left alone.
     guard: Guard,
     is_over: bool,
-    lock: WorkspaceLock,
+    lock: TurnLock,
 }
 
 impl Scanner {
@@ -252,9 +253,8 @@ impl Scan {
     /// Shows the workspace as the fork has it to a command, unless that is cancelled before everything is saved.
     pub(super) fn begin(fork: &Arc<Shared>, layer: Layer, cancel: &CancelToken) -> FsResult<Self> {
         let base = &fork.base;
+        let mut lock = fork.locked(cancel)?;
         let writing = base.writing()?;
-        let mut lock = writing.lock(&base.disk)?;
-        writing.recover(&mut lock)?;
         let planned = plan(&base.disk, &writing.stage, &layer)?;
         let mut held = Vec::new();
         for (place, expected) in &layer.records {
