@@ -135,7 +135,7 @@ fn script(reads: &[String], writes: &[String], id: &str) -> String {
             // The same number at the same time, whichever command writes it.
             true => format!("echo $((x + 1)) > {path}; touch -d @$((1000000000 + x)) {path}"),
             // Half of the time as editors do it.
-            false if id.len() % 2 == 0 => {
+            false if id.len().is_multiple_of(2) => {
                 format!("{{ [ -z \"$x\" ] || printf '%s\\n' \"$x\"; echo {id}; }} > {path}")
             }
             false => format!(
