@@ -34,11 +34,6 @@ fn a_write_that_is_dropped_for_equal_content_is_found() {
 }
 
 #[test]
-fn a_file_tool_that_overwrites_what_it_has_not_read_is_found() {
-    finds("lost", "blind-write");
-}
-
-#[test]
 fn a_serial_command_without_the_turn_is_found() {
     finds("turn", "no-turn");
 }

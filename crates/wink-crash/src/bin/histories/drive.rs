@@ -145,7 +145,6 @@ fn have_work(
             command.arg("--plant").arg(match plant {
                 Plant::SameContent => "same-content",
                 Plant::NoTurn => "no-turn",
-                Plant::BlindWrite => "blind-write",
             });
         }
         command.stdin(Stdio::null()).spawn()

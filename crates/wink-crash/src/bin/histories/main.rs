@@ -91,8 +91,6 @@ pub(crate) enum Plant {
     SameContent,
     /// Serial commands do not take the write turn.
     NoTurn,
-    /// A file tool that changes a file does not see that the file has changed since it was read.
-    BlindWrite,
 }
 
 fn main() -> ExitCode {

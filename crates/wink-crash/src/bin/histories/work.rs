@@ -71,17 +71,8 @@ async fn peek(path: String, cx: &mut ToolContext) -> Result<ToolResult<()>, Tool
 
 /// Reads a file and changes it.
 async fn change(path: String, id: &str, cx: &mut ToolContext) -> Result<Seen, ToolError> {
-    let around = cx.resource::<Around>().await?;
     let files = cx.filesystem().await?;
-    let text = match around.plant {
-        // The runtime does not know of it, and others have the time to come between.
-        Some(Plant::BlindWrite) => {
-            let text = std::fs::read_to_string(around.dir.join(&path))?;
-            tokio::time::sleep(Duration::from_millis(30)).await;
-            text
-        }
-        _ => files.read_text(&path).await?,
-    };
+    let text = files.read_text(&path).await?;
     let read = version(&path, &text)?;
     files.write_text(&path, &next(&path, &text, &read, id)).await?;
     Ok(Seen { reads: BTreeMap::from([(path.clone(), read)]), writes: vec![path], notes: None })
