@@ -3,7 +3,7 @@
 //! Each test has two forks, as two sessions or processes have, and decides itself which step comes first.
 
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests panic when they fail")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests panic when they fail")]
 
 mod overlay;
 
