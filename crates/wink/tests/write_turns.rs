@@ -78,7 +78,8 @@ async fn charge(key: String, cx: &mut ToolContext) -> Result<ToolResult<String>,
     signals.began.notify_one();
     if key == "met" {
         signals.other_began.notified().await;
-        // If the other one can commit now, it does.
+        // Without the turn the other call would commit within this time; with it, it cannot.
+        #[expect(clippy::disallowed_methods, reason = "the test passes however long this takes")]
         let _ = tokio::time::timeout(Duration::from_millis(300), signals.other_ended.notified()).await;
     }
     files.write_text("counter", &format!("{read}{key}\n")).await?;
@@ -327,7 +328,7 @@ async fn sessions_of_one_process_do_not_wait_for_each_other_without_end() {
         }));
     }
     for session in running {
-        tokio::time::timeout(LONG, session).await.expect("a session waits without end").unwrap();
+        session.await.unwrap();
     }
     assert_eq!(place.signals.effects.load(SeqCst), 6, "one effect for each key");
 }
