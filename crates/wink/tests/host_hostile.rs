@@ -190,7 +190,8 @@ async fn the_runtimes_own_state_is_not_there() {
         assert!(globbed(&**fs).await.iter().all(|path| !path.to_lowercase().contains("wink")));
         assert_eq!(grepped(&**fs, r"^\*$").await, [""; 0], "not even its .gitignore");
     }
-    base.write_text("d/.wink/x", "only the root has one").await.unwrap();
+    let error = base.write_text("d/.wink/x", "x").await.unwrap_err();
+    assert!(error.to_string().contains("runtime state"), "one below is guarded: {error}");
     assert!(root.join(".wink/lock").exists());
 }
 
