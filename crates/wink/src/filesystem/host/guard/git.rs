@@ -3,7 +3,7 @@
 //! A directory counts as a repository if it is named `.git`, complete or not, or if it holds `HEAD` with `objects` and `refs`, or
 //! with `commondir`. One that became a repository by the change is judged with everything in it, however old that is.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
@@ -110,17 +110,16 @@ impl Judged<'_> {
     /// The directories that are repositories, and what else is named `.git`, in or at which something was changed.
     fn touched(&self, by: ChangedBy) -> FsResult<BTreeSet<&Path>> {
         let (mut seen, mut found) = (HashSet::new(), BTreeSet::new());
+        let (mut before, mut after) = (Known::new(self.before), Known::new(self.after));
         for path in self.changed {
             if path.file_name().is_some_and(is_git) {
                 found.insert(path.as_path());
             }
-            for dir in path.ancestors().skip(1) {
-                if !seen.insert(dir) {
-                    break;
-                }
+            let unseen: Vec<&Path> = path.ancestors().skip(1).take_while(|dir| seen.insert(*dir)).collect();
+            for dir in unseen.into_iter().rev() {
                 let is_touched = dir.file_name().is_some_and(is_git)
-                    || is_repository(self.after, dir)?
-                    || (by == ChangedBy::FileTool && is_repository(self.before, dir)?);
+                    || after.is_repository(dir)?
+                    || (by == ChangedBy::FileTool && before.is_repository(dir)?);
                 if is_touched {
                     found.insert(dir);
                 }
@@ -363,19 +362,49 @@ enum Age {
     New,
 }
 
+/// Directories that were looked up already: each is found from the one above it, so that a deep tree costs a look for each of its
+/// directories and not for each of their paths' parts.
+struct Known<'v, 'p> {
+    view: View<'v>,
+    spots: HashMap<&'p Path, Option<Spot>>,
+}
+
+impl<'v, 'p> Known<'v, 'p> {
+    fn new(view: View<'v>) -> Self {
+        Self { view, spots: HashMap::new() }
+    }
+
+    fn is_repository(&mut self, dir: &'p Path) -> FsResult<bool> {
+        let above = dir.parent().and_then(|above| self.spots.get(above));
+        let spot = match (above, dir.file_name()) {
+            (Some(None), _) => Ok(None),
+            (Some(Some(above)), Some(name)) => self.view.child(above, name),
+            _ => self.view.at(dir),
+        };
+        let spot = spot.map_err(|error| io_error(&to_shown(dir), "looked at", &error))?;
+        let is_repository = spot.as_ref().map_or(Ok(false), |spot| is_repository_at(self.view, dir, spot));
+        self.spots.insert(dir, spot);
+        is_repository
+    }
+}
+
 /// Whether git takes a directory for a repository, whatever it is called.
 fn is_repository(view: View<'_>, dir: &Path) -> FsResult<bool> {
-    let failed = |error| io_error(&to_shown(dir), "looked at", &error);
-    let Some(spot) = view.at(dir).map_err(failed)? else { return Ok(false) };
+    let spot = view.at(dir).map_err(|error| io_error(&to_shown(dir), "looked at", &error))?;
+    spot.map_or(Ok(false), |spot| is_repository_at(view, dir, &spot))
+}
+
+fn is_repository_at(view: View<'_>, dir: &Path, spot: &Spot) -> FsResult<bool> {
     if spot.kind() != EntryKind::Directory {
         return Ok(false);
     }
+    let failed = |error| io_error(&to_shown(dir), "looked at", &error);
     let has = |name: &str| -> FsResult<bool> {
-        if view.child(&spot, OsStr::new(name)).map_err(failed)?.is_some() {
+        if view.child(spot, OsStr::new(name)).map_err(failed)?.is_some() {
             return Ok(true);
         }
         // On a filesystem without regard to case it is there, too.
-        Ok(matches!(&spot, Spot::Dir(dir) if dir.changed.iter().any(|(other, node)| {
+        Ok(matches!(spot, Spot::Dir(dir) if dir.changed.iter().any(|(other, node)| {
             !matches!(node, Node::Gone) && other.as_bytes().eq_ignore_ascii_case(name.as_bytes())
         })))
     };
