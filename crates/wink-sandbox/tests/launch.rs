@@ -110,7 +110,7 @@ async fn it_is_given_an_environment_and_nothing_else() {
         // Without a process namespace, that is what it is known by.
         marks.extend(lines.pop().filter(|_| tree == Tree::Reaper));
         let path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-        assert_eq!(lines, ["LANG=C.UTF-8", "ONE=1 = one", path], "{tree:?}");
+        assert_eq!(lines, ["HUSKY=0", "LANG=C.UTF-8", "ONE=1 = one", path], "{tree:?}");
     }
     assert!(
         marks.iter().all(|mark| mark.starts_with("WINK_COMMAND=") && !mark.ends_with("theirs")),

@@ -87,8 +87,8 @@ impl Stored {
             "Removed" => {
                 body.as_array().unwrap().iter().for_each(|key| self.set(key.as_str().unwrap(), &Value::Null));
             }
-            // It says nothing that the records do not.
-            "Summary" => {}
+            // It says nothing that the records do not; and a start says nothing of what is kept.
+            "Summary" | "Start" => {}
             tag => panic!("an entry {tag:?}"),
         }
     }
