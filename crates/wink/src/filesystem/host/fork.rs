@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use super::disk::Disk;
-use super::host_disk::HostDisk;
+use super::disk::{Disk, Entry};
+use super::host_disk::{HostDisk, Lifting};
 use super::journal::{Applied, JournalError, KeptAside, told};
 use super::layer::{Layer, Prepared, differences, plan, rebase};
 use super::lock::{LockedWork, WorkspaceLock};
@@ -103,6 +103,7 @@ impl Shared {
                     if let Err(error) = self.base.keep(held) {
                         // What could not be said to stand does not.
                         let _lock = writing.lock(&self.base.disk)?;
+                        let _lifting = writing.lifting()?;
                         return Err(match writing.journal.roll_back(id) {
                             Ok(aside) => {
                                 writing.report.aside(aside);
@@ -240,7 +241,21 @@ impl Shared {
             let state = lock(&fork.state);
             (state.start.clone(), state.layer.clone())
         };
-        differences(&self.base.disk, &start, &layer).map(sorted).unwrap_or_else(|error| {
+        let found = differences(&self.base.disk, &start, &layer).or_else(|error| {
+            // In a directory that is closed: by whoever has the lock, if that can be had at once.
+            let Ok(writing) = self.base.writing() else { return Err(error) };
+            let lock = WorkspaceLock::try_acquire(&self.base.disk, &lock_path(), &*writing.clock)?;
+            if error.kind() != io::ErrorKind::PermissionDenied || lock.is_none() {
+                return Err(error);
+            }
+            let lifting = writing.disk.lifting()?;
+            let found = differences(&self.base.disk, &start, &layer);
+            if let Err(error) = writing.end_lifting(lifting, &mut super::lock(&fork.state).layer) {
+                tracing::error!(%error, "a mode could not be put back");
+            }
+            found
+        });
+        found.map(sorted).unwrap_or_else(|error| {
             // Whoever asks must not take this for nothing.
             tracing::warn!(%error, "what a fork changed could not be found out in full");
             vec![FsPath::root()]
@@ -304,11 +319,29 @@ impl Writing {
         Ok(lock)
     }
 
+    /// Lets this thread change what only modes keep this user from changing. It must have the workspace lock.
+    pub(super) fn lifting(&self) -> FsResult<Lifting<'_>> {
+        self.disk.lifting().map_err(|error| io_error(&FsPath::root(), "changed", &error))
+    }
+
+    /// Puts the modes back that were lifted to make a layer, which expects what is there then.
+    pub(super) fn end_lifting(&self, lifting: Lifting<'_>, layer: &mut Layer) -> FsResult<()> {
+        let closed =
+            lifting.end().map_err(|error| io_error(&FsPath::root(), "given its modes back", &error))?;
+        if !closed.is_empty() {
+            let closed: HashMap<PathBuf, Entry> = closed.into_iter().collect();
+            layer.renew(|place| closed.get(place).cloned());
+        }
+        Ok(())
+    }
+
     /// Settles what somebody who died left, and reports it. Whoever holds the lock may do so.
     pub(super) fn recover(&self, lock: &mut WorkspaceLock) -> FsResult<()> {
+        let lifting = self.lifting()?;
         let verdict = self.verdict.as_deref().map(|verdict| verdict as _);
         self.report.add(self.journal.recover(verdict).map_err(|error| journal_error(&error))?);
         self.report.add(self.scanner.recover()?);
+        lifting.end().map_err(|error| io_error(&FsPath::root(), "given its modes back", &error))?;
         lock.note(None);
         Ok(())
     }
@@ -322,6 +355,8 @@ impl Base {
             Some(lock) => lock,
             None => writing.lock(&self.disk)?,
         };
+        // Modes are back before anything is decided: with this, whatever becomes of it.
+        let _lifting = writing.lifting()?;
         writing.recover(&mut lock)?;
         let planned = plan(&self.disk, &writing.stage, layer)?;
         if planned.plan.steps.is_empty() && planned.plan.lost.is_empty() {
@@ -355,6 +390,7 @@ impl Base {
     fn keep(&self, held: Held) -> FsResult<()> {
         let Held { applied, mut lock } = held;
         let writing = self.writing()?;
+        let _lifting = writing.lifting()?;
         // The workspace itself was changed, or a session of another store has it: the one that is asked when the power
         // is lost would say no. Without any, the journal has made it durable.
         let is_known = writing.verdict.as_ref().map(|knows| knows(&applied.id).unwrap_or(false));
@@ -377,6 +413,7 @@ impl Base {
     fn roll_back(&self, held: Held, settled: &Settled) -> FsResult<Vec<KeptAside>> {
         let Held { applied, mut lock } = held;
         let writing = self.writing()?;
+        let _lifting = writing.lifting()?;
         // Rolling back removes what was put.
         settled.staged.iter().for_each(|staged| staged.unmerge());
         let aside = writing.journal.roll_back(applied.id).map_err(|error| journal_error(&error))?;

@@ -41,7 +41,13 @@ impl Shared {
         let writing = self.base.writing()?;
         // A journal that was committed by somebody who died is kept, and none is pruned meanwhile.
         let _lock = writing.settled(&self.base.disk)?;
-        Ok(self.change(|base, layer| base.revert(layer, journals, force))?.done)
+        let revert = |base: &Base, layer: &mut Layer| {
+            let lifting = writing.lifting()?;
+            let reverted = base.revert(layer, journals, force)?;
+            writing.end_lifting(lifting, layer)?;
+            Ok(reverted)
+        };
+        Ok(self.change(revert)?.done)
     }
 }
 

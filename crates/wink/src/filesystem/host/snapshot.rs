@@ -64,15 +64,19 @@ impl Shared {
             _ => {}
         }
         // What is left undecided is not the way to the mark, and would be in the way of whoever merges this.
-        let _lock = match (&self.fork, mark) {
+        let lock = match (&self.fork, mark) {
             (Some(_), Mark::Workspace(..) | Mark::Tree(_)) => {
                 Some(self.base.writing()?.settled(&self.base.disk)?)
             }
             (Some(_), Mark::Fork(..)) | (None, _) => None,
         };
+        let is_locked = lock.is_some();
         self.change(|base, layer| {
+            let writing = base.writing()?;
+            // Whoever has the lock may.
+            let lifting = if is_locked { Some(writing.lifting()?) } else { None };
             *layer = base.layer_of(mark)?;
-            Ok(())
+            lifting.map_or(Ok(()), |lifting| writing.end_lifting(lifting, layer))
         })
         .map(drop)
     }

@@ -254,6 +254,7 @@ impl Scan {
         let base = &fork.base;
         let writing = base.writing()?;
         let mut lock = writing.lock(&base.disk)?;
+        let lifting = writing.lifting()?;
         writing.recover(&mut lock)?;
         let planned = plan(&base.disk, &writing.stage, &layer)?;
         let mut held = Vec::new();
@@ -285,6 +286,8 @@ impl Scan {
             reach("scan.fork-shown");
         }
         let prepared = failed(Path::new(""), "prepared for a command");
+        // What the command is shown has its modes.
+        lifting.end().map_err(&prepared)?;
         scan.began = scanner.let_time_pass().map_err(&prepared)?;
         scan.guard = Guard::look(&base.root, &scanner.places.copies).map_err(prepared)?;
         Ok(scan)
@@ -336,6 +339,15 @@ impl Scan {
     /// Restores the workspace. What the command did is the fork's then, as the layer that this gives back.
     pub(super) fn finish(mut self) -> FsResult<Layer> {
         reach("scan.command-over");
+        let base = Arc::clone(&self.fork.base);
+        let writing = base.writing()?;
+        let lifting = writing.lifting()?;
+        let mut layer = self.taken_over()?;
+        writing.end_lifting(lifting, &mut layer)?;
+        Ok(layer)
+    }
+
+    fn taken_over(&mut self) -> FsResult<Layer> {
         let (restored, spoilt) = self.restore()?;
         spoilt.check()?;
         self.check_whole(&restored)?;
@@ -387,6 +399,9 @@ impl Scan {
     fn restore(&mut self) -> FsResult<(Restored, Spoilt)> {
         let base = &self.fork.base;
         let scanner = &base.writing()?.scanner;
+        let _lifting = base.writing()?.lifting()?;
+        // A command may have closed the root, or the state directory: this opens them.
+        let _ = base.disk.look(&scanner.places.record);
         // The record of its processes is there, too.
         let spoilt = self.guard.put_back(&base.root);
         if spoilt.has_lost(&scanner.places.copies) {
