@@ -19,6 +19,7 @@ mod process;
 mod restore;
 mod trash;
 mod walk;
+mod written;
 
 use std::ffi::OsString;
 use std::io;
@@ -289,7 +290,7 @@ impl Scan {
         // What the command is shown has its modes.
         lifting.end().map_err(&prepared)?;
         scan.began = scanner.let_time_pass().map_err(&prepared)?;
-        scan.guard = Guard::look(&base.root, &scanner.places.copies).map_err(prepared)?;
+        scan.guard = Guard::look(&base.disk, &base.root, &scanner.places.copies).map_err(prepared)?;
         Ok(scan)
     }
 
@@ -403,7 +404,7 @@ impl Scan {
         // A command may have closed the root, or the state directory: this opens them.
         let _ = base.disk.look(&scanner.places.record);
         // The record of its processes is there, too.
-        let spoilt = self.guard.put_back(&base.root);
+        let spoilt = self.guard.put_back(&base.disk, &base.root);
         if spoilt.has_lost(&scanner.places.copies) {
             // What there is no copy of is left as it is: nothing better comes in its place.
             scanner.forget_all();
