@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rusqlite::{Connection, params};
+use rusqlite::params;
 use wink::filesystem::EntryKind;
 use wink::filesystem::host::disk::{Disk, Replace};
 use wink::filesystem::host::{HostDisk, Owners};
@@ -20,6 +20,7 @@ use wink::store::{CallMark, JournalId, StoreError};
 
 use crate::records::{call_bytes, find_or_make};
 use crate::schema::failed;
+use crate::tail::WriteTx;
 
 /// What a line begins with, and what that becomes.
 const LIVE: u8 = b'+';
@@ -104,18 +105,35 @@ impl Marks {
         Ok(dead)
     }
 
+    /// A call that is running, in any process.
+    pub(crate) fn running(&self, owners: &Owners) -> io::Result<Option<CallMark>> {
+        for (name, kind) in self.disk.read_dir(&self.dir)? {
+            let Ok(name) = name.into_string() else { continue };
+            if kind != EntryKind::File || name.parse::<JournalId>().is_err() || owners.is_dead(&name) {
+                continue;
+            }
+            let text = match self.disk.read(&self.dir.join(name)) {
+                Ok(text) => text,
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            if let Some((_, mark)) = live(&text).find_map(Result::ok) {
+                return Ok(Some(mark));
+            }
+        }
+        Ok(None)
+    }
+
     /// Makes rows of the marks that a dead owner left. Whoever did this may die before the file is gone: it can be done again.
-    pub(crate) fn bury(&self, conn: &Connection, owner: &str) -> Result<(), StoreError> {
+    pub(crate) fn bury(&self, conn: &WriteTx<'_>, owner: &str) -> Result<(), StoreError> {
         let text = match self.disk.read(&self.dir.join(owner)) {
             Ok(text) => text,
             // Another process was quicker.
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(StoreError::failed("read the marks of calls", error.to_string())),
         };
-        for line in text.split_inclusive(|byte| *byte == b'\n') {
-            let line = line.strip_prefix(&[LIVE]).and_then(|line| line.strip_suffix(b"\n"));
-            let Some(line) = line else { continue };
-            match serde_json::from_slice(line) {
+        for line in live(&text) {
+            match line {
                 Ok((session, mark)) => {
                     keep(conn, owner, session, &mark).map_err(failed("keep the mark of a call"))?
                 }
@@ -176,7 +194,13 @@ impl Drop for Marks {
     }
 }
 
-fn keep(conn: &Connection, owner: &str, session: String, mark: &CallMark) -> rusqlite::Result<()> {
+/// The marks in a file that are not struck out, with the names of their sessions.
+fn live(text: &[u8]) -> impl Iterator<Item = serde_json::Result<(String, CallMark)>> {
+    let lines = text.split_inclusive(|byte| *byte == b'\n');
+    lines.filter_map(|line| line.strip_prefix(&[LIVE])?.strip_suffix(b"\n")).map(serde_json::from_slice)
+}
+
+fn keep(conn: &WriteTx<'_>, owner: &str, session: String, mark: &CallMark) -> rusqlite::Result<()> {
     let invocation = mark.invocation.to_string();
     let known: bool = conn
         .prepare_cached(
@@ -187,6 +211,7 @@ fn keep(conn: &Connection, owner: &str, session: String, mark: &CallMark) -> rus
         return Ok(());
     }
     let session = find_or_make(conn, &SessionId::from(session))?;
+    conn.tell(format!("call {invocation} was interrupted"), [0; 16]);
     let text =
         serde_json::to_string(mark).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
     conn.prepare_cached("INSERT INTO calls (session, invocation, owner, mark) VALUES (?1, ?2, ?3, ?4)")?

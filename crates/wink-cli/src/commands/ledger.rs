@@ -3,7 +3,8 @@
 use serde::Serialize;
 use serde_json::Value;
 use wink::ledger::{Settlement, ToolEffect};
-use wink::store::{LedgerRow, LedgerState, Rows, Store};
+use wink::store::{LedgerRow, LedgerState, Rows, Store, StoreLoss};
+use wink_store::{StoreOptions, Workspace};
 
 use super::{find, open};
 use crate::args::{Common, Verdict};
@@ -75,6 +76,35 @@ pub(super) async fn resolve(
         true => "settled: it happened, and later calls with this key get what was said",
         false => "settled: it did not happen, and the next call with this key runs",
     })
+}
+
+/// What `ledger acknowledge-loss --json` prints, one for each line.
+#[derive(Serialize)]
+struct Lost {
+    first: u64,
+    last: Option<u64>,
+    what: String,
+    noticed: String,
+}
+
+pub(super) async fn acknowledge_loss(common: &Common) -> Done {
+    let losses = match open::has_past(common)? {
+        true => Workspace::acknowledge_losses(common.root(), StoreOptions::default())
+            .await
+            .map_err(|error| open::not_opened(common.root(), &error))?,
+        false => Vec::new(),
+    };
+    if losses.is_empty() {
+        note("nothing is lost");
+        return Ok(Exit::Success);
+    }
+    for StoreLoss { first, last, what, noticed } in losses {
+        match common.json {
+            true => frame::print_json(&Lost { first, last, what, noticed: noticed.to_string() })?,
+            false => frame::print(&format!("acknowledged: {}", visible(&what)))?,
+        };
+    }
+    Ok(Exit::Success)
 }
 
 /// How many columns a note is worth having beside the rest.

@@ -26,6 +26,31 @@ static REPLAYED: LazyLock<Arc<str>> = LazyLock::new(|| ":replayed".into());
 impl Call {
     pub(super) async fn ledger(&mut self) -> Result<(), Box<Failure>> {
         let Some((config, parts)) = self.key()? else { return Ok(()) };
+        let reach = config.reach;
+        self.claim_key(config, parts).await?;
+        if reach == Reach::Outside { self.refuse_after_a_loss().await } else { Ok(()) }
+    }
+
+    /// A store that has lost commits may have lost the record of this very effect. What is recorded is still replayed.
+    async fn refuse_after_a_loss(&mut self) -> Result<(), Box<Failure>> {
+        if self.claim.is_none() {
+            return Ok(());
+        }
+        let losses = self.session().store().losses().await;
+        let loss = losses.map_err(|error| self.store_failed(&error))?.into_iter().next();
+        let Some((loss, claim)) = loss.and_then(|loss| Some((loss, self.claim.take()?))) else {
+            return Ok(());
+        };
+        claim.release().await.map_err(|error| self.store_failed(&error))?;
+        let text = format!(
+            "{} was not run: the store has lost commits, and may have lost the record that it had its effect with these \
+             arguments ({}). The operator has to find out what happened, and then type `wink ledger acknowledge-loss`.",
+            self.name, loss.what
+        );
+        Err(Failure::new(Ending::InDoubt, text).because(vec![loss.what]))
+    }
+
+    async fn claim_key(&mut self, config: IdempotencyConfig, parts: KeyParts) -> Result<(), Box<Failure>> {
         // Another process may take as long as this one would.
         let patience = self.placed.as_ref().and_then(|placed| placed.tool.contract().timeout);
         // What somebody has approved to run again.
