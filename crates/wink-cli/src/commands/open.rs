@@ -6,11 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use wink::filesystem::host::journal::Recovered;
+use wink::filesystem::host::{HostFilesystem, HostOptions};
 use wink::filesystem::{FsError, STATE, quoted};
-use wink::session::{Logbook, Session};
-use wink::store::StoreErrorKind;
+use wink::session::{Logbook, Session, SessionId};
+use wink::store::{SharedStore, StoreErrorKind, StoreLoss};
 use wink_agent::{Agent, LoadError, OpenError, Problem};
-use wink_store::{SqliteStore, StoreOptions, Workspace, WorkspaceError, WorkspaceOptions};
+use wink_store::{SqliteStore, StoreOptions, StoreView, Workspace, WorkspaceError, WorkspaceOptions};
 
 use super::above;
 use super::progress::Waiting;
@@ -38,6 +39,12 @@ fn whole(common: &Common, options: WorkspaceOptions) -> Result<Arc<Workspace>, W
     for warning in opened.store().warnings() {
         note(warning);
     }
+    for StoreLoss { what, .. } in opened.store().lost() {
+        note(&format!(
+            "the store has lost commits: {what}. Tools with a key are refused until you have found out what happened outside and \
+             typed `wink ledger acknowledge-loss`; what was left is in {STATE}/wink.db-lost-*"
+        ));
+    }
     Ok(Arc::new(opened))
 }
 
@@ -46,21 +53,83 @@ pub(super) fn workspace_with_past(common: &Common) -> Result<Option<Arc<Workspac
     has_past(common)?.then(|| workspace(common)).transpose()
 }
 
-/// The store of the workspace, if anything ever happened in it. Where the files cannot be made whole, that is told, and the
-/// store is there to be read nevertheless.
-pub(super) fn store_with_past(common: &Common) -> Result<Option<Arc<SqliteStore>>, CliError> {
+/// What a workspace has, to be looked at.
+pub(super) struct Past {
+    store: PastStore,
+    files: Option<Arc<HostFilesystem>>,
+}
+
+enum PastStore {
+    /// Calls whose process died have their event.
+    Open(Arc<SqliteStore>),
+    /// As it was left: nothing can be written there.
+    View(Arc<StoreView>),
+}
+
+impl Past {
+    /// The store.
+    pub(super) fn store(&self) -> SharedStore {
+        match &self.store {
+            PastStore::Open(store) => Arc::clone(store) as _,
+            PastStore::View(view) => Arc::clone(view) as _,
+        }
+    }
+
+    /// The sessions that there are, by name.
+    pub(super) async fn sessions(&self) -> Result<Vec<SessionId>, CliError> {
+        Ok(match &self.store {
+            PastStore::Open(store) => store.sessions().await?,
+            PastStore::View(view) => view.sessions()?,
+        })
+    }
+
+    /// The log of the session.
+    pub(super) async fn log(&self, common: &Common) -> Result<Logbook, CliError> {
+        let session = common.session.as_str();
+        Ok(match &self.store {
+            PastStore::Open(store) => store.logbook(session).await?,
+            PastStore::View(view) => Logbook::of(Arc::clone(view) as _, session),
+        })
+    }
+
+    /// The files, which take no changes where none can be made.
+    pub(super) fn files(&self, common: &Common) -> Result<Arc<HostFilesystem>, CliError> {
+        match &self.files {
+            Some(files) => Ok(Arc::clone(files)),
+            None => {
+                let options = HostOptions { read_only: true, ..HostOptions::default() };
+                HostFilesystem::open(common.root(), options).map(Arc::new).map_err(CliError::internal)
+            }
+        }
+    }
+}
+
+/// What the workspace has, if anything ever happened in it. Where it cannot be opened, since nothing can be written there or its files
+/// cannot be made whole, that is told, and what is there is read nevertheless.
+pub(super) fn past(common: &Common) -> Result<Option<Past>, CliError> {
     if !has_past(common)? {
         return Ok(None);
     }
-    let failed = |error: WorkspaceError| not_opened(common.root(), &error);
-    match whole(common, WorkspaceOptions::default()) {
-        Ok(workspace) => Ok(Some(Arc::clone(workspace.store()))),
-        Err(WorkspaceError::Files(error @ FsError::NotUndone { .. })) => {
-            note(&error.to_string());
-            let store = SqliteStore::open(common.root().join(STATE), StoreOptions::default());
-            Ok(Some(Arc::new(store.map_err(|error| failed(error.into()))?)))
+    let state = common.root().join(STATE);
+    let error = match whole(common, WorkspaceOptions::default()) {
+        Ok(workspace) => {
+            let files = Some(Arc::clone(workspace.files()));
+            return Ok(Some(Past { store: PastStore::Open(Arc::clone(workspace.store())), files }));
         }
-        Err(error) => Err(failed(error)),
+        Err(error) => error,
+    };
+    if let WorkspaceError::Files(FsError::NotUndone { .. }) = &error
+        && let Ok(store) = SqliteStore::open(&state, StoreOptions::default())
+    {
+        note(&error.to_string());
+        return Ok(Some(Past { store: PastStore::Open(Arc::new(store)), files: None }));
+    }
+    match StoreView::open(&state) {
+        Ok(view) => {
+            note(&format!("nothing is changed here, and what is shown is as it was left: {error}"));
+            Ok(Some(Past { store: PastStore::View(Arc::new(view)), files: None }))
+        }
+        Err(_) => Err(not_opened(common.root(), &error)),
     }
 }
 

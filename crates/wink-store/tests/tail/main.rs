@@ -8,5 +8,6 @@
     reason = "a test says what is broken by panicking"
 )]
 
+mod damage;
 mod flips;
 mod support;
