@@ -34,8 +34,12 @@ impl Call {
                 false => Ok(()),
             };
         };
-        // A conflict at the commit would put an effect in doubt that has happened.
-        let takes_turn = self.is_serial() || (config.reach == Reach::Outside && self.may_write_files());
+        // A conflict at the commit would put an effect in doubt that has happened. A key of the request alone takes no turn: every
+        // command of a run would keep other processes from opening the workspace while it runs.
+        let is_configured =
+            self.placed.as_ref().is_some_and(|placed| placed.tool.contract().idempotency.is_some());
+        let keeps_others_out = is_configured && config.reach == Reach::Outside && self.may_write_files();
+        let takes_turn = self.is_serial() || keeps_others_out;
         // Another process may take as long as this one would.
         let patience = self.placed.as_ref().and_then(|placed| placed.tool.contract().timeout);
         // What somebody has approved to run again.
