@@ -218,7 +218,7 @@ async fn commands_work_with_repositories() {
         let dir = tempfile::tempdir().unwrap();
         repository(dir.path());
         fs::write(dir.path().join(".git/hooks/pre-push"), "#!/bin/sh\nexit 1\n").unwrap();
-        // What the user has set stays, and is in nobody's way.
+        // What the user has set stays, and disturbs no other process.
         git(dir.path(), &["config", "core.editor", "vim"]);
         git(dir.path(), &["config", "alias.st", "status"]);
         let opened = open(dir.path(), capture, "").await;

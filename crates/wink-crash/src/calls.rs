@@ -232,7 +232,7 @@ impl Generator {
         is_open.then_some(Line::Mode { path, mode })
     }
 
-    /// A turn of one command that leaves a file of the same contents and time, whoever is asked.
+    /// A turn of one command that leaves a file of the same contents and time.
     pub(crate) fn same_write(&mut self) -> Turn {
         self.next += 1;
         let (path, content) = (RACED.to_owned(), format!("raced-{}", self.next));

@@ -122,7 +122,7 @@ pub(crate) fn all(disk: &Path) -> io::Result<(Vec<Cell>, Vec<PathBuf>)> {
                 let own = dir.join(person.to_string());
                 std::fs::create_dir_all(&own)?;
                 person.give(&own)?;
-                // Whoever works below has to get there.
+                // A process that works below has to get there.
                 std::fs::set_permissions(dir, Permissions::from_mode(0o755))?;
                 let filesystem = filesystem(&own)?;
                 cells.push(Cell { person: *person, scan, dir: own, filesystem });

@@ -117,7 +117,7 @@ pub(crate) fn bytes_of(name: &str) -> Vec<u8> {
     bytes
 }
 
-/// A path for the shell, whatever is in it.
+/// A path, quoted for the shell.
 fn quoted(path: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._".contains(letter);
     if path.chars().all(is_plain) {

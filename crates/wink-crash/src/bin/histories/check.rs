@@ -230,11 +230,11 @@ impl<'a> Judge<'a> {
             let clean = seen.reads.iter().filter(|(path, _)| self.history.is_clean(event, path));
             for (path, Version { length, .. }) in clean {
                 let Some(writers) = writers.get(path.as_str()) else { continue };
-                // Whoever wrote what it read comes before.
+                // The call that wrote what it read comes before it.
                 if let Some(writer) = length.checked_sub(1).and_then(|at| writers.get(&at)) {
                     edge(*writer, number);
                 }
-                // And whoever wrote it next, after.
+                // The call that wrote the file next comes after it.
                 let is_exact = event.kind != Kind::Command || seen.writes.contains(path);
                 if let Some(next) = writers.get(length).filter(|_| is_exact) {
                     edge(number, *next);
