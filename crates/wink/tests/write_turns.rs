@@ -12,7 +12,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::sync::Notify;
 use wink::executor::Outcome;
-use wink::filesystem::Filesystem;
+use wink::filesystem::{Filesystem, FilesystemExt};
 use wink::filesystem::host::{HostFilesystem, HostOptions};
 use wink::ledger::{EffectLedger, IdempotencyConfig, LedgerScope};
 use wink::limits::CancelToken;
@@ -299,6 +299,35 @@ async fn a_turn_is_given_back_however_the_call_ends() {
     let outcome = executor.call(call("sticks", &json!({}))).await;
     assert_eq!(outcome.event.ending, Ending::TimedOut, "{}", outcome.answer.text);
     assert!(place.is_free().await, "abandoned");
+}
+
+/// The tree is whole while a call has the turn, so that other processes need not wait to open the workspace.
+#[tokio::test]
+async fn a_workspace_is_opened_and_read_while_a_call_has_the_turn() {
+    let dir = TempDir::new().unwrap();
+    std::fs::write(dir.path().join("f"), "before").unwrap();
+    let options = || HostOptions { lock_timeout: Duration::from_millis(50), ..HostOptions::default() };
+    let holder = HostFilesystem::open(dir.path(), options()).unwrap();
+    let fork = holder.fork().unwrap();
+    let turn = fork.write_turn(None).await.unwrap().expect("the turn is free");
+    fork.enter_turn(&turn);
+
+    let other = HostFilesystem::open(dir.path(), options()).unwrap();
+    assert_eq!(other.recovered(), Some(&Default::default()));
+    assert_eq!(other.read_text("f").await.unwrap(), "before");
+    // To change it, the other process needs the lock.
+    let error = other.write_text("f", "other").await.unwrap_err();
+    assert!(error.to_string().contains("(a call that runs alone); gave up"), "{error}");
+
+    // From the merge to its end the tree is half-done, and opening waits.
+    fork.write_text("f", "after").await.unwrap();
+    let receipt = holder.merge(&*fork).unwrap();
+    let error = HostFilesystem::open(dir.path(), options()).unwrap_err();
+    assert!(error.to_string().contains("is held by process"), "{error}");
+    holder.keep(receipt);
+    drop(turn);
+    other.write_text("f", "other").await.unwrap();
+    assert_eq!(std::fs::read_to_string(dir.path().join("f")).unwrap(), "other");
 }
 
 /// Sessions that share their resources, as those of one server do, with calls of every kind.

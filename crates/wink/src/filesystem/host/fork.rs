@@ -313,21 +313,22 @@ impl Writing {
         self.lock_unless(disk, self.lock_timeout, &CancelToken::new())
     }
 
-    /// The same, for so long and unless it is cancelled.
+    /// The same, but nothing if another call has the write turn and the tree is whole meanwhile.
+    pub(super) fn lock_unless_whole(&self, disk: &HostDisk) -> FsResult<Option<WorkspaceLock>> {
+        let (timeout, clock) = (self.lock_timeout, &*self.clock);
+        WorkspaceLock::acquire_unless_whole(disk, &lock_path(), timeout, clock)
+            .map_err(|error| not_locked(&error))
+    }
+
+    /// [`Writing::lock`], for so long and unless it is cancelled.
     pub(super) fn lock_unless(
         &self,
         disk: &HostDisk,
         timeout: Duration,
         cancel: &CancelToken,
     ) -> FsResult<WorkspaceLock> {
-        WorkspaceLock::acquire_unless(disk, &lock_path(), timeout, &*self.clock, cancel).map_err(|error| {
-            match error.kind() {
-                kind @ (io::ErrorKind::TimedOut | io::ErrorKind::Interrupted) => {
-                    FsError::Io { path: FsPath::root(), kind, message: error.to_string() }
-                }
-                _ => io_error(&FsPath::root(), "locked", &error),
-            }
-        })
+        WorkspaceLock::acquire_unless(disk, &lock_path(), timeout, &*self.clock, cancel)
+            .map_err(|error| not_locked(&error))
     }
 
     /// Settles what somebody who died left, so that a call does not read it. If that cannot be done now, it has to be when
@@ -500,6 +501,16 @@ fn has_other_rights(past: &Past, path: &Path, before: &Stamp) -> bool {
 }
 
 /// Where the workspace lock is.
+/// Why the workspace lock could not be had.
+fn not_locked(error: &io::Error) -> FsError {
+    match error.kind() {
+        kind @ (io::ErrorKind::TimedOut | io::ErrorKind::Interrupted) => {
+            FsError::Io { path: FsPath::root(), kind, message: error.to_string() }
+        }
+        _ => io_error(&FsPath::root(), "locked", error),
+    }
+}
+
 pub(super) fn lock_path() -> PathBuf {
     Path::new(STATE).join("lock")
 }

@@ -23,6 +23,10 @@ const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_
 const LONG: Duration = Duration::from_secs(5);
 /// How a command is written down.
 const COMMAND: &str = "command";
+/// How a write turn is written down.
+const TURN: &str = "turn";
+/// A lock that is free or changes hands has its note rewritten within this time.
+const SETTLED_NOTE: Duration = Duration::from_millis(10);
 
 /// Held until it is dropped, or its process dies.
 #[derive(Debug)]
@@ -42,13 +46,16 @@ pub struct LockHolder {
     pub work: Option<LockedWork>,
 }
 
-/// What whoever holds the lock may leave half-done when they die.
+/// What the holder of the lock does with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LockedWork {
     /// The journal that is being applied, or waits to be kept or rolled back.
     Journal(JournalId),
     /// A command that works in the workspace itself.
     Command,
+    /// A call holds the write turn, and the tree is whole: it has changed nothing yet, and a dead process left nothing.
+    Turn,
 }
 
 impl WorkspaceLock {
@@ -99,6 +106,23 @@ impl WorkspaceLock {
         }
     }
 
+    /// As [`WorkspaceLock::acquire`], but nothing if another call has the write turn and the tree is whole meanwhile.
+    pub(super) fn acquire_unless_whole(
+        disk: &HostDisk,
+        path: &Path,
+        timeout: Duration,
+        clock: &dyn Clock,
+    ) -> io::Result<Option<Self>> {
+        match Self::acquire(disk, path, SETTLED_NOTE.min(timeout), clock) {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
+            acquired => return acquired.map(Some),
+        }
+        match Self::holder(disk, path)?.and_then(|holder| holder.work) {
+            Some(LockedWork::Turn) => Ok(None),
+            _ => Self::acquire(disk, path, timeout, clock).map(Some),
+        }
+    }
+
     /// Nothing, if somebody else has it.
     pub fn try_acquire(disk: &HostDisk, path: &Path, clock: &dyn Clock) -> io::Result<Option<Self>> {
         let file = disk.open_or_create(path, 0o644)?;
@@ -116,7 +140,7 @@ impl WorkspaceLock {
         path: &Path,
         clock: &dyn Clock,
     ) -> io::Result<Option<Self>> {
-        match holder(noted).and_then(|holder| holder.work) {
+        match holder(noted).and_then(|holder| holder.work).filter(LockedWork::is_half_done) {
             Some(_) => Self::try_acquire(disk, path, clock),
             None => Ok(None),
         }
@@ -144,10 +168,20 @@ impl WorkspaceLock {
 
     /// What whoever had it before left half-done stays written down until it is settled.
     fn held(file: File, clock: &dyn Clock) -> Self {
-        let left = holder(&file).and_then(|holder| holder.work);
+        let left = holder(&file).and_then(|holder| holder.work).filter(LockedWork::is_half_done);
         let mut lock = Self { file, since: clock.now() };
         lock.note(left);
         lock
+    }
+}
+
+impl LockedWork {
+    /// Whether the tree needs repair if the holder dies now.
+    fn is_half_done(&self) -> bool {
+        match self {
+            Self::Journal(_) | Self::Command => true,
+            Self::Turn => false,
+        }
     }
 }
 
@@ -158,6 +192,7 @@ impl fmt::Display for LockHolder {
             None => Ok(()),
             Some(LockedWork::Journal(id)) => write!(f, " (journal {id})"),
             Some(LockedWork::Command) => f.write_str(" (a command)"),
+            Some(LockedWork::Turn) => f.write_str(" (a call that runs alone)"),
         }
     }
 }
@@ -168,6 +203,7 @@ impl fmt::Display for LockedWork {
         match self {
             Self::Journal(id) => write!(f, "{id}"),
             Self::Command => f.write_str(COMMAND),
+            Self::Turn => f.write_str(TURN),
         }
     }
 }
@@ -180,6 +216,7 @@ fn holder(file: &File) -> Option<LockHolder> {
     let (process, since) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
     let work = match words.next() {
         Some(COMMAND) => Some(LockedWork::Command),
+        Some(TURN) => Some(LockedWork::Turn),
         Some(id) => id.parse().ok().map(LockedWork::Journal),
         None => None,
     };

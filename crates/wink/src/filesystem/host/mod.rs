@@ -353,7 +353,8 @@ impl Writing {
             report,
             turn: Mutex::new(()),
         };
-        let mut lock = writing.lock(disk)?;
+        // The holder of a write turn has recovered the workspace, and checked its store.
+        let Some(mut lock) = writing.lock_unless_whole(disk)? else { return Ok(writing) };
         if let Some(verdict) = &options.verdict {
             writing.journal.check_store(&**verdict).map_err(|error| fork::journal_error(&error))?;
         }

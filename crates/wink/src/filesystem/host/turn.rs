@@ -61,9 +61,10 @@ impl TurnLock {
 
 impl Drop for TurnLock {
     fn drop(&mut self) {
-        let (Some(held), Some(slot)) = (self.lock.take(), &self.from) else { return };
+        let (Some(mut held), Some(slot)) = (self.lock.take(), &self.from) else { return };
         let mut state = lock(&slot.0);
         if state.is_held {
+            held.note(Some(LockedWork::Turn));
             state.lock = Some(held);
         }
     }
@@ -101,6 +102,7 @@ impl Shared {
         if state.is_held {
             return Ok(None);
         }
+        held.note(Some(LockedWork::Turn));
         (state.is_held, state.lock) = (true, Some(held));
         drop(state);
         Ok(Some(WriteTurn::new(HeldTurn(slot))))

@@ -47,7 +47,11 @@ fn one_has_it_and_the_next_sees_who() {
     assert_eq!(work(), Some(LockedWork::Journal(id)));
     let mut third = acquire(LONG_ENOUGH).unwrap();
     third.note(None);
+    third.note(Some(LockedWork::Turn));
     drop(third);
+    // A turn leaves nothing half-done.
+    assert_eq!(work(), Some(LockedWork::Turn));
+    drop(acquire(LONG_ENOUGH).unwrap());
     assert_eq!(work(), None);
     assert!(WorkspaceLock::try_acquire(&disk, path, &SystemClock).unwrap().is_some());
 }
