@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test says what is broken by panicking")]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use wink::BoxFuture;
 use wink::policy::{Decision, PolicyCall, PolicyContext, ToolPolicy};
 use wink::prelude::*;
+use wink::serde::{Deserialize, Serialize};
 use wink::session::{SliceProblem, SnapshotScope};
 use wink::store::{Batch, Record, SharedStore};
 use wink::testing::{ByteStore, FaultyStore, StoreOp};
@@ -161,6 +163,34 @@ async fn a_summary_that_cannot_be_kept_or_read_is_no_loss() {
     let summary = wink::store::Summary { sequence: 4_001, compactions: 0, records: vec![wrong] };
     inner.summarise(session.id(), summary).await.unwrap();
     assert_eq!(numbers(&open(&store).await).len(), 4_001);
+}
+
+/// STATE whose item can be changed in place, which a type must not allow.
+#[derive(Serialize, Deserialize)]
+struct Shared {
+    number: Arc<AtomicU64>,
+}
+
+impl SliceType for Shared {
+    const NAME: &'static str = "shared";
+}
+
+#[tokio::test]
+async fn a_summary_has_items_as_they_were_committed() {
+    let store: SharedStore = Arc::new(ByteStore::new());
+    let session = open(&store).await;
+    let number = Arc::new(AtomicU64::new(1));
+    assert!(session.dispatch(Shared { number: Arc::clone(&number) }).is_ok());
+    session.flush().await.unwrap();
+    number.store(2, Ordering::SeqCst);
+    happen(&session, 0..2_000);
+    session.flush().await.unwrap();
+    assert_eq!(store.opening(session.id()).await.unwrap().summary.unwrap().sequence, 2_001);
+
+    let reopened = open(&store).await;
+    let numbers: Vec<_> =
+        reopened.slice::<Shared>().iter().map(|one| one.number.load(Ordering::SeqCst)).collect();
+    assert_eq!(numbers, [1]);
 }
 
 /// Allows what did not happen yet.

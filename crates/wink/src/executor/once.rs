@@ -35,7 +35,7 @@ impl Call {
             };
         };
         // A conflict at the commit would put an effect in doubt that has happened. A key of the request alone takes no turn: every
-        // command of a run would keep other processes from opening the workspace while it runs.
+        // command of a run would keep the commands of other runs waiting.
         let is_configured =
             self.placed.as_ref().is_some_and(|placed| placed.tool.contract().idempotency.is_some());
         let keeps_others_out = is_configured && config.reach == Reach::Outside && self.may_write_files();

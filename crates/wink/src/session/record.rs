@@ -132,6 +132,11 @@ pub(crate) fn of_all_tables(root: &Root) -> Result<Vec<Record>, String> {
     ])
 }
 
+/// The streams of the session's own tables in STATE.
+pub(super) fn tables() -> impl Iterator<Item = String> {
+    [CALLS, POLICIES].into_iter().map(str::to_owned)
+}
+
 /// Whether a stream is one of the session's own tables, so that no slice can have its name.
 pub(crate) fn is_own(stream: &str) -> bool {
     [CALLS, POLICIES, LOGS].contains(&stream)

@@ -24,9 +24,8 @@ use crate::support::size;
 ///
 /// A value does not change once it was dispatched: what is in a slice changes by events only. So a type must not have
 /// interior mutability that is serialised or that reducers read (`Arc<Mutex<_>>`, atomics, cells): a change through it is
-/// neither rolled back nor stored, and a summary of a durable session, which is written from memory, would have it although
-/// the records of the commits do not. A durable session stores what a value serialises to when its change is committed; a
-/// value that cannot be written as JSON (see [`ToolResult`](crate::tool::ToolResult)) fails that dispatch or call.
+/// neither rolled back nor stored, and is gone when the session is opened again. A durable session stores what a value
+/// serialises to when its change is committed; a value that cannot be written as JSON (see [`ToolResult`](crate::tool::ToolResult)) fails that dispatch or call.
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};

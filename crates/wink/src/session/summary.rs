@@ -3,7 +3,8 @@
 //! A summary has the STATE, the session's tables, and of each LOG slice where it is in the store, how many items it has and the
 //! tallies that are kept of it. One is written when as much was committed since the last that opening would cost more than it
 //! should, when memory and store are the same. It adds nothing to what the records say: without one, or with one that cannot be
-//! read, the session is read from its first record, in pages too.
+//! read, the session is read from its first record, in pages too. Its STATE is made from the stored records as well, and not from
+//! memory, where an item with interior mutability may have changed since its commit.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::items::Items;
-use super::open::{SliceProblem, Waiting};
+use super::open::SliceProblem;
 use super::paged::{LogMark, LogSource, Older};
 use super::record::{self, LOGS, Shape};
 use super::reducer::{Registry, Slot};
@@ -22,7 +23,7 @@ use super::sync::contained;
 use super::tally::{StoredTally, Tally};
 use super::window::Committing;
 use super::{Session, SessionId};
-use crate::store::{CallMark, NumberedRecord, PageQuery, Record, SharedStore, StoreError, Summary};
+use crate::store::{CallMark, NumberedRecord, Opening, PageQuery, Record, SharedStore, StoreError, Summary};
 use crate::support::lock::lock;
 
 /// What is known of a LOG slice that nobody has named yet.
@@ -58,6 +59,8 @@ type StoredLogs = BTreeMap<Arc<str>, StoredLog>;
 pub(super) struct Reading {
     pub(super) root: Root,
     version: u64,
+    /// What the summary weighs that this began with, and the records since.
+    weights: (u64, u64),
     /// Up to this number there is nothing of LOG slices that were not met yet.
     pub(super) floor: u64,
     pub(super) slices: HashMap<String, Vec<Record>>,
@@ -78,6 +81,34 @@ impl Reading {
             }
         }
         reading.problems.is_empty().then_some(reading)
+    }
+
+    /// What was stored up to this number, in these streams or in all: the last summary, and what was committed since.
+    fn of(
+        source: &LogSource,
+        registry: &Registry,
+        version: u64,
+        summary: Option<Summary>,
+        query: PageQuery,
+    ) -> Result<Self, StoreError> {
+        let mut reading = Self { version, ..Self::default() };
+        let mut query = query;
+        if let Some(summary) = summary {
+            let (sequence, weighs) = (summary.sequence, weight(&summary.records));
+            match Self::begun(registry, version, summary) {
+                Some(begun) => (reading, query.after) = (begun, sequence),
+                None => tracing::warn!("the summary of a session cannot be read; all of it is"),
+            }
+            reading.weights.0 = weighs;
+        }
+        while query.after < query.upto {
+            let page = source.page(&query)?;
+            let Some(last) = page.last() else { break };
+            query.after = last.sequence;
+            reading.weights.1 += weight(page.iter().map(|one| &one.record));
+            page.into_iter().for_each(|one| reading.take(registry, one));
+        }
+        Ok(reading)
     }
 
     fn take_logs(&mut self, registry: &Registry, record: &Record) -> Result<(), String> {
@@ -149,35 +180,20 @@ impl Session {
             Arc::new(LogSource::new(Arc::clone(store), self.core.id.clone(), Arc::clone(&self.core.unread)));
         let registry = self.registry();
         let version = lock(self.inner()).next_version();
-        let (mut after, mut size) = (0, 0);
-        let mut reading = Reading { version, ..Reading::default() };
-        if let Some(summary) = opening.summary {
-            let (sequence, weighs) = (summary.sequence, weight(&summary.records));
-            match Reading::begun(&registry, version, summary) {
-                Some(begun) => (reading, after, size) = (begun, sequence, weighs),
-                None => tracing::warn!("the summary of a session cannot be read; all of it is"),
-            }
-        }
-        let mut since = 0;
-        while after < opening.sequence {
-            let query = PageQuery { after, upto: opening.sequence, ..PageQuery::default() };
-            let page = source.page(&query)?;
-            let Some(last) = page.last() else { break };
-            after = last.sequence;
-            since += weight(page.iter().map(|one| &one.record));
-            page.into_iter().for_each(|one| reading.take(&registry, one));
-        }
+        let Opening { summary, unfinished, sequence, compactions } = opening;
+        let query = PageQuery { upto: sequence, ..PageQuery::default() };
+        let reading = Reading::of(&source, &registry, version, summary, query)?;
         {
             let mut inner = lock(self.inner());
-            inner.known = opening.sequence;
-            inner.paging.compactions = opening.compactions;
+            inner.known = sequence;
+            inner.paging.compactions = compactions;
             inner.paging.floor = reading.floor;
             inner.paging.source = Some(source);
-            inner.paging.summarised(Some(size));
-            inner.paging.grew(since);
+            inner.paging.summarised(Some(reading.weights.0));
+            inner.paging.grew(reading.weights.1);
         }
         self.place(reading);
-        Ok(opening.unfinished)
+        Ok(unfinished)
     }
 
     /// A LOG slice that now has a name, as the store has it, and its tally.
@@ -217,25 +233,35 @@ impl Session {
         if !lock(self.inner()).paging.is_due() {
             return;
         }
-        let Some((ground, known, compactions)) = self.ground() else { return };
-        let size = match ground.records(known) {
-            Ok(records) => {
-                let size = weight(&records);
-                let summary = Summary { sequence: known, compactions, records };
-                let kept =
-                    contained("keep a summary", || self.core.store.summarise(&self.core.id, summary)).await;
-                kept.map(|()| size).map_err(|error| error.to_string())
-            }
-            Err(reason) => Err(reason),
-        };
+        let Some(ground) = self.ground() else { return };
+        let size = self.summarise(ground).await;
         if let Err(reason) = &size {
             tracing::warn!(reason, "a session could not be summarised; opening it takes longer");
         }
         lock(self.inner()).paging.summarised(size.ok());
     }
 
+    async fn summarise(&self, ground: Ground) -> Result<u64, String> {
+        let failed = |error: StoreError| error.to_string();
+        let store = &self.core.store;
+        let opening = contained("open a session", || store.opening(&self.core.id)).await.map_err(failed)?;
+        if let Some(later) = opening.summary.as_ref().filter(|last| last.sequence > ground.known) {
+            // Another process was faster.
+            return Ok(weight(&later.records));
+        }
+        let query = PageQuery { streams: ground.state_streams(), upto: ground.known, ..PageQuery::default() };
+        let state =
+            Reading::of(&ground.source, &ground.registry, 0, opening.summary, query).map_err(failed)?;
+        let (sequence, compactions) = (ground.known, ground.compactions);
+        let records = ground.records(state)?;
+        let size = weight(&records);
+        let summary = Summary { sequence, compactions, records };
+        contained("keep a summary", || store.summarise(&self.core.id, summary)).await.map_err(failed)?;
+        Ok(size)
+    }
+
     /// What is to be summarised, if the store has everything that is in memory.
-    fn ground(&self) -> Option<(Ground, u64, u64)> {
+    fn ground(&self) -> Option<Ground> {
         let stored = lock(&self.core.stored);
         let mut inner = lock(self.inner());
         let registry = self.registry();
@@ -247,10 +273,17 @@ impl Session {
         if !inner.outbox.is_empty() || inner.window.is_some() {
             return None;
         }
-        let (waiting, logs) = (stored.waiting.clone(), stored.logs.clone());
-        let (state, log, floor) = (Arc::clone(&inner.state), inner.log.clone(), inner.paging.floor);
-        let ground = Ground { registry, state, log, waiting, logs, floor };
-        Some((ground, inner.known, inner.paging.compactions))
+        Some(Ground {
+            registry,
+            source: inner.paging.source.clone()?,
+            waiting: stored.waiting.keys().cloned().collect(),
+            state: Arc::clone(&inner.state),
+            log: inner.log.clone(),
+            logs: stored.logs.clone(),
+            floor: inner.paging.floor,
+            known: inner.known,
+            compactions: inner.paging.compactions,
+        })
     }
 }
 
@@ -289,40 +322,64 @@ pub(super) async fn marks_of(
     Ok(marks)
 }
 
-/// All that a summary is made of.
+/// What memory has for a summary.
 struct Ground {
     registry: Arc<Registry>,
+    source: Arc<LogSource>,
     state: Arc<Root>,
+    /// STATE slices that no type was named for yet.
+    waiting: Vec<Arc<str>>,
     log: Root,
-    waiting: Waiting,
     logs: LogNotes,
     floor: u64,
+    /// The number of the last record that is part of it.
+    known: u64,
+    compactions: u64,
 }
 
 impl Ground {
-    fn records(self, known: u64) -> Result<Vec<Record>, String> {
+    /// The streams of STATE and of the session's tables.
+    fn state_streams(&self) -> Vec<String> {
+        let slices = self.registry.defs().filter(|(_, def)| def.kind == SliceKind::State);
+        let slices = slices.map(|(_, def)| def.name.to_owned());
+        slices.chain(self.waiting.iter().map(|name| name.to_string())).chain(record::tables()).collect()
+    }
+
+    fn records(self, state: Reading) -> Result<Vec<Record>, String> {
+        if let Some(SliceProblem { slice, reason }) = state.problems.first() {
+            return Err(format!("`{slice}` cannot be read: {reason}"));
+        }
+        let Reading { root, mut slices, logs: once_logs, .. } = state;
         let mut records = Vec::new();
+        for (slot, def) in self.registry.defs() {
+            let stored = slices.remove(def.name);
+            if def.kind == SliceKind::Log {
+                continue;
+            }
+            let cell = match stored.filter(|_| !once_logs.contains_key(def.name)) {
+                Some(stored) => record::cell_of(def, &stored)?,
+                // It was LOG when it was stored, and was read as that.
+                None => self.state.cell(slot, def).clone(),
+            };
+            if cell.items.len() > 0 {
+                records.push(record::of_cell(def, &cell)?);
+            }
+        }
+        records.extend(slices.into_values().flatten());
+        records.extend(record::of_all_tables(&root)?);
+
         let mut logs = StoredLogs::new();
         for (name, LogNote { mark: LogMark { after, upto, count }, tally }) in self.logs {
             logs.insert(name, StoredLog { after, upto, count, tally });
         }
-        for (slot, def) in self.registry.defs() {
-            if def.kind == SliceKind::State {
-                let cell = self.state.cell(slot, def);
-                if cell.items.len() > 0 {
-                    records.push(record::of_cell(def, &cell)?);
-                }
-            } else {
-                // Those that have nothing too: it is then known since when.
-                let mark = self.log.cell(slot, def).mark().unwrap_or(LogMark::empty(self.floor));
-                let LogMark { after, upto, count } = mark;
-                let tally = self.log.tally(slot).filter(|_| def.is_counted);
-                let tally = tally.map(|tally| tally.to_stored(def, known)).transpose()?;
-                logs.insert(def.name.into(), StoredLog { after, upto, count, tally });
-            }
+        for (slot, def) in self.registry.defs().filter(|(_, def)| def.kind == SliceKind::Log) {
+            // Those that have nothing too: it is then known since when.
+            let mark = self.log.cell(slot, def).mark().unwrap_or(LogMark::empty(self.floor));
+            let LogMark { after, upto, count } = mark;
+            let tally = self.log.tally(slot).filter(|_| def.is_counted);
+            let tally = tally.map(|tally| tally.to_stored(def, self.known)).transpose()?;
+            logs.insert(def.name.into(), StoredLog { after, upto, count, tally });
         }
-        records.extend(record::of_all_tables(&self.state)?);
-        records.extend(self.waiting.values().flat_map(|stored| stored.iter().cloned()));
         records.push(record::record(LOGS, &logs)?);
         Ok(records)
     }
