@@ -88,6 +88,22 @@ async fn arguments_that_are_no_text_are_what_was_written() {
     }
 }
 
+// case 253
+#[tokio::test]
+async fn numbers_in_an_object_of_arguments_are_as_they_were_written() {
+    let written = r#"{"wei":20000000000000000001,"part":0.1000000000000000055}"#;
+    let call = format!(r#"{{"type":"function_call","call_id":"a","name":"pay","arguments":{written}}}"#);
+    let body = format!(r#"{{"status":"completed","output":[{call}]}}"#);
+    let whole = answered(Way::Responses, "application/json", body).await.unwrap();
+    assert_eq!(calls(&whole), [("a", "pay", written)]);
+
+    let function = format!(r#"{{"name":"pay","arguments":{written}}}"#);
+    let message = format!(r#"{{"tool_calls":[{{"id":"a","function":{function}}}]}}"#);
+    let body = format!(r#"{{"choices":[{{"message":{message},"finish_reason":"tool_calls"}}]}}"#);
+    let whole = answered(Way::Chat, "application/json", body).await.unwrap();
+    assert_eq!(calls(&whole), [("a", "pay", written)]);
+}
+
 #[tokio::test]
 async fn another_id_is_another_call_whatever_its_place() {
     let delta = |id: Value, name: Value, arguments: &str| {

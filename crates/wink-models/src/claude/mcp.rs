@@ -7,6 +7,7 @@ use wink::executor::{Escalation, Outcome, ToolCall};
 use wink::prompt::{PlacedTool, RenderedPrompt};
 
 use super::native::Native;
+use super::wire::written;
 
 /// What the server is called.
 pub(super) const SERVER: &str = "wink";
@@ -79,7 +80,7 @@ fn call(id: Value, params: &Value) -> Handled {
     let Some(name) = params.get("name").and_then(Value::as_str) else {
         return Handled::Now(refused(&id, -32602, "tools/call needs the name of a tool"));
     };
-    let arguments = params.get("arguments").map(Value::to_string).unwrap_or_default();
+    let arguments = params.get("arguments").map(written).unwrap_or_default();
     let used = params.get("_meta").and_then(|meta| meta.get("claudecode/toolUseId")).and_then(Value::as_str);
     let call_id: Arc<str> = match used {
         Some(used) => used.into(),

@@ -123,7 +123,7 @@ impl Transcript {
                 "tool_use" => turn.calls.push(Called {
                     id: block.id.into(),
                     name: known_name(&block.name).into(),
-                    arguments: block.input.to_string().into(),
+                    arguments: wire::written(&block.input).into(),
                 }),
                 _ => {}
             }

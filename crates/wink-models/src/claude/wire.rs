@@ -3,9 +3,11 @@
 //! What the program says beside what is named here is ignored: it says a lot, and more with every version. What it asks and
 //! nobody knows is refused, so that it does not wait.
 
+use std::io;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::ser::{CompactFormatter, Formatter, Serializer};
 use serde_json::{Map, Value, json};
 use wink::limits::TokenUsage;
 
@@ -361,4 +363,43 @@ pub(super) fn more(event: &str, text: &str) -> Value {
 /// What a tool did could not be kept.
 pub(super) fn undone(reason: &str) -> Value {
     json!({ "decision": "block", "reason": reason })
+}
+
+/// The arguments of a call, as the program writes them: it decodes what the model sent to doubles, and writes an integer of up
+/// to 21 digits with all of them. So one that is outside 64 bits is still refused by name, and not rounded.
+pub(super) fn written(arguments: &Value) -> String {
+    struct Digits;
+
+    impl Formatter for Digits {
+        fn write_f64<W: io::Write + ?Sized>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
+            const MOST_DIGITS: f64 = 1e21;
+            if value.fract() == 0.0 && value.abs() < MOST_DIGITS {
+                return write!(writer, "{value:.0}");
+            }
+            CompactFormatter.write_f64(writer, value)
+        }
+    }
+
+    let mut text = Vec::new();
+    let encoded = arguments.serialize(&mut Serializer::with_formatter(&mut text, Digits));
+    match encoded {
+        Ok(()) => String::from_utf8_lossy(&text).into_owned(),
+        Err(_) => arguments.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // case 253
+    #[test]
+    fn integers_outside_64_bits_keep_their_digits() {
+        let line = r#"{"wei":20000000000000000001,"low":-20000000000000000001,"id":18446744073709551615,"half":0.5,"far":1e+21}"#;
+        let decoded: Value = serde_json::from_str(line).unwrap_or_default();
+        assert_eq!(
+            written(&decoded),
+            r#"{"wei":20000000000000000000,"low":-20000000000000000000,"id":18446744073709551615,"half":0.5,"far":1e+21}"#
+        );
+    }
 }

@@ -11,6 +11,7 @@ use wink::tool::{ToolContext, ToolError};
 
 use super::native::{Native, Reach};
 use super::process::Leash;
+use super::wire::written;
 
 /// The workspace while the program changes it. Dropping this ends the program and undoes what it did.
 ///
@@ -110,7 +111,7 @@ async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
 /// The arguments of a tool as policies and the log have them: what the program calls `file_path` is `path`, from the root of the workspace.
 /// A path outside stays as it is. With them, why the call must not be made.
 pub(super) fn arguments(native: Native, input: &Value, root: Option<&Path>) -> (String, Option<String>) {
-    let Value::Object(input) = input else { return (input.to_string(), None) };
+    let Value::Object(input) = input else { return (written(input), None) };
     let named = ["file_path", "notebook_path", "path"].into_iter().find(|name| input.contains_key(*name));
     let text = named.and_then(|name| input.get(name)).and_then(Value::as_str);
     let inside = match (root, text) {
@@ -146,7 +147,7 @@ pub(super) fn arguments(native: Native, input: &Value, root: Option<&Path>) -> (
         (None, Some(text)) => arguments.insert("file_path".to_owned(), text.into()),
         (None, None) => None,
     };
-    (Value::Object(arguments).to_string(), refusal)
+    (written(&Value::Object(arguments)), refusal)
 }
 
 /// The path from the root, links in it followed; nothing if that is outside, or belongs to the runtime.

@@ -29,17 +29,6 @@ pub(super) fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Defaul
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Written(pub(super) String);
 
-impl Written {
-    /// Of a value that was read already.
-    pub(super) fn of(value: Option<&Value>) -> Self {
-        Self(match value {
-            None | Some(Value::Null) => String::new(),
-            Some(Value::String(text)) => text.clone(),
-            Some(other) => other.to_string(),
-        })
-    }
-}
-
 impl<'de> Deserialize<'de> for Written {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(from)?;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use wink::limits::TokenUsage;
 
@@ -19,7 +20,7 @@ const BY: &str = "openai.responses";
 struct Answer {
     status: Option<String>,
     #[serde(default, deserialize_with = "lenient::or_default")]
-    output: Vec<Value>,
+    output: Vec<Box<RawValue>>,
     incomplete_details: Option<Incomplete>,
     error: Option<Value>,
     #[serde(default, deserialize_with = "lenient::or_none")]
@@ -60,7 +61,7 @@ impl Usage {
 }
 
 /// Reads an answer; `arrived` are the items that came one by one before it. Some servers do not repeat them.
-pub(super) fn read(answer: &[u8], arrived: Vec<Value>) -> Result<ModelResponse, ModelError> {
+pub(super) fn read(answer: &[u8], arrived: Vec<Box<RawValue>>) -> Result<ModelResponse, ModelError> {
     let answer: Answer = serde_json::from_slice(answer).map_err(error::malformed)?;
     if let Some(said) = answer.error.filter(|error| !error.is_null()) {
         return Err(error::of_object(&said));
@@ -83,7 +84,8 @@ pub(super) fn read(answer: &[u8], arrived: Vec<Value>) -> Result<ModelResponse, 
     let items = if answer.output.is_empty() { arrived } else { answer.output };
     let (mut text, mut calls, mut kept) = (String::new(), Vec::new(), Vec::new());
     let mut needed = false;
-    for item in items {
+    for written in items {
+        let item: Value = serde_json::from_str(written.get()).map_err(error::malformed)?;
         match text_of(&item, "type") {
             "message" => {
                 let said = message(&item, &mut stop);
@@ -93,7 +95,7 @@ pub(super) fn read(answer: &[u8], arrived: Vec<Value>) -> Result<ModelResponse, 
                 text.push_str(&said);
             }
             "function_call" => {
-                let call = call(&item);
+                let call = call(&item, &written)?;
                 kept.push(json!({ "call": call.id }));
                 calls.push(call);
             }
@@ -128,13 +130,19 @@ fn message(item: &Value, stop: &mut Stop) -> String {
     said
 }
 
-fn call(item: &Value) -> Called {
+/// The call that an item is, with its arguments as they are written, also if they are an object.
+fn call(item: &Value, written: &RawValue) -> Result<Called, ModelError> {
+    #[derive(Deserialize)]
+    struct Call {
+        #[serde(default)]
+        arguments: Written,
+    }
     let id = match text_of(item, "call_id") {
         "" => made_up_id(),
         id => id.into(),
     };
-    let written = Written::of(item.get("arguments"));
-    Called { id, name: text_of(item, "name").into(), arguments: arguments(&written.0) }
+    let call: Call = serde_json::from_str(written.get()).map_err(error::malformed)?;
+    Ok(Called { id, name: text_of(item, "name").into(), arguments: arguments(&call.arguments.0) })
 }
 
 fn text_of<'a>(value: &'a Value, name: &str) -> &'a str {

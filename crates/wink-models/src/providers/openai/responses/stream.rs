@@ -17,7 +17,8 @@ struct Event<'a> {
     #[serde(borrow, rename = "type")]
     kind: Cow<'a, str>,
     delta: Option<Value>,
-    item: Option<Value>,
+    #[serde(borrow)]
+    item: Option<&'a RawValue>,
     #[serde(borrow)]
     response: Option<&'a RawValue>,
     /// Where an error is told in an object of its own.
@@ -27,7 +28,7 @@ struct Event<'a> {
 /// What has arrived.
 #[derive(Default)]
 pub(super) struct Collected {
-    items: Vec<Value>,
+    items: Vec<Box<RawValue>>,
     response: Option<String>,
 }
 
@@ -46,14 +47,15 @@ impl Events for Collected {
                 stream.piece(Piece::Thinking(delta));
             }
             "response.output_item.added" => {
-                let item = event.item.unwrap_or_default();
+                let item = event.item.map_or("null", RawValue::get);
+                let item: Value = serde_json::from_str(item).map_err(error::malformed)?;
                 if item.get("type").is_some_and(|name| name == "function_call") {
                     stream.piece(Piece::Call {
                         name: item.get("name").and_then(Value::as_str).unwrap_or_default(),
                     });
                 }
             }
-            "response.output_item.done" => self.items.extend(event.item),
+            "response.output_item.done" => self.items.extend(event.item.map(ToOwned::to_owned)),
             "response.completed" | "response.incomplete" | "response.failed" => {
                 self.response = event.response.map(|response| response.get().to_owned());
                 return Ok(Progress::Ended);
