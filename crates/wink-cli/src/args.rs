@@ -385,6 +385,14 @@ pub(crate) enum LedgerCommand {
         #[arg(long, value_name = "JSON", requires = "happened")]
         value: Option<String>,
     },
+    /// Acknowledge that the store has lost commits, so that tools with a key run again
+    ///
+    /// What was lost is told whenever the workspace is opened: effects that
+    /// happened may not be in the ledger any more. Look into the books of the
+    /// other side first. What was left of the database and of its log is in
+    /// .wink/wink.db-lost-*. Refused while a call is running.
+    #[command(verbatim_doc_comment, after_help = EXIT_CODES)]
+    AcknowledgeLoss,
 }
 
 #[derive(Subcommand)]

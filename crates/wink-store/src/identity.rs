@@ -11,16 +11,22 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OptionalExtension};
 use wink::store::{StoreError, StoreErrorKind};
 
+use crate::loss::{self, Behind};
+use crate::mark::{self, Found, Mark};
 use crate::schema::failed;
+use crate::tail;
 
 /// What makes an id, with the table that it is in.
 pub(crate) const TABLE: &str = "CREATE TABLE identity (id TEXT NOT NULL);
      INSERT INTO identity VALUES (lower(hex(randomblob(16))));";
 
-/// The id that is noted beside a database.
+/// The id that is noted beside a database, and its mark.
 pub(crate) struct Noted {
     file: PathBuf,
+    database: PathBuf,
     id: Option<String>,
+    /// Read before the database is; none for a store that is not known yet.
+    mark: Option<Found>,
 }
 
 impl Noted {
@@ -33,7 +39,8 @@ impl Noted {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(cannot(&file, &error)),
         };
-        let noted = Self { file, id };
+        let mark = id.as_deref().map(|id| mark::read(database, id)).transpose()?;
+        let noted = Self { file, database: database.to_owned(), id, mark };
         match noted.id {
             // It is not even made.
             Some(_) if !database.exists() => Err(noted.lost(database, "is not there")),
@@ -51,10 +58,37 @@ impl Noted {
         }
     }
 
-    /// Notes the id of a database that has one.
-    pub(crate) fn note(self, conn: &Connection) -> Result<(), StoreError> {
-        let (None, Some(id)) = (&self.id, of(conn).map_err(failed("open"))?) else { return Ok(()) };
-        write(&self.file, &id).map_err(|error| cannot(&self.file, &error))
+    /// What the database has lost, if it is behind its mark.
+    pub(crate) fn behind(&self, conn: &Connection) -> Result<Option<Behind>, StoreError> {
+        let Some(mark) = &self.mark else { return Ok(None) };
+        let tail = match has(conn, "tail").map_err(failed("open"))? {
+            true => tail::of(conn).map_err(failed("open"))?,
+            false => None,
+        };
+        Ok(loss::behind(mark, tail))
+    }
+
+    /// Notes the id of a database that has one, and opens its mark.
+    pub(crate) fn note(self, conn: &Connection) -> Result<Mark, StoreError> {
+        let Some(id) = of(conn).map_err(failed("open"))? else {
+            return Err(StoreError::failed("open", "the database has no id"));
+        };
+        let tail = tail::of(conn).map_err(failed("open"))?.unwrap_or_default();
+        if self.id.is_none() {
+            // A mark that is there is of another database, which the operator has given up.
+            match std::fs::remove_file(mark::file_of(&self.database)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(cannot(&self.file, &error));
+                }
+                _ => {}
+            }
+        }
+        let mark = Mark::open(&self.database, id.clone(), &tail)
+            .map_err(|error| cannot(&mark::file_of(&self.database), &error))?;
+        if self.id.is_none() {
+            write(&self.file, &id).map_err(|error| cannot(&self.file, &error))?;
+        }
+        Ok(mark)
     }
 
     fn lost(&self, database: &Path, what: &str) -> StoreError {
@@ -71,11 +105,16 @@ impl Noted {
 
 /// The id of a database; none, if its tables are older than that.
 fn of(conn: &Connection) -> rusqlite::Result<Option<String>> {
-    let has = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'identity'";
-    match conn.query_row(has, [], |_| Ok(())).optional()? {
-        Some(()) => conn.query_row("SELECT id FROM identity", [], |row| row.get(0)).optional(),
-        None => Ok(None),
+    match has(conn, "identity")? {
+        true => conn.query_row("SELECT id FROM identity", [], |row| row.get(0)).optional(),
+        false => Ok(None),
     }
+}
+
+/// Whether there is such a table.
+fn has(conn: &Connection, table: &str) -> rusqlite::Result<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?1)";
+    conn.query_row(sql, [table], |row| row.get(0))
 }
 
 /// All of it is there, or nothing.
@@ -91,5 +130,9 @@ fn write(file: &Path, id: &str) -> io::Result<()> {
 }
 
 fn cannot(file: &Path, error: &io::Error) -> StoreError {
-    StoreError::failed("open", format!("{}: {error}", file.display()))
+    let kind = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreErrorKind::NoSpace,
+        _ => StoreErrorKind::Failed,
+    };
+    StoreError { doing: "open", reason: format!("{}: {error}", file.display()), kind }
 }

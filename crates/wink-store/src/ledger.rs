@@ -1,12 +1,13 @@
 //! The ledger's rows. Whoever claims is named by the owner of its store, so that the dead are recognised.
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use wink::filesystem::host::Owners;
 use wink::store::{Claimed, LedgerChange, LedgerRow, LedgerState, Rows, StoreError};
 
 use crate::marks::Marks;
 use crate::schema::failed;
+use crate::tail::{Sum, WriteTx, sum_of};
 
 /// A moment as a number to search by: nanoseconds, as far as they go.
 pub(crate) fn moment(at: Timestamp) -> i64 {
@@ -16,23 +17,82 @@ pub(crate) fn moment(at: Timestamp) -> i64 {
 struct Found {
     row: LedgerRow,
     owner: Option<String>,
+    is_whole: bool,
 }
 
-fn decode((text, owner): (String, Option<String>)) -> Result<Found, StoreError> {
-    let broken = |error: serde_json::Error| StoreError::failed("read the ledger", error.to_string());
-    Ok(Found { row: serde_json::from_str(&text).map_err(broken)?, owner })
+/// The columns that [`found`] reads.
+const COLUMNS: &str = "key, tool, owner, expires, row, sum";
+
+/// A row as it was written; one without its checksum is in doubt, since it is not known what it said.
+fn found(row: &Row<'_>) -> rusqlite::Result<Found> {
+    let (key, tool): (String, String) = (row.get(0)?, row.get(1)?);
+    let (owner, expires): (Option<String>, Option<i64>) = (row.get(2)?, row.get(3)?);
+    let (text, sum): (String, Option<Vec<u8>>) = (row.get(4)?, row.get(5)?);
+    let is_whole = sum.is_some_and(|sum| sum == row_sum(&key, &tool, owner.as_deref(), expires, &text));
+    Ok(match serde_json::from_str(&text).ok().filter(|_| is_whole) {
+        Some(row) => Found { row, owner, is_whole },
+        None => {
+            let reason =
+                "its entry in the ledger is damaged: `wink doctor --deep` says what else is".to_owned();
+            let state = LedgerState::InDoubt { reason, since: Timestamp::UNIX_EPOCH };
+            let row = LedgerRow { key, tool, params_hash: String::new(), ttl: None, state };
+            Found { row, owner: None, is_whole: false }
+        }
+    })
+}
+
+/// The checksum of a row.
+fn row_sum(key: &str, tool: &str, owner: Option<&str>, expires: Option<i64>, text: &str) -> Sum {
+    let there = [u8::from(owner.is_some()), u8::from(expires.is_some())];
+    let expires = expires.unwrap_or_default().to_le_bytes();
+    sum_of(&[
+        key.as_bytes(),
+        tool.as_bytes(),
+        &there,
+        owner.unwrap_or_default().as_bytes(),
+        &expires,
+        text.as_bytes(),
+    ])
+}
+
+/// Gives every row its checksum, once: those of older versions have none.
+pub(crate) fn sum_all(conn: &Connection) -> rusqlite::Result<()> {
+    let mut select = conn.prepare("SELECT key, tool, owner, expires, row FROM ledger")?;
+    let mut rows = select.query([])?;
+    let mut sums: Vec<(String, Sum)> = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (key, tool): (String, String) = (row.get(0)?, row.get(1)?);
+        let (owner, expires, text): (Option<String>, Option<i64>, String) =
+            (row.get(2)?, row.get(3)?, row.get(4)?);
+        let sum = row_sum(&key, &tool, owner.as_deref(), expires, &text);
+        sums.push((key, sum));
+    }
+    let mut update = conn.prepare("UPDATE ledger SET sum = ?2 WHERE key = ?1")?;
+    sums.into_iter().try_for_each(|(key, sum)| update.execute(params![key, sum]).map(drop))
+}
+
+/// Names every row that does not have its checksum.
+pub(crate) fn check(conn: &Connection, mut broken: impl FnMut(String)) -> rusqlite::Result<()> {
+    let mut select = conn.prepare(&format!("SELECT {COLUMNS} FROM ledger ORDER BY key"))?;
+    for one in select.query_map([], found)? {
+        let one = one?;
+        if !one.is_whole {
+            broken(format!("effect {}: it does not have the bytes that were committed", one.row.key));
+        }
+    }
+    Ok(())
 }
 
 fn get(conn: &Connection, key: &str) -> Result<Option<Found>, StoreError> {
     let read = || -> rusqlite::Result<_> {
-        conn.prepare_cached("SELECT row, owner FROM ledger WHERE key = ?1")?
-            .query_row([key], |row| Ok((row.get(0)?, row.get(1)?)))
+        conn.prepare_cached(&format!("SELECT {COLUMNS} FROM ledger WHERE key = ?1"))?
+            .query_row([key], found)
             .optional()
     };
-    read().map_err(failed("read the ledger"))?.map(decode).transpose()
+    read().map_err(failed("read the ledger"))
 }
 
-fn put(conn: &Connection, owners: &Owners, row: &LedgerRow) -> Result<(), StoreError> {
+fn put(conn: &WriteTx<'_>, owners: &Owners, row: &LedgerRow) -> Result<(), StoreError> {
     let text = serde_json::to_string(row)
         .map_err(|error| StoreError::failed("write the ledger", error.to_string()))?;
     let (owner, expires) = match &row.state {
@@ -40,17 +100,25 @@ fn put(conn: &Connection, owners: &Owners, row: &LedgerRow) -> Result<(), StoreE
         LedgerState::Recorded { expires_at, .. } => (None, expires_at.map(moment)),
         LedgerState::InDoubt { .. } => (None, None),
     };
+    let sum = row_sum(&row.key, &row.tool, owner, expires, &text);
+    let what = match &row.state {
+        LedgerState::Claimed { .. } => "claimed",
+        LedgerState::Recorded { .. } => "recorded",
+        LedgerState::InDoubt { .. } => "in doubt",
+    };
+    conn.tell(format!("effect {} is {what}", row.key), sum);
     let write = || -> rusqlite::Result<_> {
         conn.prepare_cached(
-            "INSERT INTO ledger (key, tool, owner, expires, row) VALUES (?1, ?2, ?3, ?4, ?5)
-             ON CONFLICT (key) DO UPDATE SET tool = ?2, owner = ?3, expires = ?4, row = ?5",
+            "INSERT INTO ledger (key, tool, owner, expires, row, sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+             ON CONFLICT (key) DO UPDATE SET tool = ?2, owner = ?3, expires = ?4, row = ?5, sum = ?6",
         )?
-        .execute(params![row.key, row.tool, owner, expires, text])
+        .execute(params![row.key, row.tool, owner, expires, text, sum])
     };
     write().map_err(failed("write the ledger")).map(drop)
 }
 
-fn delete(conn: &Connection, key: &str) -> Result<(), StoreError> {
+fn delete(conn: &WriteTx<'_>, key: &str) -> Result<(), StoreError> {
+    conn.tell(format!("effect {key} is removed"), [0; 16]);
     let write = || -> rusqlite::Result<_> {
         conn.prepare_cached("DELETE FROM ledger WHERE key = ?1")?.execute([key])
     };
@@ -60,12 +128,12 @@ fn delete(conn: &Connection, key: &str) -> Result<(), StoreError> {
 /// The row as it is now that its owner is known to be dead; nothing if the claim is released. No other process writes
 /// meanwhile, so what the owner wrote before it died is there.
 fn settled(
-    conn: &Connection,
+    conn: &WriteTx<'_>,
     owners: &Owners,
     marks: &Marks,
     found: Found,
 ) -> Result<Option<LedgerRow>, StoreError> {
-    let Found { row, owner: Some(owner) } = found else { return Ok(Some(found.row)) };
+    let Found { row, owner: Some(owner), .. } = found else { return Ok(Some(found.row)) };
     let LedgerState::Claimed { since, .. } = &row.state else { return Ok(Some(row)) };
     if !owners.is_dead(&owner) {
         return Ok(Some(row));
@@ -87,7 +155,7 @@ fn settled(
 }
 
 pub(crate) fn claim(
-    conn: &Connection,
+    conn: &WriteTx<'_>,
     owners: &Owners,
     marks: &Marks,
     row: &LedgerRow,
@@ -107,7 +175,11 @@ pub(crate) fn claim(
 }
 
 /// Whether the row was as expected; then it is changed.
-pub(crate) fn replace(conn: &Connection, owners: &Owners, change: &LedgerChange) -> Result<bool, StoreError> {
+pub(crate) fn replace(
+    conn: &WriteTx<'_>,
+    owners: &Owners,
+    change: &LedgerChange,
+) -> Result<bool, StoreError> {
     let found = get(conn, &change.from.key)?.map(|found| found.row);
     if !change.expects(found.as_ref()) {
         return Ok(false);
@@ -127,8 +199,7 @@ pub(crate) fn rows(
 ) -> Result<(Vec<LedgerRow>, bool), StoreError> {
     let mut dead = false;
     let mut rows = Vec::new();
-    for found in select(conn, which).map_err(failed("list rows"))? {
-        let Found { row, owner } = decode(found)?;
+    for Found { row, owner, .. } in select(conn, which).map_err(failed("list rows"))? {
         dead |= owner.is_some_and(|owner| owners.is_dead(&owner));
         if which.matches(&row) {
             rows.push(row);
@@ -137,11 +208,10 @@ pub(crate) fn rows(
     Ok((rows, dead))
 }
 
-fn select(conn: &Connection, which: &Rows) -> rusqlite::Result<Vec<(String, Option<String>)>> {
-    let all = "SELECT row, owner FROM ledger";
+fn select(conn: &Connection, which: &Rows) -> rusqlite::Result<Vec<Found>> {
     let read = |sql: &str, params: &[&dyn rusqlite::ToSql]| -> rusqlite::Result<Vec<_>> {
-        conn.prepare_cached(&format!("{all} {sql} ORDER BY key"))?
-            .query_map(params, |row| Ok((row.get(0)?, row.get(1)?)))?
+        conn.prepare_cached(&format!("SELECT {COLUMNS} FROM ledger {sql} ORDER BY key"))?
+            .query_map(params, found)?
             .collect()
     };
     match which {
@@ -152,7 +222,11 @@ fn select(conn: &Connection, which: &Rows) -> rusqlite::Result<Vec<(String, Opti
     }
 }
 
-pub(crate) fn remove(conn: &Connection, owners: &Owners, which: &Rows) -> Result<Vec<LedgerRow>, StoreError> {
+pub(crate) fn remove(
+    conn: &WriteTx<'_>,
+    owners: &Owners,
+    which: &Rows,
+) -> Result<Vec<LedgerRow>, StoreError> {
     let (mut rows, _) = rows(conn, owners, which)?;
     rows.retain(|row| !row.is_claimed());
     for row in &rows {
@@ -162,14 +236,14 @@ pub(crate) fn remove(conn: &Connection, owners: &Owners, which: &Rows) -> Result
 }
 
 /// Puts every claim of a dead owner in doubt, or releases it. This has to be true before the owner's marks are removed.
-pub(crate) fn bury(conn: &Connection, owners: &Owners, marks: &Marks) -> Result<(), StoreError> {
-    let read = || -> rusqlite::Result<Vec<(String, Option<String>)>> {
-        conn.prepare_cached("SELECT row, owner FROM ledger WHERE owner IS NOT NULL")?
-            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+pub(crate) fn bury(conn: &WriteTx<'_>, owners: &Owners, marks: &Marks) -> Result<(), StoreError> {
+    let read = || -> rusqlite::Result<Vec<Found>> {
+        conn.prepare_cached(&format!("SELECT {COLUMNS} FROM ledger WHERE owner IS NOT NULL"))?
+            .query_map([], found)?
             .collect()
     };
     for found in read().map_err(failed("read the ledger"))? {
-        settled(conn, owners, marks, decode(found)?)?;
+        settled(conn, owners, marks, found)?;
     }
     Ok(())
 }

@@ -32,10 +32,13 @@ mod readme {}
 #[doc = include_str!("../../wink/src/guide/durability.md")]
 mod guide {}
 
+mod chain;
 mod ground;
 mod identity;
 mod ledger;
+mod loss;
 mod maintain;
+mod mark;
 mod marks;
 mod options;
 mod own;
@@ -43,6 +46,7 @@ mod read;
 mod records;
 mod schema;
 mod store;
+mod tail;
 mod turns;
 mod workspace;
 mod writer;

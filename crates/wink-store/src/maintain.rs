@@ -3,11 +3,15 @@
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, params};
 use wink::filesystem::host::{AllSettled, Owners};
-use wink::store::{CallMark, JournalId, LedgerRow, Rows, StoreError};
+use wink::store::{CallMark, JournalId, Rows, StoreError};
 
+use crate::chain::{self, Broken};
 use crate::ledger::{self, moment};
+use crate::loss;
 use crate::options::StoreRetention;
+use crate::records;
 use crate::schema::failed;
+use crate::tail::WriteTx;
 
 /// What a look through the database found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,20 +51,39 @@ pub(crate) fn check(conn: &Connection) -> Result<CheckReport, StoreError> {
             }
             Ok(())
         };
-    let row =
-        |text: &str| serde_json::from_str::<LedgerRow>(text).map(drop).map_err(|error| error.to_string());
     let mark =
         |text: &str| serde_json::from_str::<CallMark>(text).map(drop).map_err(|error| error.to_string());
     let nobody = |_: &str| Err("it belongs to no session".to_owned());
-    let looked = read("effect", "SELECT key, row FROM ledger", &row)
-        .and_then(|()| read("call", "SELECT invocation, mark FROM calls", &mark))
-        .and_then(|()| {
-            let strays = "SELECT id, stream FROM records WHERE (id >> 40) NOT IN (SELECT id FROM sessions)";
-            let strays = strays.replace("SELECT id,", "SELECT CAST(id AS TEXT),");
-            read("record", &strays, &nobody)
-        });
-    looked.map_err(failed("check"))?;
+    let looked = read("call", "SELECT invocation, mark FROM calls", &mark).and_then(|()| {
+        let strays = "SELECT id, stream FROM records WHERE (id >> 40) NOT IN (SELECT id FROM sessions)";
+        let strays = strays.replace("SELECT id,", "SELECT CAST(id AS TEXT),");
+        read("record", &strays, &nobody)
+    });
+    looked.and_then(|()| sums(conn, &mut problems)).map_err(failed("check"))?;
     Ok(CheckReport { problems })
+}
+
+/// Names every record, part of a summary and row of the ledger that is not as it was committed.
+fn sums(conn: &Connection, problems: &mut Vec<String>) -> rusqlite::Result<()> {
+    let sessions: Vec<(i64, String)> = conn
+        .prepare("SELECT id, name FROM sessions ORDER BY name")?
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<Result<_, _>>()?;
+    for (id, name) in sessions {
+        chain::check_all(conn, id, |Broken { number, why }| {
+            problems.push(format!("record {number} of session '{name}': {why}"));
+        })?;
+        if !records::summary_is_whole(conn, id)? {
+            problems.push(format!(
+                "the summary of session '{name}': it does not have the bytes that were written"
+            ));
+        }
+    }
+    ledger::check(conn, |problem| problems.push(problem))?;
+    for loss in loss::open(conn)? {
+        problems.push(format!("{}; noticed at {}, and not acknowledged", loss.what, loss.noticed));
+    }
+    Ok(())
 }
 
 /// What SQLite finds wrong with its pages.
@@ -81,7 +104,7 @@ pub(crate) enum JournalMarks {
 }
 
 pub(crate) fn prune(
-    conn: &Connection,
+    conn: &WriteTx<'_>,
     owners: &Owners,
     keep: StoreRetention,
     marks: &JournalMarks,
@@ -92,14 +115,19 @@ pub(crate) fn prune(
         now.checked_sub(age).unwrap_or(Timestamp::MIN)
     };
     let old = moment(before(keep.journals));
-    let forget = |but: Option<JournalId>| {
+    let forget = |but: Option<JournalId>| -> rusqlite::Result<usize> {
         let but = but.map_or_else(String::new, |but| but.to_string());
         conn.execute(
             "UPDATE sessions SET forgotten = max(forgotten, coalesce(
                  (SELECT max(sequence) FROM journals WHERE session = sessions.id AND at < ?1 AND id != ?2), 0))",
             params![old, but],
         )?;
-        conn.execute("DELETE FROM journals WHERE at < ?1 AND id != ?2", params![old, but])
+        let gone = conn.execute("DELETE FROM journals WHERE at < ?1 AND id != ?2", params![old, but])?;
+        if gone > 0 {
+            conn.tell(format!("{gone} changes are forgotten"), [0; 16]);
+            conn.execute("UPDATE tail SET pruned = max(coalesce(pruned, ?1), ?1)", [old])?;
+        }
+        Ok(gone)
     };
     let journals = match marks {
         JournalMarks::Stay => 0,

@@ -15,7 +15,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rusqlite::{Connection, params};
+use rusqlite::params;
 use wink::filesystem::EntryKind;
 use wink::filesystem::host::disk::{Disk, Replace};
 use wink::filesystem::host::{HostDisk, Owners};
@@ -24,6 +24,7 @@ use wink::store::{CallMark, JournalId, StoreError};
 
 use crate::records::{call_bytes, find_or_make};
 use crate::schema::failed;
+use crate::tail::WriteTx;
 
 /// What a line begins with, and what that becomes.
 const LIVE: u8 = b'+';
@@ -163,16 +164,35 @@ impl Marks {
         Ok(dead)
     }
 
+    /// A call that is running, in any process.
+    pub(crate) fn running(&self, owners: &Owners) -> io::Result<Option<CallMark>> {
+        for (name, kind) in self.disk.read_dir(&self.dir)? {
+            let Ok(name) = name.into_string() else { continue };
+            if kind != EntryKind::File || name.parse::<JournalId>().is_err() || owners.is_dead(&name) {
+                continue;
+            }
+            let text = match self.disk.read(&self.dir.join(name)) {
+                Ok(text) => text,
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            if let Some((_, mark)) = live(&text).find_map(Result::ok) {
+                return Ok(Some(mark));
+            }
+        }
+        Ok(None)
+    }
+
     /// Makes rows of the marks that a dead owner left. Whoever did this may die before the file is gone: it can be done again.
-    pub(crate) fn bury(&self, conn: &Connection, owner: &str) -> Result<(), StoreError> {
+    pub(crate) fn bury(&self, conn: &WriteTx<'_>, owner: &str) -> Result<(), StoreError> {
         let text = match self.disk.read(&self.dir.join(owner)) {
             Ok(text) => text,
             // Another process was quicker.
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(StoreError::failed("read the marks of calls", error.to_string())),
         };
-        for line in Line::whole_in(&text).flatten().filter(|line| line.state != STRUCK) {
-            match line.decode() {
+        for line in live(&text) {
+            match line {
                 Ok((session, mark)) => {
                     keep(conn, owner, session, &mark).map_err(failed("keep the mark of a call"))?
                 }
@@ -303,7 +323,12 @@ impl Drop for Marks {
     }
 }
 
-fn keep(conn: &Connection, owner: &str, session: String, mark: &CallMark) -> rusqlite::Result<()> {
+/// The marks in a file that are not struck out, with the names of their sessions.
+fn live(text: &[u8]) -> impl Iterator<Item = serde_json::Result<(String, CallMark)>> {
+    Line::whole_in(text).flatten().filter(|line| line.state != STRUCK).map(|line| line.decode())
+}
+
+fn keep(conn: &WriteTx<'_>, owner: &str, session: String, mark: &CallMark) -> rusqlite::Result<()> {
     let invocation = mark.invocation.to_string();
     let known: bool = conn
         .prepare_cached(
@@ -314,6 +339,7 @@ fn keep(conn: &Connection, owner: &str, session: String, mark: &CallMark) -> rus
         return Ok(());
     }
     let session = find_or_make(conn, &SessionId::from(session))?;
+    conn.tell(format!("call {invocation} was interrupted"), [0; 16]);
     let text =
         serde_json::to_string(mark).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
     conn.prepare_cached("INSERT INTO calls (session, invocation, owner, mark) VALUES (?1, ?2, ?3, ?4)")?

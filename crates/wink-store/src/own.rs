@@ -20,7 +20,7 @@ pub(crate) fn dir(disk: &dyn Disk, name: &str) -> Result<(), StoreError> {
 
 /// The database and what belongs to it, as far as it is there.
 pub(crate) fn files(disk: &dyn Disk, database: &str) -> Result<(), StoreError> {
-    ["", "-wal", "-shm", "-journal", "-id", "-id-new"]
+    ["", "-wal", "-shm", "-journal", "-id", "-id-new", "-mark", "-mark-new"]
         .iter()
         .try_for_each(|ending| expect(disk, &format!("{database}{ending}"), EntryKind::File))
 }

@@ -13,6 +13,7 @@ use wink::store::{
     StoreError, StoredSession, Summary,
 };
 
+use crate::chain::{self, Broken};
 use crate::records::{self, MOST, call_bytes, call_of, number_of, row_of};
 use crate::schema::failed;
 
@@ -79,10 +80,15 @@ pub(crate) fn load(conn: &Connection, session: &SessionId, since: u64) -> Result
 }
 
 /// A session's summary, and its calls whose process died.
-pub(crate) fn opening(conn: &Connection, session: &SessionId) -> Result<Opening, StoreError> {
-    let read = || -> rusqlite::Result<_> {
+pub(crate) fn opening(
+    conn: &Connection,
+    session: &SessionId,
+) -> Result<(Opening, Option<Broken>), StoreError> {
+    let mut broken = None;
+    let mut read = || -> rusqlite::Result<_> {
         let _one_moment = conn.unchecked_transaction()?;
         let Some(id) = records::find(conn, session)? else { return Ok((Opening::default(), Vec::new())) };
+        broken = chain::check_tail(conn, id)?;
         let (summed, compactions) = records::summed(conn, id)?;
         let records = conn
             .prepare_cached("SELECT stream, bytes FROM summaries WHERE id BETWEEN ?1 AND ?2 ORDER BY id")?
@@ -90,13 +96,15 @@ pub(crate) fn opening(conn: &Connection, session: &SessionId) -> Result<Opening,
                 Ok(Record { stream: row.get(0)?, bytes: row.get(1)?, call: None })
             })?
             .collect::<rusqlite::Result<Vec<_>>>()?;
-        let summary = (summed > 0).then_some(Summary { sequence: summed, compactions, records });
+        // Without one, or with one that is damaged, the session is read from its first record.
+        let is_there = summed > 0 && records::summary_is_whole(conn, id)?;
+        let summary = is_there.then_some(Summary { sequence: summed, compactions, records });
         let sequence = records::sequence(conn, id)?;
         Ok((Opening { summary, unfinished: Vec::new(), sequence, compactions }, marks(conn, id)?))
     };
     let (mut opening, marks) = read().map_err(failed("open a session"))?;
     opening.unfinished = unfinished(&marks)?;
-    Ok(opening)
+    Ok((opening, broken))
 }
 
 /// A page of a session's records.

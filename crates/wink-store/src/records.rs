@@ -5,8 +5,10 @@ use wink::filesystem::host::Owners;
 use wink::session::{InvocationId, SessionId};
 use wink::store::{Batch, Record, StoreError, Summary};
 
+use crate::chain;
 use crate::ledger;
 use crate::schema::failed;
+use crate::tail::{Sum, WriteTx, sum_of};
 
 /// How many bits of a row's number are the record's own.
 const NUMBER_BITS: u32 = 40;
@@ -57,7 +59,7 @@ pub(crate) fn call_of(bytes: &[u8]) -> Option<InvocationId> {
 
 /// Everything of a batch, inside the savepoint of its request: an error takes back all of it.
 pub(crate) fn commit(
-    conn: &Connection,
+    conn: &WriteTx<'_>,
     owners: &Owners,
     session: &SessionId,
     batch: &Batch,
@@ -74,6 +76,9 @@ pub(crate) fn commit(
     {
         return Err(change.refused());
     }
+    for journal in &batch.journals {
+        conn.tell(format!("change {journal}"), [0; 16]);
+    }
     let end = found + batch.records.len() as u64;
     if end > MOST {
         return Err(StoreError::failed(
@@ -83,11 +88,17 @@ pub(crate) fn commit(
     }
     let write = || -> rusqlite::Result<()> {
         let mut insert = conn.prepare_cached(
-            "INSERT INTO records (id, at, call, stream, bytes) VALUES (?1, ?2, ?3, ?4, ?5)",
+            "INSERT INTO records (id, at, call, stream, bytes, sum, chain) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         )?;
+        let mut chain = chain::value_at(conn, id, found)?;
         for (number, record) in (found + 1..).zip(&batch.records) {
-            let call = record.call.and_then(call_bytes);
-            insert.execute(params![row_of(id, number), at, call, record.stream, record.bytes])?;
+            let (row, call) = (row_of(id, number), record.call.and_then(call_bytes));
+            let sum = chain::record_sum(row, at, call.as_deref(), &record.stream, &record.bytes);
+            chain = chain::link(&chain, &sum);
+            insert.execute(params![row, at, call, record.stream, record.bytes, sum, chain])?;
+        }
+        if end > found {
+            conn.tell(format!("session '{session}', records {} to {end}", found + 1), chain);
         }
         let invocation = batch.ends.map(|call| call.to_string());
         if let Some(ends) = &invocation {
@@ -107,7 +118,7 @@ pub(crate) fn commit(
 
 /// Puts one record in the place of all that a stream has up to some point.
 pub(crate) fn compact(
-    conn: &Connection,
+    conn: &WriteTx<'_>,
     session: &SessionId,
     upto: u64,
     whole: &[Record],
@@ -122,11 +133,12 @@ pub(crate) fn compact(
             .query_row(params![first, last, record.stream], |row| row.get(0))?;
         let Some(place) = place else { continue };
         let call = record.call.and_then(call_bytes);
-        conn.prepare_cached("UPDATE records SET bytes = ?2, call = ?3 WHERE id = ?1")?.execute(params![
-            place,
-            record.bytes,
-            call
-        ])?;
+        let at: i64 = conn
+            .prepare_cached("SELECT at FROM records WHERE id = ?1")?
+            .query_row([place], |row| row.get(0))?;
+        let sum = chain::record_sum(place, at, call.as_deref(), &record.stream, &record.bytes);
+        conn.prepare_cached("UPDATE records SET bytes = ?2, call = ?3, sum = ?4 WHERE id = ?1")?
+            .execute(params![place, record.bytes, call, sum])?;
         let removed = conn
             .prepare_cached("DELETE FROM records WHERE id >= ?1 AND id < ?2 AND stream = ?3")?
             .execute(params![first, place, record.stream])?;
@@ -140,17 +152,22 @@ pub(crate) fn compact(
             .execute([id])?;
         // What it says of the log may not be so any more.
         set_summary(conn, id, 0, &[])?;
+        chain::compacted(conn, id, compacted)?;
+        conn.tell(format!("session '{session}' is compacted up to record {compacted}"), [0; 16]);
     }
     Ok(gone)
 }
 
 /// Keeps what a session comes to, unless a newer summary is there or it was compacted since.
-pub(crate) fn summarise(conn: &Connection, session: &SessionId, summary: &Summary) -> rusqlite::Result<()> {
+pub(crate) fn summarise(conn: &WriteTx<'_>, session: &SessionId, summary: &Summary) -> rusqlite::Result<()> {
     let Some(id) = find(conn, session)? else { return Ok(()) };
     let (summed, compactions) = summed(conn, id)?;
     let is_newer = summed < summary.sequence && summary.sequence <= sequence(conn, id)?;
     match is_newer && compactions == summary.compactions {
-        true => set_summary(conn, id, summary.sequence, &summary.records),
+        true => {
+            conn.tell(format!("session '{session}' is summarised at record {}", summary.sequence), [0; 16]);
+            set_summary(conn, id, summary.sequence, &summary.records)
+        }
         false => Ok(()),
     }
 }
@@ -162,14 +179,44 @@ pub(crate) fn summed(conn: &Connection, session: i64) -> rusqlite::Result<(u64, 
         .query_row([session], |row| Ok((number(row, 0)?, number(row, 1)?)))
 }
 
+/// The checksum of a part of a summary.
+pub(crate) fn summary_sum(row: i64, stream: &str, bytes: &[u8]) -> Sum {
+    sum_of(&[&row.to_le_bytes(), stream.as_bytes(), bytes])
+}
+
 fn set_summary(conn: &Connection, session: i64, sequence: u64, records: &[Record]) -> rusqlite::Result<()> {
     conn.prepare_cached("DELETE FROM summaries WHERE id BETWEEN ?1 AND ?2")?
         .execute([row_of(session, 0), row_of(session, MOST)])?;
-    let mut insert = conn.prepare_cached("INSERT INTO summaries (id, stream, bytes) VALUES (?1, ?2, ?3)")?;
+    let mut insert =
+        conn.prepare_cached("INSERT INTO summaries (id, stream, bytes, sum) VALUES (?1, ?2, ?3, ?4)")?;
     for (place, record) in (1..).zip(records) {
-        insert.execute(params![row_of(session, place), record.stream, record.bytes])?;
+        let row = row_of(session, place);
+        insert.execute(params![
+            row,
+            record.stream,
+            record.bytes,
+            summary_sum(row, &record.stream, &record.bytes)
+        ])?;
     }
-    conn.prepare_cached("UPDATE sessions SET summed = ?2 WHERE id = ?1")?
-        .execute([session, row_of(0, sequence)])?;
+    let chain = chain::value_at(conn, session, sequence)?;
+    conn.prepare_cached("UPDATE sessions SET summed = ?2, summed_chain = ?3 WHERE id = ?1")?
+        .execute(params![session, row_of(0, sequence), chain])?;
     Ok(())
+}
+
+/// Whether every part of a session's summary is as it was written.
+pub(crate) fn summary_is_whole(conn: &Connection, session: i64) -> rusqlite::Result<bool> {
+    let mut select =
+        conn.prepare_cached("SELECT id, stream, bytes, sum FROM summaries WHERE id BETWEEN ?1 AND ?2")?;
+    let mut rows = select.query([row_of(session, 0), row_of(session, MOST)])?;
+    while let Some(row) = rows.next()? {
+        let stream = row.get_ref(1)?.as_str().unwrap_or_default();
+        let bytes = row.get_ref(2)?.as_blob().unwrap_or_default();
+        // One of an older version has none.
+        let Some(sum) = row.get_ref(3)?.as_blob_or_null().unwrap_or_default() else { continue };
+        if sum != summary_sum(row.get(0)?, stream, bytes) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

@@ -6,7 +6,9 @@ use std::path::Path;
 use wink::store::{StoreError, StoreErrorKind};
 
 use crate::identity::Noted;
+use crate::mark::Mark;
 use crate::options::StoreOptions;
+use crate::tail::WriteTx;
 
 /// Marks a database as a store ("wink").
 const APPLICATION: i32 = 0x7769_6e6b;
@@ -18,7 +20,7 @@ const LOG_PAGES: i64 = 256;
 /// What makes each version of the tables from the one before; the first is made from nothing. Never change one that
 /// was released: add another.
 const MIGRATIONS: &[fn(&Connection) -> rusqlite::Result<()>] =
-    &[tables, journals, journals_by_session, identity, summaries];
+    &[tables, journals, journals_by_session, identity, summaries, tail];
 
 /// Records of one session are numbered from 1, and the number is the lower part of the row's own: a session's records stand
 /// together and in order, without an index.
@@ -99,8 +101,42 @@ fn summaries(conn: &Connection) -> rusqlite::Result<()> {
     )
 }
 
+/// The count of commits, the chains of sessions, and the checksums of rows. Chains begin with what is committed from now on; the rows of
+/// the ledger get their checksums now.
+fn tail(conn: &Connection) -> rusqlite::Result<()> {
+    conn.execute_batch(
+        "CREATE TABLE tail (
+             id INTEGER PRIMARY KEY CHECK (id = 1),
+             commits INTEGER NOT NULL,
+             digest BLOB NOT NULL,
+             pruned INTEGER
+         );
+         INSERT INTO tail (id, commits, digest) VALUES (1, 0, zeroblob(32));
+         ALTER TABLE records ADD COLUMN sum BLOB;
+         ALTER TABLE records ADD COLUMN chain BLOB;
+         ALTER TABLE summaries ADD COLUMN sum BLOB;
+         ALTER TABLE ledger ADD COLUMN sum BLOB;
+         ALTER TABLE sessions ADD COLUMN unchained INTEGER NOT NULL DEFAULT 0;
+         ALTER TABLE sessions ADD COLUMN base INTEGER NOT NULL DEFAULT 0;
+         ALTER TABLE sessions ADD COLUMN base_digest BLOB;
+         ALTER TABLE sessions ADD COLUMN summed_chain BLOB;
+         UPDATE sessions SET unchained = coalesce(
+             (SELECT max(id) & ((1 << 40) - 1) FROM records
+              WHERE id BETWEEN sessions.id << 40 AND (sessions.id << 40) + (1 << 40) - 1), 0);
+         UPDATE sessions SET base = unchained;",
+    )?;
+    conn.execute_batch(crate::loss::TABLE)?;
+    crate::ledger::sum_all(conn)
+}
+
+/// A database that is open for writing, and its mark.
+pub(crate) struct Opened {
+    pub(crate) conn: Connection,
+    pub(crate) mark: Mark,
+}
+
 /// Opens the database for writing, with the tables of this version.
-pub(crate) fn open(path: &Path, options: &StoreOptions) -> Result<Connection, StoreError> {
+pub(crate) fn open(path: &Path, options: &StoreOptions) -> Result<Opened, StoreError> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let noted = Noted::beside(path)?;
@@ -108,9 +144,26 @@ pub(crate) fn open(path: &Path, options: &StoreOptions) -> Result<Connection, St
     // A database that is not ours, or not yet, is not touched.
     recognised(&conn, path)?;
     noted.check(&conn, path)?;
+    let behind = noted.behind(&conn)?;
+    if let Some(behind) = &behind {
+        // Before anything is written: what is lost may be in the log yet.
+        behind.keep_copy(path)?;
+    }
     prepare(&mut conn, options).map_err(failed("open"))??;
-    noted.note(&conn)?;
-    Ok(conn)
+    let mark = noted.note(&conn)?;
+    if let Some(behind) = behind {
+        let noting =
+            conn.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed("open"))?;
+        let noted = || -> rusqlite::Result<_> {
+            let writing = WriteTx::new(&noting);
+            behind.note(&writing, options.clock.now())?;
+            writing.count()
+        };
+        let (tail, what) = noted().map_err(failed("open"))?;
+        noting.commit().map_err(failed("open"))?;
+        mark.write(&tail, &what);
+    }
+    Ok(Opened { conn, mark })
 }
 
 /// Opens the database, whose tables are there, for reading.

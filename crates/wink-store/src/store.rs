@@ -14,20 +14,23 @@ use wink::limits::Clock;
 use wink::session::{InvocationId, Logbook, Session, SessionId};
 use wink::store::{
     Batch, CallMark, Claimed, Durability, History, HistoryQuery, JournalId, LedgerChange, LedgerRow,
-    NumberedRecord, Opening, PageQuery, Record, Rows, Store, StoreError, StoreErrorKind, StoreTurn,
-    StoredSession, Summary,
+    NumberedRecord, Opening, PageQuery, Record, Rows, Store, StoreError, StoreErrorKind, StoreLoss,
+    StoreTurn, StoredSession, Summary,
 };
 use wink::testing::steps::reach;
 
+use crate::chain::Broken;
 use crate::ground;
 use crate::ledger::{self, moment};
+use crate::loss;
 use crate::maintain::{self, CheckReport, JournalMarks, Pruned};
 use crate::marks::Marks;
 use crate::options::StoreOptions;
 use crate::own;
 use crate::read::{self, Reader};
 use crate::records;
-use crate::schema::{self, failed};
+use crate::schema::{self, Opened, failed};
+use crate::tail::{self, WriteTx};
 use crate::turns::Turns;
 use crate::writer::{Kind, Writer};
 
@@ -99,7 +102,7 @@ impl SqliteStore {
         let _opening =
             WorkspaceLock::acquire(&disk, &opening, options.busy, &*options.clock).map_err(not_opened)?;
 
-        let conn = schema::open(&path, &options)?;
+        let Opened { conn, mark } = schema::open(&path, &options)?;
         if options.check {
             let problems = maintain::pages(&conn, "quick_check").map_err(failed("open"))?;
             if !problems.is_empty() {
@@ -108,24 +111,38 @@ impl SqliteStore {
         }
         let owner = Owner::new(&disk, STORES).map_err(failed_to_open)?;
         let owners = owner.owners().clone();
-        let burying =
+        let transaction =
             Transaction::new_unchecked(&conn, TransactionBehavior::Immediate).map_err(failed("open"))?;
+        let (burying, before) = (WriteTx::new(&transaction), conn.total_changes());
         let marks = Marks::new(Arc::clone(&disk), calls.into(), &owners).map_err(failed_to_open)?;
         ledger::bury(&burying, &owners, &marks)?;
         let dead = marks.dead(&owners).map_err(failed_to_open)?;
         dead.iter().try_for_each(|owner| marks.bury(&burying, owner))?;
-        burying.commit().map_err(failed("open"))?;
+        let buried = conn.total_changes() > before;
+        let counted = buried.then(|| burying.count()).transpose().map_err(failed("open"))?;
+        transaction.commit().map_err(failed("open"))?;
+        if let Some((tail, what)) = counted {
+            mark.write(&tail, &what);
+        }
         dead.iter().for_each(|owner| marks.forget(owner));
         owners.for_each_dead(|_| Ok(())).map_err(failed_to_open)?;
 
         let reader = Reader::start(schema::open_to_read(&path, &options)?).map_err(failed_to_open)?;
         let glance = schema::open_to_read(&path, &options)?;
         glance.busy_timeout(Duration::ZERO).map_err(failed("open"))?;
-        let writer = Writer::start(conn).map_err(failed_to_open)?;
+        let losses = loss::open(&conn).map_err(failed("open"))?;
+        let writer = Writer::start(conn, mark).map_err(failed_to_open)?;
         let turns = Turns::new(disk, SESSIONS, Arc::clone(&options.clock), name);
-        let warnings: Vec<String> = ground::doubts(dir).into_iter().collect();
+        let mut warnings: Vec<String> = ground::doubts(dir).into_iter().collect();
         for warning in &warnings {
             tracing::warn!(warning, "the store is open, and not on safe ground");
+        }
+        for StoreLoss { what, .. } in &losses {
+            tracing::error!(what, "the store has lost commits");
+            warnings.push(format!(
+                "the store has lost commits: {what}. Tools with a key are not run until you have found out what happened and typed \
+                 `wink ledger acknowledge-loss`; what was left is in wink.db-lost-*"
+            ));
         }
         Ok(Self {
             writer,
@@ -191,6 +208,40 @@ impl SqliteStore {
         self.writer.ask(Kind::Other, move |conn| maintain::prune(conn, &owners, keep, &marks, now)).await
     }
 
+    /// Acknowledges every [loss](Store::losses), which the operator has looked into: from here on, tools with a key run again. Returns what
+    /// was acknowledged.
+    ///
+    /// # Errors
+    /// When a call is running, in any process, or the store cannot be written.
+    pub async fn acknowledge_losses(&self) -> Result<Vec<StoreLoss>, StoreError> {
+        self.refuse_in_a_call("acknowledge a loss")?;
+        let now = self.options.clock.now();
+        self.writer.ask(Kind::Other, move |tx| loss::acknowledge(tx, now)).await
+    }
+
+    /// Knows the last journal of a workspace that is newer than the store from here on. Says what was lost, if it did not.
+    pub(crate) async fn take_over_journal(&self, id: JournalId) -> Result<Option<StoreLoss>, StoreError> {
+        self.refuse_in_a_call("acknowledge a loss")?;
+        let now = self.options.clock.now();
+        self.writer.ask(Kind::Other, move |tx| loss::take_over_journal(tx, id, now)).await
+    }
+
+    /// An error while a call of this store is running, in any process: a command of a call could else change what the call stands on.
+    pub(crate) fn refuse_in_a_call(&self, doing: &'static str) -> Result<(), StoreError> {
+        match self
+            .marks
+            .running(&self.owners)
+            .map_err(|error| StoreError::failed(doing, error.to_string()))?
+        {
+            None => Ok(()),
+            Some(CallMark { tool, time, .. }) => {
+                let reason =
+                    format!("a call of '{tool}' is running here since {time}; try again when it is over");
+                Err(StoreError { doing, reason, kind: StoreErrorKind::InUse })
+            }
+        }
+    }
+
     /// The sessions that there are, by name.
     ///
     /// # Errors
@@ -239,7 +290,7 @@ impl SqliteStore {
         for owner in self.dead()? {
             let (marks, buried) = (Arc::clone(&self.marks), Arc::clone(&self.marks));
             let (dead, owners) = (owner.clone(), self.owners.clone());
-            let bury = move |conn: &Connection| {
+            let bury = move |conn: &WriteTx<'_>| {
                 ledger::bury(conn, &owners, &marks)?;
                 marks.bury(conn, &dead)
             };
@@ -339,7 +390,20 @@ impl Store for SqliteStore {
         let session = session.clone();
         Box::pin(async move {
             self.bury_calls().await?;
-            self.reader.ask("open a session", move |conn| read::opening(conn, &session)).await
+            let asked = session.clone();
+            let read = self.reader.ask("open a session", move |conn| read::opening(conn, &asked));
+            let (opening, broken) = read.await?;
+            if let Some(Broken { number, why }) = broken {
+                let what = format!("record {number} of session '{session}' is lost: {why}");
+                tracing::error!(what, "the store is damaged");
+                let now = self.options.clock.now();
+                let note = move |tx: &WriteTx<'_>| {
+                    let commits = tail::of(tx).map_err(failed("note a loss"))?.unwrap_or_default().commits;
+                    loss::note(tx, now, commits, None, &what).map_err(failed("note a loss"))
+                };
+                self.writer.ask(Kind::Other, note).await?;
+            }
+            Ok(opening)
         })
     }
 
@@ -419,8 +483,14 @@ impl Store for SqliteStore {
         ends.extend(batch.ends);
         ends.dedup();
         let marks = Arc::clone(&self.marks);
-        let work = move |conn: &Connection| records::commit(conn, &owners, &session, &batch, at);
+        let work = move |conn: &WriteTx<'_>| records::commit(conn, &owners, &session, &batch, at);
         self.writer.ask_then(Kind::Commit, work, move || ends.into_iter().for_each(|call| marks.ended(call)))
+    }
+
+    fn losses(&self) -> BoxFuture<'_, Result<Vec<StoreLoss>, StoreError>> {
+        // Another process may have noticed it, or acknowledged it.
+        let doing = "read what was lost";
+        self.reader.ask(doing, move |conn| loss::open(conn).map_err(failed(doing)))
     }
 
     fn claim<'a>(&'a self, row: LedgerRow, now: Timestamp) -> BoxFuture<'a, Result<Claimed, StoreError>> {

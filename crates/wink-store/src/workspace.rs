@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use wink::filesystem::host::disk::{Disk, Entry, Meta};
-use wink::filesystem::host::journal::Recovered;
+use wink::filesystem::host::journal::{Journal, JournalOptions, Recovered};
 use wink::filesystem::host::{Capture, HostDisk, HostFilesystem, HostOptions};
 use wink::filesystem::{EntryKind, FsError, STATE};
 use wink::ledger::{EffectLedger, InDoubt};
 use wink::resource::{Binding, ResourceRegistry};
 use wink::session::{Logbook, Session, SessionBuilder, SessionId};
-use wink::store::{StoreError, StoreErrorKind};
+use wink::store::{StoreError, StoreErrorKind, StoreLoss};
 use wink::transaction::{AccessError, UndoError, UndoRequest, Undone, undo};
 
 use crate::maintain::JournalMarks;
@@ -240,6 +240,42 @@ impl Workspace {
         let ended = |_| StoreError::failed("prune", "the thread that waits for the workspace has ended");
         let settled = settled.await.map_err(ended)??;
         Ok(self.store.prune_with(JournalMarks::Go(settled)).await?)
+    }
+
+    /// Acknowledges that the store of the workspace at `root` has [lost](wink::store::Store::losses) commits, which the operator has
+    /// looked into: from here on, tools with a key run again. A workspace whose files say that its database is an older one opens
+    /// again, too: changes that the database does not know stay, and those that were undecided are taken back when it is next opened.
+    /// Returns what was lost.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let dir = tempfile::tempdir()?;
+    /// # drop(wink_store::Workspace::open(dir.path())?);
+    /// for loss in wink_store::Workspace::acknowledge_losses(dir.path(), Default::default()).await? {
+    ///     println!("{}", loss.what);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// When a call is running, in any process, or the store cannot be opened or written.
+    pub async fn acknowledge_losses(
+        root: impl AsRef<Path>,
+        options: StoreOptions,
+    ) -> Result<Vec<StoreLoss>, WorkspaceError> {
+        let root = root.as_ref();
+        let unusable = |source| WorkspaceError::Directory { path: root.to_owned(), source };
+        let store = SqliteStore::open(root.join(STATE), options)?;
+        let mut losses = store.acknowledge_losses().await?;
+        let disk = Arc::new(HostDisk::open(root).map_err(unusable)?);
+        let journal = Journal::new(disk, STATE, JournalOptions::default());
+        let last = journal.and_then(|journal| journal.last_stored());
+        let last = last.map_err(|error| StoreError::failed("acknowledge a loss", error.to_string()))?;
+        if let Some(id) = last {
+            losses.extend(store.take_over_journal(id).await?);
+        }
+        Ok(losses)
     }
 
     /// How what commands do is found out, if that was asked for when the workspace was opened. If not, it is by an overlay

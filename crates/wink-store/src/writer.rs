@@ -9,7 +9,9 @@ use wink::BoxFuture;
 use wink::store::StoreError;
 use wink::testing::steps::reach;
 
+use crate::mark::Mark;
 use crate::schema::failed;
+use crate::tail::WriteTx;
 
 /// How many requests share a commit at most.
 const MOST_AT_ONCE: usize = 256;
@@ -49,9 +51,9 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn start(conn: Connection) -> std::io::Result<Self> {
+    pub(crate) fn start(conn: Connection, mark: Mark) -> std::io::Result<Self> {
         let (queue, requests) = channel();
-        let body = move || run(Writing { conn, unfenced: None }, &requests);
+        let body = move || run(Writing { conn, mark, unfenced: None }, &requests);
         let thread = std::thread::Builder::new().name("wink-store".into()).spawn(body)?;
         Ok(Self { queue: Some(queue), thread: Some(thread) })
     }
@@ -61,7 +63,7 @@ impl Writer {
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         kind: Kind,
-        work: impl FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnMut(&WriteTx<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, StoreError>> {
         self.ask_then(kind, work, || ())
     }
@@ -70,7 +72,7 @@ impl Writer {
     pub(crate) fn ask_then<T: Send + 'static>(
         &self,
         kind: Kind,
-        work: impl FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnMut(&WriteTx<'_>) -> Result<T, StoreError> + Send + 'static,
         then: impl FnOnce() + Send + 'static,
     ) -> BoxFuture<'static, Result<T, StoreError>> {
         let (reply, answer) = oneshot::channel();
@@ -96,7 +98,7 @@ impl Drop for Writer {
 
 trait Request: Send {
     fn kind(&self) -> Kind;
-    fn work(&mut self, conn: &Connection) -> Result<(), StoreError>;
+    fn work(&mut self, tx: &WriteTx<'_>) -> Result<(), StoreError>;
     fn answer(self: Box<Self>, done: Result<(), StoreError>);
 }
 
@@ -111,15 +113,15 @@ struct Task<T, F, D> {
 impl<T, F, D> Request for Task<T, F, D>
 where
     T: Send,
-    F: FnMut(&Connection) -> Result<T, StoreError> + Send,
+    F: FnMut(&WriteTx<'_>) -> Result<T, StoreError> + Send,
     D: FnOnce() + Send,
 {
     fn kind(&self) -> Kind {
         self.kind
     }
 
-    fn work(&mut self, conn: &Connection) -> Result<(), StoreError> {
-        self.value = Some((self.work)(conn)?);
+    fn work(&mut self, tx: &WriteTx<'_>) -> Result<(), StoreError> {
+        self.value = Some((self.work)(tx)?);
         Ok(())
     }
 
@@ -136,6 +138,8 @@ where
 
 struct Writing {
     conn: Connection,
+    /// Written after each commit.
+    mark: Mark,
     /// Why it is not sure yet that a commit which failed stays away.
     unfenced: Option<String>,
 }
@@ -201,10 +205,15 @@ impl Writing {
         let doing = group.first().map_or("write", |first| first.kind().doing());
         let clean = |error| Lost::Clean(failed(doing)(error));
         self.say("BEGIN IMMEDIATE").map_err(clean)?;
-        let mut done = Vec::with_capacity(group.len());
+        let tx = WriteTx::new(&self.conn);
+        let (mut done, mut changed) = (Vec::with_capacity(group.len()), false);
         for request in group.iter_mut() {
-            match self.one(request.as_mut()) {
-                Ok(one) => done.push(one),
+            let before = self.conn.total_changes();
+            match self.one(request.as_mut(), &tx) {
+                Ok(one) => {
+                    changed |= one.is_ok() && self.conn.total_changes() > before;
+                    done.push(one);
+                }
                 Err(error) => {
                     self.roll_back();
                     return Err(Lost::Clean(error));
@@ -215,8 +224,21 @@ impl Writing {
         if kinds.zip(&done).any(|(kind, done)| kind == Kind::Commit && done.is_ok()) {
             reach("store.before-commit");
         }
+        // One that changes nothing is none, and does not wait for the disk.
+        let counted = match changed.then(|| tx.count()).transpose() {
+            Ok(counted) => counted,
+            Err(error) => {
+                self.roll_back();
+                return Err(clean(error));
+            }
+        };
         match self.say("COMMIT") {
-            Ok(()) => Ok(done),
+            Ok(()) => {
+                if let Some((tail, what)) = counted {
+                    self.mark.write(&tail, &what);
+                }
+                Ok(done)
+            }
             Err(error) => {
                 self.roll_back();
                 // The log may have all of it, and only not have been brought to disk for certain.
@@ -228,10 +250,14 @@ impl Writing {
     }
 
     /// One request in its own savepoint. The outer error says that the whole transaction is gone.
-    fn one(&self, request: &mut dyn Request) -> Result<Result<(), StoreError>, StoreError> {
+    fn one(&self, request: &mut dyn Request, tx: &WriteTx<'_>) -> Result<Result<(), StoreError>, StoreError> {
         let failed = failed(request.kind().doing());
         self.say("SAVEPOINT one").map_err(&failed)?;
-        let done = request.work(&self.conn);
+        let told = tx.told();
+        let done = request.work(tx);
+        if done.is_err() {
+            tx.back_to(told);
+        }
         match &done {
             Ok(()) => self.say("RELEASE one").map_err(failed)?,
             // SQLite gives a transaction up by itself when the disk fails, and the savepoint with it.
@@ -258,11 +284,17 @@ impl Writing {
     /// is written over it, and then it is gone for good.
     fn fence(&mut self) -> Result<(), StoreError> {
         let Some(reason) = self.unfenced.clone() else { return Ok(()) };
-        let fenced = self
-            .conn
-            .execute_batch("BEGIN IMMEDIATE; UPDATE meta SET value = value + 1 WHERE key = 'fence'; COMMIT");
-        match fenced {
-            Ok(()) => {
+        let fence = || -> rusqlite::Result<_> {
+            self.say("BEGIN IMMEDIATE")?;
+            let tx = WriteTx::new(&self.conn);
+            tx.tell("a commit that failed is cleared up", [0; 16]);
+            let counted = tx.count()?;
+            self.say("COMMIT")?;
+            Ok(counted)
+        };
+        match fence() {
+            Ok((tail, what)) => {
+                self.mark.write(&tail, &what);
                 self.unfenced = None;
                 Ok(())
             }

@@ -132,7 +132,7 @@ async fn a_database_that_is_older_than_the_workspace_is_not_asked() {
     std::fs::write(&database, &backup).unwrap();
     let error = refused(dir.path());
     assert!(error.contains("its database is older than the workspace"), "{error}");
-    assert!(error.contains("or remove the directory 'journal'"), "{error}");
+    assert!(error.contains("or type `wink ledger acknowledge-loss` to go on with this one"), "{error}");
     assert_eq!(std::fs::read_to_string(dir.path().join("a.txt")).unwrap(), "second");
 
     // Nobody is told to throw away what only the right one can decide.
@@ -144,7 +144,7 @@ async fn a_database_that_is_older_than_the_workspace_is_not_asked() {
     remove_database(&dir.path().join(".wink"));
     std::fs::write(&database, &backup).unwrap();
     let error = refused(dir.path());
-    assert!(error.contains("Leave the directory 'journal' of the state directory as it is: 1 of"), "{error}");
+    assert!(error.contains("which takes back 1 changes that are undecided"), "{error}");
 
     remove_database(&dir.path().join(".wink"));
     std::fs::write(&database, &newer).unwrap();
@@ -154,8 +154,16 @@ async fn a_database_that_is_older_than_the_workspace_is_not_asked() {
     // As the error says.
     remove_database(&dir.path().join(".wink"));
     std::fs::write(&database, &backup).unwrap();
-    std::fs::remove_dir_all(dir.path().join(".wink/journal")).unwrap();
-    drop(Workspace::open(dir.path()).unwrap());
+    let losses = Workspace::acknowledge_losses(dir.path(), StoreOptions::default()).await.unwrap();
+    assert!(losses.iter().any(|loss| loss.what.contains("the database does not know it")), "{losses:?}");
+    let workspace = Workspace::open(dir.path()).unwrap();
+    assert_eq!(std::fs::read_to_string(dir.path().join("a.txt")).unwrap(), "second");
+    call(&workspace, "third").await;
+    assert_eq!(
+        Workspace::acknowledge_losses(dir.path(), StoreOptions::default()).await.unwrap(),
+        [],
+        "once is enough"
+    );
 }
 
 /// Not a test by itself: a process that dies when its call is in the store, or when the call is over.

@@ -297,6 +297,9 @@ async fn an_older_database_is_brought_up_to_date() {
         assert_eq!(edits, [Edit::Extend(vec![])], "and what it had still is");
     }
     // A long one that was never summed up is read as a whole once.
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("wink.db");
+    version_one(&file);
     let old = rusqlite::Connection::open(&file).unwrap();
     old.execute_batch(
         r#"WITH RECURSIVE numbers (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM numbers WHERE n < 3000)
@@ -349,12 +352,16 @@ async fn damage_is_found() {
     drop(store);
     {
         let conn = rusqlite::Connection::open(&file).unwrap();
-        conn.execute_batch("INSERT INTO ledger VALUES ('k', 't', NULL, NULL, 'no JSON'); INSERT INTO records VALUES (7 << 40, 0, NULL, 'x', '')").unwrap();
+        conn.execute_batch(
+            "INSERT INTO ledger VALUES ('k', 't', NULL, NULL, 'no JSON', NULL);
+             INSERT INTO records VALUES (7 << 40, 0, NULL, 'x', '', NULL, NULL)",
+        )
+        .unwrap();
     }
     let problems = open(place.path()).check().await.unwrap().problems;
     assert_eq!(problems.len(), 2, "{problems:?}");
-    assert!(problems[0].starts_with("effect k: "), "{problems:?}");
-    assert!(problems[1].ends_with("it belongs to no session"), "{problems:?}");
+    assert!(problems[0].ends_with("it belongs to no session"), "{problems:?}");
+    assert!(problems[1].starts_with("effect k: "), "{problems:?}");
 
     let mut bytes = std::fs::read(&file).unwrap();
     let middle = bytes.len() / 2;

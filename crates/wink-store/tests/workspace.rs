@@ -344,6 +344,7 @@ fn links_in_the_state_directory_lead_nowhere() {
         "wink.db-shm",
         "wink.db-id",
         "wink.db-id-new",
+        "wink.db-mark",
         "wink.db-calls",
         "stores",
         "sessions",

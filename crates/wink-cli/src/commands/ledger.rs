@@ -3,7 +3,8 @@
 use serde::Serialize;
 use serde_json::Value;
 use wink::ledger::{Settlement, ToolEffect};
-use wink::store::{LedgerRow, LedgerState, Rows, Store};
+use wink::store::{LedgerRow, LedgerState, Rows, Store, StoreLoss};
+use wink_store::{StoreOptions, Workspace};
 
 use super::{find, open};
 use crate::args::{Common, Verdict};
@@ -53,11 +54,7 @@ pub(super) async fn resolve(
     message: String,
     value: Option<String>,
 ) -> Done {
-    if std::env::var_os(IN_A_CALL).is_some() {
-        let message = "an effect in doubt is not settled inside a call";
-        return Err(CliError::new(Exit::Failure, message)
-            .hint("the operator finds out whether it happened, and types it in a terminal"));
-    }
+    refuse_inside_a_call("an effect in doubt is not settled")?;
     let value = value.map(|text| serde_json::from_str(&text)).transpose().map_err(|error| {
         CliError::new(Exit::Usage, format!("--value is not JSON: {error}"))
             .hint("a text has quotes: --value '\"text\"'")
@@ -84,6 +81,45 @@ pub(super) async fn resolve(
 
 /// Set for every command that is run for a call: answers say what settles a doubt, and it is not for the model to type.
 const IN_A_CALL: &str = "WINK_INVOCATION_ID";
+
+/// Refuses what only the operator may decide. `what` says what is not done.
+pub(super) fn refuse_inside_a_call(what: &str) -> Result<(), CliError> {
+    match std::env::var_os(IN_A_CALL) {
+        None => Ok(()),
+        Some(_) => Err(CliError::new(Exit::Failure, format!("{what} inside a call"))
+            .hint("the operator finds out what happened, and types it in a terminal")),
+    }
+}
+
+/// What `ledger acknowledge-loss --json` prints, one for each line.
+#[derive(Serialize)]
+struct Lost {
+    first: u64,
+    last: Option<u64>,
+    what: String,
+    noticed: String,
+}
+
+pub(super) async fn acknowledge_loss(common: &Common) -> Done {
+    refuse_inside_a_call("a loss is not acknowledged")?;
+    let losses = match open::has_past(common)? {
+        true => Workspace::acknowledge_losses(common.root(), StoreOptions::default())
+            .await
+            .map_err(|error| open::not_opened(common.root(), &error))?,
+        false => Vec::new(),
+    };
+    if losses.is_empty() {
+        note("nothing is lost");
+        return Ok(Exit::Success);
+    }
+    for StoreLoss { first, last, what, noticed } in losses {
+        match common.json {
+            true => frame::print_json(&Lost { first, last, what, noticed: noticed.to_string() })?,
+            false => frame::print(&format!("acknowledged: {}", visible(&what)))?,
+        };
+    }
+    Ok(Exit::Success)
+}
 
 /// How many columns a note is worth having beside the rest.
 const NOTE: usize = 20;

@@ -58,6 +58,7 @@ pub(crate) fn run(common: &Common, command: Command) -> Done {
         Command::Ledger(LedgerCommand::Resolve { key, verdict, message, value }) => {
             block_on(ledger::resolve(common, &key, &verdict, message, value))?
         }
+        Command::Ledger(LedgerCommand::AcknowledgeLoss) => block_on(ledger::acknowledge_loss(common))?,
         Command::Override(OverrideCommand::Seed) => overrides::seed(common),
         Command::Override(OverrideCommand::List) => overrides::list(common),
         Command::Override(OverrideCommand::Diff) => overrides::diff(common),

@@ -176,7 +176,7 @@ pub(super) fn must_be_there(common: &Common) -> Result<(), CliError> {
     }
 }
 
-fn not_opened(root: &Path, error: &WorkspaceError) -> CliError {
+pub(super) fn not_opened(root: &Path, error: &WorkspaceError) -> CliError {
     let usage = |message: String| CliError::new(Exit::Usage, message);
     match error {
         WorkspaceError::Directory { source, .. } => match Refused::of(source.kind()) {
@@ -195,6 +195,9 @@ fn not_opened(root: &Path, error: &WorkspaceError) -> CliError {
             let place = root.join(STATE).join("wink.db");
             usage(format!("{}: {error}", place.display()))
                 .hint("nothing was changed; `wink --version` tells which version this is")
+        }
+        WorkspaceError::Store(store) if store.kind == StoreErrorKind::InUse => {
+            CliError::new(Exit::Failure, error.to_string())
         }
         WorkspaceError::Store(_) if let Err(refused) = may_write(&root.join(STATE)) => {
             usage(format!("the workspace {} cannot be used: {error}", root.display())).hint(refused.hint())

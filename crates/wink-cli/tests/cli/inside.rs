@@ -14,7 +14,7 @@ fn below(place: &Place, dir: &str, arguments: &[&str]) -> Said {
 }
 
 /// Every command that works on a workspace.
-const COMMANDS: [&[&str]; 12] = [
+const COMMANDS: [&[&str]; 13] = [
     &["log"],
     &["show", "last"],
     &["diff", "last"],
@@ -26,6 +26,7 @@ const COMMANDS: [&[&str]; 12] = [
     &["serve"],
     &["ledger", "list"],
     &["ledger", "resolve", "x", "--happened"],
+    &["ledger", "acknowledge-loss"],
     &["gc"],
 ];
 

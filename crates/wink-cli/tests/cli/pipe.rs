@@ -309,7 +309,7 @@ fn what_is_closed_says_how_to_open_it() {
 #[test]
 fn the_help_of_every_command() {
     let place = Place::new();
-    let commands: [&[&str]; 15] = [
+    let commands: [&[&str]; 16] = [
         &["call"],
         &["tools"],
         &["prompt"],
@@ -322,6 +322,7 @@ fn the_help_of_every_command() {
         &["ledger"],
         &["ledger", "list"],
         &["ledger", "resolve"],
+        &["ledger", "acknowledge-loss"],
         &["init"],
         &["doctor"],
         &["gc"],

@@ -38,8 +38,38 @@ impl Call {
         // command of a run would keep the commands of other runs waiting.
         let is_configured =
             self.placed.as_ref().is_some_and(|placed| placed.tool.contract().idempotency.is_some());
-        let keeps_others_out = is_configured && config.reach == Reach::Outside && self.may_write_files();
+        let reach = config.reach;
+        let keeps_others_out = is_configured && reach == Reach::Outside && self.may_write_files();
         let takes_turn = self.is_serial() || keeps_others_out;
+        self.claim_key(config, parts, takes_turn).await?;
+        if reach == Reach::Outside { self.refuse_after_a_loss().await } else { Ok(()) }
+    }
+
+    /// A store that has lost commits may have lost the record of this very effect. What is recorded is still replayed.
+    async fn refuse_after_a_loss(&mut self) -> Result<(), Box<Failure>> {
+        if self.claim.is_none() {
+            return Ok(());
+        }
+        let losses = self.session().store().losses().await;
+        let loss = losses.map_err(|error| self.store_failed(&error))?.into_iter().next();
+        let Some((loss, claim)) = loss.and_then(|loss| Some((loss, self.claim.take()?))) else {
+            return Ok(());
+        };
+        claim.release().await.map_err(|error| self.store_failed(&error))?;
+        let text = format!(
+            "{} was not run: the store has lost commits, and may have lost the record that it had its effect with these \
+             arguments ({}). The operator has to find out what happened, and then type `wink ledger acknowledge-loss`.",
+            self.name, loss.what
+        );
+        Err(Failure::new(Ending::InDoubt, text).because(vec![loss.what]))
+    }
+
+    async fn claim_key(
+        &mut self,
+        config: IdempotencyConfig,
+        parts: KeyParts,
+        takes_turn: bool,
+    ) -> Result<(), Box<Failure>> {
         // Another process may take as long as this one would.
         let patience = self.placed.as_ref().and_then(|placed| placed.tool.contract().timeout);
         // What somebody has approved to run again.

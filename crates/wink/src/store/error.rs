@@ -23,6 +23,8 @@ pub enum StoreErrorKind {
     NoSpace,
     /// Somebody else has committed to the session meanwhile. Whoever catches up can try again.
     Moved,
+    /// A call is running, in this process or another, and it is not done meanwhile.
+    InUse,
     /// The store has no such operation.
     Unsupported,
     /// A newer version wrote what is there, or something else did, or it is not what belongs there. It was left as it is.

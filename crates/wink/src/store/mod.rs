@@ -236,6 +236,19 @@ pub enum OrphanRule {
     Release,
 }
 
+/// Commits that a store has lost, or may have. Until the operator acknowledges it, no call with a key has an effect outside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreLoss {
+    /// The number of the first commit that is missing, among all commits of the store.
+    pub first: u64,
+    /// The last; none, if that is not known.
+    pub last: Option<u64>,
+    /// What is known of it, in words.
+    pub what: String,
+    /// When it was noticed.
+    pub noticed: Timestamp,
+}
+
 /// The answer to a claim.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Claimed {
@@ -393,6 +406,12 @@ pub trait Store: Send + Sync + 'static {
     /// Makes the whole batch true, or nothing of it: an error says that nothing of it is, or ever will be. A ledger
     /// row that is not as the batch expects it is such an error; [`LedgerChange::refused`] is its text.
     fn commit<'a>(&'a self, session: &'a SessionId, batch: Batch) -> BoxFuture<'a, Result<(), StoreError>>;
+
+    /// The losses of commits that the operator has not acknowledged, oldest first. What such a commit recorded is not known any more:
+    /// an effect that happened may not be in the ledger.
+    fn losses(&self) -> BoxFuture<'_, Result<Vec<StoreLoss>, StoreError>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
 
     /// Puts `row` in the ledger unless its key has a row that still counts at `now`.
     fn claim<'a>(&'a self, row: LedgerRow, now: Timestamp) -> BoxFuture<'a, Result<Claimed, StoreError>>;

@@ -9,7 +9,8 @@ use crate::BoxFuture;
 use crate::session::{InvocationId, SessionId};
 use crate::store::{
     Batch, CallMark, Claimed, Durability, History, HistoryQuery, LedgerChange, LedgerRow, NumberedRecord,
-    Opening, PageQuery, Record, Rows, SharedStore, Store, StoreError, StoreTurn, StoredSession, Summary,
+    Opening, PageQuery, Record, Rows, SharedStore, Store, StoreError, StoreLoss, StoreTurn, StoredSession,
+    Summary,
 };
 use crate::support::lock::lock;
 
@@ -292,6 +293,10 @@ impl Store for FaultyStore {
             self.pass(StoreOp::Commit).await?;
             self.inner.commit(session, batch).await
         })
+    }
+
+    fn losses(&self) -> BoxFuture<'_, Result<Vec<StoreLoss>, StoreError>> {
+        self.inner.losses()
     }
 
     fn claim<'a>(&'a self, row: LedgerRow, now: Timestamp) -> BoxFuture<'a, Result<Claimed, StoreError>> {

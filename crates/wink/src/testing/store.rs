@@ -61,6 +61,7 @@ async fn commits_are_whole_and_in_order(mut open: Open) {
     let session = SessionId::from("one");
     let store = open();
     assert_eq!(store.load(&session).await.unwrap(), StoredSession::default(), "nothing was committed yet");
+    assert_eq!(store.losses().await.unwrap(), [], "and nothing is lost");
 
     let mark = mark(1);
     store.begin(&session, mark.clone()).await.unwrap();
@@ -94,6 +95,7 @@ async fn commits_are_whole_and_in_order(mut open: Open) {
         }
     })
     .await;
+    assert_eq!(store.losses().await.unwrap(), [], "nothing was lost by opening it again");
     store.commit(&session, Batch::default()).await.expect("an empty batch is fine");
     let unknown = Batch { ends: Some(InvocationId::fresh(at(9))), ..Batch::default() };
     store.commit(&session, unknown).await.expect("ending a call that never began is fine");

@@ -170,11 +170,9 @@ impl<T> Doing<T> for io::Result<T> {
 /// What can be done where the right store is gone for good.
 fn or_else(undecided: usize) -> String {
     match undecided {
-        0 => "; or remove the directory 'journal' of the state directory, and all undo points with it, to go on with this one"
-            .to_owned(),
+        0 => "; or type `wink ledger acknowledge-loss` to go on with this one".to_owned(),
         count => format!(
-            ". Leave the directory 'journal' of the state directory as it is: {count} of the changes in it are undecided, and \
-             it is all that can undo them"
+            "; or type `wink ledger acknowledge-loss` to go on with this one, which takes back {count} changes that are undecided"
         ),
     }
 }
