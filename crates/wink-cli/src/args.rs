@@ -217,9 +217,12 @@ pub(crate) enum Command {
     /// Find out what works on this machine, and how to get what does not
     #[command(after_help = EXIT_CODES)]
     Doctor {
-        /// Look through the whole store, however long that takes
+        /// Look through the whole store, however long that takes, and change nothing
         #[arg(long)]
         deep: bool,
+        /// Repair a store that is damaged, from what is whole of it; a copy of it is kept in .wink
+        #[arg(long, requires = "deep")]
+        repair: bool,
     },
     /// Remove what need not be kept any more
     ///

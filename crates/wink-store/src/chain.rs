@@ -128,7 +128,7 @@ pub(crate) fn compacted(conn: &Connection, session: i64, upto: u64) -> rusqlite:
         .map(drop)
 }
 
-const CHANGED: &str = "it does not have the bytes that were committed";
+pub(crate) const CHANGED: &str = "it does not have the bytes that were committed";
 const UNSUMMED: &str = "it has no checksum";
 
 fn check_links(conn: &Connection, session: i64, after: u64, before: Sum) -> rusqlite::Result<Option<Broken>> {

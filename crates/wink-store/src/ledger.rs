@@ -71,6 +71,12 @@ pub(crate) fn sum_all(conn: &Connection) -> rusqlite::Result<()> {
     sums.into_iter().try_for_each(|(key, sum)| update.execute(params![key, sum]).map(drop))
 }
 
+/// Writes every row that does not have its checksum as one in doubt.
+pub(crate) fn doubt_damaged(conn: &WriteTx<'_>, owners: &Owners) -> Result<(), StoreError> {
+    let found = select(conn, &Rows::All).map_err(failed("read the ledger"))?;
+    found.iter().filter(|found| !found.is_whole).try_for_each(|found| put(conn, owners, &found.row))
+}
+
 /// Names every row that does not have its checksum.
 pub(crate) fn check(conn: &Connection, mut broken: impl FnMut(String)) -> rusqlite::Result<()> {
     let mut select = conn.prepare(&format!("SELECT {COLUMNS} FROM ledger ORDER BY key"))?;
@@ -208,6 +214,12 @@ pub(crate) fn rows(
     Ok((rows, dead))
 }
 
+/// The rows that match, by key, whether the owners of claims are dead or not.
+pub(crate) fn stored(conn: &Connection, which: &Rows) -> Result<Vec<LedgerRow>, StoreError> {
+    let found = select(conn, which).map_err(failed("list rows"))?;
+    Ok(found.into_iter().map(|found| found.row).filter(|row| which.matches(row)).collect())
+}
+
 fn select(conn: &Connection, which: &Rows) -> rusqlite::Result<Vec<Found>> {
     let read = |sql: &str, params: &[&dyn rusqlite::ToSql]| -> rusqlite::Result<Vec<_>> {
         conn.prepare_cached(&format!("SELECT {COLUMNS} FROM ledger {sql} ORDER BY key"))?
@@ -246,4 +258,20 @@ pub(crate) fn bury(conn: &WriteTx<'_>, owners: &Owners, marks: &Marks) -> Result
         settled(conn, owners, marks, found)?;
     }
     Ok(())
+}
+
+/// What a person types to settle an entry that is in doubt.
+pub(crate) fn settling(key: &str) -> String {
+    format!("wink ledger resolve {} --happened, or --did-not-happen", as_word(key))
+}
+
+/// A text as one word of a shell.
+fn as_word(text: &str) -> String {
+    let plain = |c: char| {
+        c.is_ascii_alphanumeric() || matches!(c, ':' | '_' | '-' | '.' | '/' | '@' | '%' | '+' | '=' | ',')
+    };
+    match !text.is_empty() && text.chars().all(plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
 }

@@ -35,6 +35,7 @@ mod guide {}
 mod chain;
 mod ground;
 mod identity;
+mod image;
 mod ledger;
 mod loss;
 mod maintain;
@@ -44,14 +45,19 @@ mod options;
 mod own;
 mod read;
 mod records;
+mod repair;
 mod schema;
 mod store;
 mod tail;
 mod turns;
+mod view;
 mod workspace;
 mod writer;
 
 pub use maintain::{CheckReport, Pruned};
 pub use options::{StoreOptions, StoreRetention};
-pub use store::{SqliteStore, Verdict};
+pub use read::Verdict;
+pub use repair::Repaired;
+pub use store::SqliteStore;
+pub use view::StoreView;
 pub use workspace::{Workspace, WorkspaceError, WorkspaceOptions};

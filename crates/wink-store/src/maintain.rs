@@ -38,29 +38,52 @@ pub struct Pruned {
 
 /// Looks through everything.
 pub(crate) fn check(conn: &Connection) -> Result<CheckReport, StoreError> {
-    let mut problems = pages(conn, "integrity_check").map_err(failed("check"))?;
-    let mut read =
-        |what: &str, sql: &str, sound: &dyn Fn(&str) -> Result<(), String>| -> rusqlite::Result<()> {
-            let mut select = conn.prepare(sql)?;
-            let mut rows = select.query([])?;
-            while let Some(row) = rows.next()? {
-                let (name, text): (String, String) = (row.get(0)?, row.get(1)?);
-                if let Err(reason) = sound(&text) {
-                    problems.push(format!("{what} {name}: {reason}"));
-                }
-            }
-            Ok(())
-        };
-    let mark =
-        |text: &str| serde_json::from_str::<CallMark>(text).map(drop).map_err(|error| error.to_string());
-    let nobody = |_: &str| Err("it belongs to no session".to_owned());
-    let looked = read("call", "SELECT invocation, mark FROM calls", &mark).and_then(|()| {
-        let strays = "SELECT id, stream FROM records WHERE (id >> 40) NOT IN (SELECT id FROM sessions)";
-        let strays = strays.replace("SELECT id,", "SELECT CAST(id AS TEXT),");
-        read("record", &strays, &nobody)
-    });
-    looked.and_then(|()| sums(conn, &mut problems)).map_err(failed("check"))?;
+    let mut problems = damage(conn);
+    for loss in loss::open(conn).map_err(failed("check"))? {
+        problems.push(format!("{}; noticed at {}, and not acknowledged", loss.what, loss.noticed));
+    }
     Ok(CheckReport { problems })
+}
+
+/// What is damaged. What cannot be read is a problem like any other.
+pub(crate) fn damage(conn: &Connection) -> Vec<String> {
+    let mut problems = Vec::new();
+    type Look = fn(&Connection, &mut Vec<String>) -> rusqlite::Result<()>;
+    let looks: [(&str, Look); 4] =
+        [("pages", all_pages), ("calls", calls), ("records", strays), ("sums", sums)];
+    for (what, look) in looks {
+        if let Err(error) = look(conn, &mut problems) {
+            problems.push(format!("{what} cannot be read: {error}"));
+        }
+    }
+    problems
+}
+
+fn all_pages(conn: &Connection, problems: &mut Vec<String>) -> rusqlite::Result<()> {
+    problems.extend(pages(conn, "integrity_check")?);
+    Ok(())
+}
+
+fn calls(conn: &Connection, problems: &mut Vec<String>) -> rusqlite::Result<()> {
+    let mut select = conn.prepare("SELECT invocation, mark FROM calls")?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        let (call, mark): (String, String) = (row.get(0)?, row.get(1)?);
+        if let Err(error) = serde_json::from_str::<CallMark>(&mark) {
+            problems.push(format!("call {call}: {error}"));
+        }
+    }
+    Ok(())
+}
+
+fn strays(conn: &Connection, problems: &mut Vec<String>) -> rusqlite::Result<()> {
+    let mut select =
+        conn.prepare("SELECT id FROM records WHERE (id >> 40) NOT IN (SELECT id FROM sessions)")?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        problems.push(format!("record {}: it belongs to no session", row.get::<_, i64>(0)?));
+    }
+    Ok(())
 }
 
 /// Names every record, part of a summary and row of the ledger that is not as it was committed.
@@ -80,9 +103,6 @@ fn sums(conn: &Connection, problems: &mut Vec<String>) -> rusqlite::Result<()> {
         }
     }
     ledger::check(conn, |problem| problems.push(problem))?;
-    for loss in loss::open(conn)? {
-        problems.push(format!("{}; noticed at {}, and not acknowledged", loss.what, loss.noticed));
-    }
     Ok(())
 }
 

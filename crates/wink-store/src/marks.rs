@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::params;
@@ -20,10 +20,11 @@ use wink::filesystem::EntryKind;
 use wink::filesystem::host::disk::{Disk, Replace};
 use wink::filesystem::host::{HostDisk, Owners};
 use wink::session::{InvocationId, SessionId};
-use wink::store::{CallMark, JournalId, StoreError};
+use wink::store::{CallMark, JournalId, StoreError, StoreErrorKind};
 
 use crate::records::{call_bytes, find_or_make};
 use crate::schema::failed;
+use crate::store::STORES;
 use crate::tail::WriteTx;
 
 /// What a line begins with, and what that becomes.
@@ -164,25 +165,6 @@ impl Marks {
         Ok(dead)
     }
 
-    /// A call that is running, in any process.
-    pub(crate) fn running(&self, owners: &Owners) -> io::Result<Option<CallMark>> {
-        for (name, kind) in self.disk.read_dir(&self.dir)? {
-            let Ok(name) = name.into_string() else { continue };
-            if kind != EntryKind::File || name.parse::<JournalId>().is_err() || owners.is_dead(&name) {
-                continue;
-            }
-            let text = match self.disk.read(&self.dir.join(name)) {
-                Ok(text) => text,
-                Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                Err(error) => return Err(error),
-            };
-            if let Some((_, mark)) = live(&text).find_map(Result::ok) {
-                return Ok(Some(mark));
-            }
-        }
-        Ok(None)
-    }
-
     /// Makes rows of the marks that a dead owner left. Whoever did this may die before the file is gone: it can be done again.
     pub(crate) fn bury(&self, conn: &WriteTx<'_>, owner: &str) -> Result<(), StoreError> {
         let text = match self.disk.read(&self.dir.join(owner)) {
@@ -319,6 +301,45 @@ impl Drop for Marks {
             && let Err(error) = self.disk.unlink(&self.path)
         {
             tracing::debug!(%error, "a file without marks could not be removed");
+        }
+    }
+}
+
+/// A call that is running, in any process, by the marks in this directory.
+pub(crate) fn running(disk: &HostDisk, dir: &Path, owners: &Owners) -> io::Result<Option<CallMark>> {
+    for (name, kind) in disk.read_dir(dir)? {
+        let Ok(name) = name.into_string() else { continue };
+        if kind != EntryKind::File || name.parse::<JournalId>().is_err() || owners.is_dead(&name) {
+            continue;
+        }
+        let text = match disk.read(&dir.join(name)) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        if let Some((_, mark)) = live(&text).find_map(Result::ok) {
+            return Ok(Some(mark));
+        }
+    }
+    Ok(None)
+}
+
+/// An error while a call is running: a command of a call could else change what the call stands on.
+pub(crate) fn refuse_in_a_call(database: &Path, doing: &'static str) -> Result<(), StoreError> {
+    let dir = database.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = database.file_name().unwrap_or_default().to_string_lossy();
+    let look = || {
+        let disk = Arc::new(HostDisk::open(dir)?);
+        running(&disk, Path::new(&format!("{name}-calls")), &Owners::seen(&disk, STORES))
+    };
+    match look() {
+        Ok(None) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(StoreError::failed(doing, error.to_string())),
+        Ok(Some(CallMark { tool, time, .. })) => {
+            let reason =
+                format!("a call of '{tool}' is running here since {time}; try again when it is over");
+            Err(StoreError { doing, reason, kind: StoreErrorKind::InUse })
         }
     }
 }

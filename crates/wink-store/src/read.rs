@@ -1,21 +1,25 @@
 //! Reading, on a connection and a thread of its own: nobody who reads waits for the disk of whoever writes.
 
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use jiff::Timestamp;
-use rusqlite::{Connection, params, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 use tokio::sync::oneshot;
 use wink::BoxFuture;
 use wink::session::{InvocationId, SessionId};
 use wink::store::{
-    CallMark, History, HistoryQuery, NumberedJournal, NumberedRecord, Opening, PageOrder, PageQuery, Record,
-    StoreError, StoredSession, Summary,
+    CallMark, History, HistoryQuery, JournalId, NumberedJournal, NumberedRecord, Opening, PageOrder,
+    PageQuery, Record, StoreError, StoredSession, Summary,
 };
 
 use crate::chain::{self, Broken};
 use crate::records::{self, MOST, call_bytes, call_of, number_of, row_of};
 use crate::schema::failed;
+
+/// Says at once whether a journal's changes became true.
+pub type Verdict = Arc<dyn Fn(&JournalId) -> Result<bool, StoreError> + Send + Sync>;
 
 type Read = Box<dyn FnOnce(&Connection) + Send>;
 
@@ -241,4 +245,30 @@ fn journals(conn: &Connection, session: i64, query: &HistoryQuery) -> rusqlite::
         found.extend(query.matches_journal(&journal).then_some(journal));
     }
     Ok(found)
+}
+
+/// Answers on a connection of its own.
+pub(crate) fn verdict_by(conn: Connection) -> Verdict {
+    let conn = Mutex::new(conn);
+    Arc::new(move |journal| knows_journal(&conn.lock().unwrap_or_else(PoisonError::into_inner), journal))
+}
+
+/// Whether a journal was committed.
+pub(crate) fn knows_journal(conn: &Connection, journal: &JournalId) -> Result<bool, StoreError> {
+    let find = || -> rusqlite::Result<Option<i64>> {
+        conn.prepare_cached("SELECT 1 FROM journals WHERE id = ?1")?
+            .query_row([journal.to_string()], |row| row.get(0))
+            .optional()
+    };
+    Ok(find().map_err(failed("look up a journal"))?.is_some())
+}
+
+/// The names of all sessions, sorted.
+pub(crate) fn session_names(conn: &Connection) -> Result<Vec<SessionId>, StoreError> {
+    let names = || -> rusqlite::Result<Vec<String>> {
+        conn.prepare_cached("SELECT name FROM sessions ORDER BY name")?
+            .query_map([], |row| row.get(0))?
+            .collect()
+    };
+    Ok(names().map_err(failed("list sessions"))?.into_iter().map(SessionId::from).collect())
 }

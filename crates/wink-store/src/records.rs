@@ -179,6 +179,11 @@ pub(crate) fn summed(conn: &Connection, session: i64) -> rusqlite::Result<(u64, 
         .query_row([session], |row| Ok((number(row, 0)?, number(row, 1)?)))
 }
 
+/// Removes the summary of a session, which is read from its first record then.
+pub(crate) fn drop_summary(conn: &Connection, session: i64) -> rusqlite::Result<()> {
+    set_summary(conn, session, 0, &[])
+}
+
 /// The checksum of a part of a summary.
 pub(crate) fn summary_sum(row: i64, stream: &str, bytes: &[u8]) -> Sum {
     sum_of(&[&row.to_le_bytes(), stream.as_bytes(), bytes])

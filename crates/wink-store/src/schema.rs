@@ -1,11 +1,13 @@
 //! The tables, and how older ones become the present ones.
 
+use jiff::Timestamp;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use std::path::Path;
 use wink::store::{StoreError, StoreErrorKind};
 
 use crate::identity::Noted;
+use crate::image;
 use crate::mark::Mark;
 use crate::options::StoreOptions;
 use crate::tail::WriteTx;
@@ -182,6 +184,20 @@ pub(crate) fn look(path: &Path, options: &StoreOptions) -> Result<Connection, St
     Ok(conn)
 }
 
+/// The database in memory, with the tables of this version, as it is on disk.
+pub(crate) fn image(path: &Path, now: Timestamp) -> Result<Connection, StoreError> {
+    let noted = Noted::beside(path)?;
+    let mut conn = image::read(path)?;
+    recognised(&conn, path)?;
+    noted.check(&conn, path)?;
+    let behind = noted.behind(&conn)?;
+    migrate(&mut conn).map_err(failed("read"))??;
+    if let Some(behind) = behind {
+        behind.note(&WriteTx::new(&conn), now).map_err(failed("read"))?;
+    }
+    Ok(conn)
+}
+
 fn connect(path: &Path, flags: OpenFlags, options: &StoreOptions) -> Result<Connection, StoreError> {
     let conn = Connection::open_with_flags(path, flags).map_err(failed("open"))?;
     conn.busy_timeout(options.busy).map_err(failed("open"))?;
@@ -205,6 +221,11 @@ fn prepare(conn: &mut Connection, options: &StoreOptions) -> rusqlite::Result<Re
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         conn.pragma_update_and_check(None, "max_page_count", most, |_| Ok(()))?;
     }
+    migrate(conn)
+}
+
+/// Brings the tables up to date.
+pub(crate) fn migrate(conn: &mut Connection) -> rusqlite::Result<Result<(), StoreError>> {
     let migrating = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let found = version(&migrating)?;
     if found == MIGRATIONS.len() {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 use wink::BoxFuture;
 use wink::filesystem::STATE;
 use wink::filesystem::host::{HostDisk, Owner, Owners, WorkspaceLock};
@@ -24,10 +24,10 @@ use crate::ground;
 use crate::ledger::{self, moment};
 use crate::loss;
 use crate::maintain::{self, CheckReport, JournalMarks, Pruned};
-use crate::marks::Marks;
+use crate::marks::{Marks, refuse_in_a_call};
 use crate::options::StoreOptions;
 use crate::own;
-use crate::read::{self, Reader};
+use crate::read::{self, Reader, Verdict};
 use crate::records;
 use crate::schema::{self, Opened, failed};
 use crate::tail::{self, WriteTx};
@@ -37,14 +37,11 @@ use crate::writer::{Kind, Writer};
 /// What the database in a folder is called.
 const DATABASE: &str = "wink.db";
 /// Where it is known who has the store open.
-const STORES: &str = "stores";
+pub(crate) const STORES: &str = "stores";
 /// Where the locks are by which processes take turns on a session.
 const SESSIONS: &str = "sessions";
 const STILL_OPENING: &str =
     "another process has begun to open it and is not done: try again, or end that process if it hangs";
-
-/// Says at once whether a journal's changes became true.
-pub type Verdict = Arc<dyn Fn(&JournalId) -> Result<bool, StoreError> + Send + Sync>;
 
 /// Sessions, ledger and marks of journals in an SQLite database, which several processes may have open.
 pub struct SqliteStore {
@@ -62,6 +59,8 @@ pub struct SqliteStore {
     path: PathBuf,
     options: StoreOptions,
     warnings: Vec<String>,
+    /// Those that were not acknowledged when it was opened.
+    losses: Vec<StoreLoss>,
 }
 
 impl SqliteStore {
@@ -79,8 +78,7 @@ impl SqliteStore {
             };
             StoreError { doing: "open", reason: error.to_string(), kind }
         };
-        let path = path.as_ref();
-        let path = if path.is_dir() { path.join(DATABASE) } else { path.to_owned() };
+        let path = database_in(path.as_ref());
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let dir = match path.parent() {
             Some(dir) if !dir.as_os_str().is_empty() => dir,
@@ -133,16 +131,12 @@ impl SqliteStore {
         let losses = loss::open(&conn).map_err(failed("open"))?;
         let writer = Writer::start(conn, mark).map_err(failed_to_open)?;
         let turns = Turns::new(disk, SESSIONS, Arc::clone(&options.clock), name);
-        let mut warnings: Vec<String> = ground::doubts(dir).into_iter().collect();
+        let warnings: Vec<String> = ground::doubts(dir).into_iter().collect();
         for warning in &warnings {
             tracing::warn!(warning, "the store is open, and not on safe ground");
         }
         for StoreLoss { what, .. } in &losses {
             tracing::error!(what, "the store has lost commits");
-            warnings.push(format!(
-                "the store has lost commits: {what}. Tools with a key are not run until you have found out what happened and typed \
-                 `wink ledger acknowledge-loss`; what was left is in wink.db-lost-*"
-            ));
         }
         Ok(Self {
             writer,
@@ -156,6 +150,7 @@ impl SqliteStore {
             path,
             options,
             warnings,
+            losses,
         })
     }
 
@@ -169,17 +164,22 @@ impl SqliteStore {
         &self.warnings
     }
 
+    /// The [losses](Store::losses) that were not acknowledged when it was opened.
+    pub fn lost(&self) -> &[StoreLoss] {
+        &self.losses
+    }
+
     /// Says whether a journal's changes became true, without waiting for anybody who writes.
     ///
     /// # Errors
     /// When the database cannot be read.
     pub fn verdict(&self) -> Result<Verdict, StoreError> {
-        Ok(verdict_by(schema::open_to_read(&self.path, &self.options)?))
+        Ok(read::verdict_by(schema::open_to_read(&self.path, &self.options)?))
     }
 
     /// The same of the store in a directory that cannot be opened, since there is no space for what that writes.
     pub(crate) fn verdict_in(dir: &Path, options: &StoreOptions) -> Result<Verdict, StoreError> {
-        Ok(verdict_by(schema::look(&dir.join(DATABASE), options)?))
+        Ok(read::verdict_by(schema::look(&dir.join(DATABASE), options)?))
     }
 
     /// Looks through everything, and says what is wrong with it.
@@ -214,32 +214,16 @@ impl SqliteStore {
     /// # Errors
     /// When a call is running, in any process, or the store cannot be written.
     pub async fn acknowledge_losses(&self) -> Result<Vec<StoreLoss>, StoreError> {
-        self.refuse_in_a_call("acknowledge a loss")?;
+        refuse_in_a_call(&self.path, "acknowledge a loss")?;
         let now = self.options.clock.now();
         self.writer.ask(Kind::Other, move |tx| loss::acknowledge(tx, now)).await
     }
 
     /// Knows the last journal of a workspace that is newer than the store from here on. Says what was lost, if it did not.
     pub(crate) async fn take_over_journal(&self, id: JournalId) -> Result<Option<StoreLoss>, StoreError> {
-        self.refuse_in_a_call("acknowledge a loss")?;
+        refuse_in_a_call(&self.path, "acknowledge a loss")?;
         let now = self.options.clock.now();
         self.writer.ask(Kind::Other, move |tx| loss::take_over_journal(tx, id, now)).await
-    }
-
-    /// An error while a call of this store is running, in any process: a command of a call could else change what the call stands on.
-    pub(crate) fn refuse_in_a_call(&self, doing: &'static str) -> Result<(), StoreError> {
-        match self
-            .marks
-            .running(&self.owners)
-            .map_err(|error| StoreError::failed(doing, error.to_string()))?
-        {
-            None => Ok(()),
-            Some(CallMark { tool, time, .. }) => {
-                let reason =
-                    format!("a call of '{tool}' is running here since {time}; try again when it is over");
-                Err(StoreError { doing, reason, kind: StoreErrorKind::InUse })
-            }
-        }
     }
 
     /// The sessions that there are, by name.
@@ -247,15 +231,7 @@ impl SqliteStore {
     /// # Errors
     /// When they cannot be read.
     pub async fn sessions(&self) -> Result<Vec<SessionId>, StoreError> {
-        let list = |conn: &Connection| {
-            let names = || -> rusqlite::Result<Vec<String>> {
-                conn.prepare_cached("SELECT name FROM sessions ORDER BY name")?
-                    .query_map([], |row| row.get(0))?
-                    .collect()
-            };
-            Ok(names().map_err(failed("list sessions"))?.into_iter().map(SessionId::from).collect())
-        };
-        self.reader.ask("list sessions", list).await
+        self.reader.ask("list sessions", read::session_names).await
     }
 
     /// The log of the session of this name. Calls whose process died are given their event first.
@@ -326,28 +302,9 @@ impl SqliteStore {
     }
 }
 
-/// A text as one word of a shell.
-fn as_word(text: &str) -> String {
-    let plain = |c: char| {
-        c.is_ascii_alphanumeric() || matches!(c, ':' | '_' | '-' | '.' | '/' | '@' | '%' | '+' | '=' | ',')
-    };
-    match !text.is_empty() && text.chars().all(plain) {
-        true => text.to_owned(),
-        false => format!("'{}'", text.replace('\'', r"'\''")),
-    }
-}
-
-fn verdict_by(conn: Connection) -> Verdict {
-    let conn = Mutex::new(conn);
-    Arc::new(move |journal| {
-        let conn = conn.lock().unwrap_or_else(PoisonError::into_inner);
-        let find = || -> rusqlite::Result<Option<i64>> {
-            conn.prepare_cached("SELECT 1 FROM journals WHERE id = ?1")?
-                .query_row([journal.to_string()], |row| row.get(0))
-                .optional()
-        };
-        Ok(find().map_err(failed("look up a journal"))?.is_some())
-    })
+/// The database at a path, or in it if it is a folder.
+pub(crate) fn database_in(path: &Path) -> PathBuf {
+    if path.is_dir() { path.join(DATABASE) } else { path.to_owned() }
 }
 
 impl Store for SqliteStore {
@@ -507,7 +464,7 @@ impl Store for SqliteStore {
         // The program finds the database of a workspace only.
         let state = self.path.parent()?;
         let is_workspace = state.file_name()? == STATE && self.path.file_name()? == DATABASE;
-        is_workspace.then(|| format!("wink ledger resolve {} --happened, or --did-not-happen", as_word(key)))
+        is_workspace.then(|| ledger::settling(key))
     }
 
     fn rows<'a>(&'a self, which: Rows) -> BoxFuture<'a, Result<Vec<LedgerRow>, StoreError>> {

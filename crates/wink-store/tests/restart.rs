@@ -19,7 +19,7 @@ use wink::session::{
 };
 use wink::store::{Batch, JournalId, LedgerRow, LedgerState, Record, Rows, Store, StoreErrorKind};
 use wink::testing::FakeClock;
-use wink_store::{Pruned, SqliteStore, StoreOptions, StoreRetention, Workspace, WorkspaceOptions};
+use wink_store::{Pruned, SqliteStore, StoreOptions, StoreRetention, StoreView, Workspace, WorkspaceOptions};
 
 fn open(place: &Path) -> Arc<SqliteStore> {
     Arc::new(SqliteStore::open(place, StoreOptions::default()).unwrap())
@@ -286,6 +286,14 @@ async fn an_older_database_is_brought_up_to_date() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("wink.db");
     version_one(&file);
+    let before = std::fs::read(&file).unwrap();
+    let view = StoreView::open(&file).unwrap();
+    assert_eq!(
+        view.load(&"s".into()).await.unwrap().sequence,
+        1,
+        "also where it cannot be brought up to date"
+    );
+    assert_eq!(std::fs::read(&file).unwrap(), before);
     for _ in 0..2 {
         let store = open(place.path());
         let journal = JournalId::fresh();

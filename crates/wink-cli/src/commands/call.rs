@@ -37,9 +37,7 @@ pub(super) async fn run(common: &Common, call: CallArgs) -> Done {
     let call = ToolCall::new(id, call.tool, text);
     let outcome = cancellable(opened.executor(), call, &waiting.reporter()).await?;
     drop(waiting);
-    for left in workspace.report().aside {
-        note(&format!("{} was left as somebody else has changed it", open::shown(&left.path)));
-    }
+    open::tell_left(&workspace.report());
     match common.json {
         true => frame::print_json(&CallRow::of(&outcome.event, outcome.text()))?,
         false => frame::print(outcome.text())?,

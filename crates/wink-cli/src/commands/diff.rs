@@ -53,16 +53,17 @@ struct FileDiff {
 }
 
 pub(super) async fn run(common: &Common, which: &str) -> Done {
-    let Some(workspace) = open::workspace_with_past(common)? else {
+    let Some(past) = open::past(common)? else {
         return Err(find::unknown(&common.session, which));
     };
-    let log = open::log(&workspace, common).await?;
+    let log = past.log(common).await?;
+    let on_disk = past.files();
     let entry = &find::find(common, &log, which).await?;
     let waiting = Waiting::begin("comparing files");
-    let (changed, past) = changes_of(&workspace, &common.session, entry).await?;
+    let (changed, past) = changes_of(on_disk, &log, entry).await?;
     let mut files = Vec::new();
     for change in &past.changes {
-        files.push(FileDiff::of(workspace.files(), change)?);
+        files.push(FileDiff::of(on_disk, change)?);
     }
     drop(waiting);
     let forgotten = changed.forgotten || !past.forgotten.is_empty();

@@ -1,13 +1,18 @@
 //! `wink doctor`: what works on this machine and in this workspace, and how to get what does not.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::Serialize;
-use wink::filesystem::host::PathGuard;
+use wink::filesystem::host::journal::Journal;
+use wink::filesystem::host::{HostDisk, PathGuard};
 use wink::filesystem::{STATE, quoted};
+use wink::session::SessionId;
+use wink::store::{LedgerRow, LedgerState, Rows, Store, StoreLoss};
 use wink_agent::{Agent, MissingProgram, OVERRIDES_NAME, Origin};
-use wink_store::Workspace;
+use wink_store::{Repaired, SqliteStore, StoreOptions, StoreView, Workspace};
 
+use super::ledger::refuse_inside_a_call;
 use super::open;
 use super::progress::Waiting;
 use super::run::record;
@@ -15,6 +20,8 @@ use crate::args::Common;
 use crate::frame::{self, CliError, Done, Exit, visible};
 use crate::term::{BAD, BOLD, DIM, GOOD, ODD, PLAIN, Screen, span};
 
+/// What to do about commits that are lost.
+const ACKNOWLEDGE: &str = "find out what happened outside, then type `wink ledger acknowledge-loss`: tools with a key are refused until then";
 /// So many sessions are named.
 const NAMED: usize = 10;
 
@@ -66,7 +73,10 @@ impl Check {
     }
 }
 
-pub(super) async fn run(common: &Common, deep: bool) -> Done {
+pub(super) async fn run(common: &Common, deep: bool, repair: bool) -> Done {
+    if deep {
+        refuse_inside_a_call("the store is not looked through")?;
+    }
     let waiting = Waiting::begin("looking at this machine");
     let mut checks = Vec::new();
     // Of a place that cannot be entered nothing can be said but that.
@@ -76,19 +86,26 @@ pub(super) async fn run(common: &Common, deep: bool) -> Done {
         checks.push(self::agent(common, agent));
         checks.extend(guarded);
     }
-    let (opened, usable) = match workspace(common) {
-        Ok((check, opened)) => {
-            checks.push(check);
-            (opened, true)
-        }
-        Err(check) => {
-            checks.push(check);
-            (None, false)
-        }
+    if deep {
+        checks.extend(look_through(common, repair).await);
+    }
+    let (opened, usable) = match deep {
+        // Opening a workspace makes it whole, and only a repair changes anything then.
+        true => (None, open::may_write(common.root()).is_ok()),
+        false => match workspace(common) {
+            Ok((check, opened)) => {
+                checks.push(check);
+                (opened, true)
+            }
+            Err(check) => {
+                checks.push(check);
+                (None, false)
+            }
+        },
     };
     if let Some(workspace) = &opened {
-        store(workspace, deep, &mut checks).await;
-        checks.extend(recordings(workspace));
+        store(workspace, &mut checks).await;
+        checks.extend(recordings(workspace.files().root()));
     }
     #[cfg(target_os = "linux")]
     machine::look(
@@ -184,7 +201,7 @@ fn agent(common: &Common, agent: Result<Agent, CliError>) -> Check {
 }
 
 /// The workspace; it is opened only if it has a state already.
-fn workspace(common: &Common) -> Result<(Check, Option<std::sync::Arc<Workspace>>), Check> {
+fn workspace(common: &Common) -> Result<(Check, Option<Arc<Workspace>>), Check> {
     let root = common.root();
     let shown = root.display();
     let broken = |error: CliError| {
@@ -205,54 +222,121 @@ fn workspace(common: &Common) -> Result<(Check, Option<std::sync::Arc<Workspace>
     }
 }
 
-async fn store(workspace: &Workspace, deep: bool, checks: &mut Vec<Check>) {
-    let store = workspace.store();
-    match store.sessions().await {
-        Ok(sessions) => {
-            let names: Vec<&str> = sessions.iter().map(|name| name.as_str()).take(NAMED).collect();
-            let more = match sessions.len().saturating_sub(NAMED) {
-                0 => String::new(),
-                more => format!(" and {more} more"),
-            };
-            let count = if sessions.len() == 1 {
-                "1 session".to_owned()
-            } else {
-                format!("{} sessions", sessions.len())
-            };
-            checks.push(Check::ok("store", format!("{count}: {}{more}", names.join(", "))));
+/// Every record, effect and page of the store, and whether the journals of the files are known to it. Nothing is changed, unless it is to
+/// be repaired.
+async fn look_through(common: &Common, repair: bool) -> Vec<Check> {
+    let broken = |name, error: &dyn std::fmt::Display| Check::broken(name, error.to_string(), None);
+    match open::has_past(common) {
+        Ok(true) => {}
+        Ok(false) => return vec![Check::ok("workspace", "nothing has happened here yet")],
+        Err(error) => {
+            let (message, hint) = error.into_parts();
+            return vec![Check::broken("workspace", message, hint)];
         }
-        Err(error) => checks.push(Check::broken("store", error.to_string(), None)),
     }
-    for warning in store.warnings() {
-        checks.push(Check::warning("store", warning.clone(), "keep the workspace on a local disk"));
-    }
-    if deep {
-        checks.push(match store.check().await {
-            Ok(report) if report.is_sound() => Check::ok("store, looked through", "sound"),
-            Ok(report) => {
-                let hint = "keep a copy of .wink, and bring back an earlier one".to_owned();
-                Check::broken("store, looked through", report.problems.join("; "), Some(hint))
-            }
-            Err(error) => Check::broken("store, looked through", error.to_string(), None),
+    let mut checks = Vec::new();
+    let state = common.root().join(STATE);
+    if repair {
+        checks.push(match SqliteStore::repair(&state, &StoreOptions::default()) {
+            Ok(None) => Check::ok("repair", "there is nothing to repair"),
+            Ok(Some(Repaired { copy, left_out })) => Check::warning(
+                "repair",
+                format!("done; not whole, and left out or in doubt: {}", left_out.join("; ")),
+                format!(
+                    "the store as it was is in {}; look into the books of the other side, then type `wink ledger acknowledge-loss`",
+                    copy.display()
+                ),
+            ),
+            Err(error) => broken("repair", &error),
         });
     }
-    match workspace.in_doubt().await {
-        Ok(doubts) if doubts.is_empty() => checks.push(Check::ok("ledger", "nothing is in doubt")),
-        Ok(doubts) => checks.push(Check::warning(
+    let view = match StoreView::open(&state) {
+        Ok(view) => Arc::new(view),
+        Err(error) => {
+            checks.push(broken("store, looked through", &error));
+            return checks;
+        }
+    };
+    checks.push(match view.sessions() {
+        Ok(sessions) => sessions_told(&sessions),
+        Err(error) => broken("store", &error),
+    });
+    checks.push(match view.check() {
+        Ok(report) if report.is_sound() => Check::ok("store, looked through", "sound"),
+        Ok(report) => {
+            let hint = "`wink doctor --deep --repair` keeps what is whole, and a copy of .wink/wink.db; a loss that is told is \
+                acknowledged by `wink ledger acknowledge-loss`"
+                .to_owned();
+            Check::broken("store, looked through", report.problems.join("; "), Some(hint))
+        }
+        Err(error) => broken("store, looked through", &error),
+    });
+    let journals = HostDisk::open(common.root()).map_err(|error| error.to_string()).and_then(|disk| {
+        let journal = Journal::to_look_at(Arc::new(disk), STATE);
+        journal.check_store(&*view.verdict()).map_err(|error| error.to_string())
+    });
+    checks.push(match journals {
+        Ok(()) => Check::ok("journals", "the store knows the last change of the files"),
+        Err(error) => broken("journals", &error),
+    });
+    checks.push(match view.rows(Rows::All).await {
+        Ok(rows) => {
+            let in_doubt = |row: &&LedgerRow| matches!(row.state, LedgerState::InDoubt { .. });
+            doubts_told(rows.iter().filter(in_doubt).count())
+        }
+        Err(error) => broken("ledger", &error),
+    });
+    checks.extend(recordings(common.root()));
+    checks
+}
+
+fn sessions_told(sessions: &[SessionId]) -> Check {
+    let names: Vec<&str> = sessions.iter().map(|name| name.as_str()).take(NAMED).collect();
+    let more = match sessions.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let count =
+        if sessions.len() == 1 { "1 session".to_owned() } else { format!("{} sessions", sessions.len()) };
+    Check::ok("store", format!("{count}: {}{more}", names.join(", ")))
+}
+
+fn doubts_told(count: usize) -> Check {
+    match count {
+        0 => Check::ok("ledger", "nothing is in doubt"),
+        count => Check::warning(
             "ledger",
-            match doubts.len() {
+            match count {
                 1 => "1 effect is in doubt".to_owned(),
                 count => format!("{count} effects are in doubt"),
             },
             "`wink ledger list --in-doubt` lists them, `wink ledger resolve` settles one",
-        )),
+        ),
+    }
+}
+
+async fn store(workspace: &Workspace, checks: &mut Vec<Check>) {
+    let store = workspace.store();
+    match store.sessions().await {
+        Ok(sessions) => checks.push(sessions_told(&sessions)),
+        Err(error) => checks.push(Check::broken("store", error.to_string(), None)),
+    }
+    let losses = store.losses().await;
+    for StoreLoss { what, .. } in losses.unwrap_or_default() {
+        checks.push(Check::broken("store", what, Some(ACKNOWLEDGE.to_owned())));
+    }
+    for warning in store.warnings() {
+        checks.push(Check::warning("store", warning.clone(), "keep the workspace on a local disk"));
+    }
+    match workspace.in_doubt().await {
+        Ok(doubts) => checks.push(doubts_told(doubts.len())),
         Err(error) => checks.push(Check::broken("ledger", error.to_string(), None)),
     }
 }
 
 /// What runs left that were killed while they were recorded; nothing is said where there is nothing.
-fn recordings(workspace: &Workspace) -> Option<Check> {
-    match record::left(workspace.files().root()) {
+fn recordings(root: &Path) -> Option<Check> {
+    match record::left(root) {
         Ok(left) if left.is_empty() => None,
         Ok(left) => {
             let names: Vec<String> = left.iter().map(|path| path.display().to_string()).collect();

@@ -29,8 +29,8 @@ struct Entry {
 }
 
 pub(super) async fn list(common: &Common, in_doubt: bool) -> Done {
-    let rows = match open::store_with_past(common)? {
-        Some(store) => store.rows(Rows::All).await?,
+    let rows = match open::past(common)? {
+        Some(past) => past.store().rows(Rows::All).await?,
         None => Vec::new(),
     };
     let entries: Vec<Entry> =

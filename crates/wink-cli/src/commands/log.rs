@@ -1,7 +1,7 @@
 //! `wink log`: what happened in a session, oldest first.
 
 use anstyle::Style;
-use wink::session::{LogEntry, LogEvent, ToolInvoked};
+use wink::session::{LogEntry, LogEvent, LogPage, ToolInvoked, UnreadableEntry};
 
 use super::open;
 use super::progress::Waiting;
@@ -21,14 +21,21 @@ pub(super) struct Filter {
 }
 
 pub(super) async fn run(common: &Common, filter: &Filter) -> Done {
-    let store = open::store_with_past(common)?;
+    let past = open::past(common)?;
     let (mut chosen, mut is_empty) = (Vec::new(), true);
-    if let Some(store) = &store {
-        let _waiting = Waiting::begin("reading the log");
-        let log = store.logbook(common.session.as_str()).await?;
+    if let Some(past) = &past {
+        let waiting = Waiting::begin("reading the log");
+        let log = past.log(common).await?;
         let most = filter.last.unwrap_or(usize::MAX);
-        chosen = log.newest(0, most, |event| filter.takes(event)).await?;
-        is_empty = chosen.is_empty() && log.newest(0, 1, |_| true).await?.is_empty();
+        let LogPage { entries, unreadable } = log.readable(0, most, |event| filter.takes(event)).await?;
+        is_empty = entries.is_empty()
+            && unreadable.is_empty()
+            && log.readable(0, 1, |_| true).await? == LogPage::default();
+        chosen = entries;
+        drop(waiting);
+        for UnreadableEntry { seq, reason } in unreadable {
+            note(&format!("entry {seq} cannot be read: {}", visible(&reason)));
+        }
     }
     if common.json {
         let mut lines = Vec::new();
@@ -40,8 +47,8 @@ pub(super) async fn run(common: &Common, filter: &Filter) -> Done {
         return frame::print_bytes(&lines);
     }
     if is_empty {
-        let sessions = match &store {
-            Some(store) => store.sessions().await?,
+        let sessions = match &past {
+            Some(past) => past.sessions().await?,
             None => Vec::new(),
         };
         let others: Vec<&str> = sessions

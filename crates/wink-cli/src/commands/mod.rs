@@ -64,7 +64,7 @@ pub(crate) fn run(common: &Common, command: Command) -> Done {
         Command::Override(OverrideCommand::Diff) => overrides::diff(common),
         Command::Init { schema: true, .. } => init::schema(),
         Command::Init { force, .. } => init::run(common, force),
-        Command::Doctor { deep } => block_on(doctor::run(common, deep))?,
+        Command::Doctor { deep, repair } => block_on(doctor::run(common, deep, repair))?,
         Command::Gc { keep_days } => block_on(gc::run(common, keep_days))?,
         Command::Demo | Command::Completions { .. } => {
             Err(CliError::internal("this command has no workspace"))

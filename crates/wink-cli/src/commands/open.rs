@@ -4,13 +4,15 @@ use std::fs::Metadata;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use wink::filesystem::host::journal::Recovered;
+use wink::filesystem::host::{HostFilesystem, HostOptions};
 use wink::filesystem::{FsError, STATE, quoted};
-use wink::session::{Logbook, Session};
-use wink::store::StoreErrorKind;
+use wink::session::{Logbook, Session, SessionId};
+use wink::store::{SharedStore, StoreErrorKind, StoreLoss};
 use wink_agent::{Agent, LoadError, OpenError, Problem};
-use wink_store::{SqliteStore, StoreOptions, Workspace, WorkspaceError, WorkspaceOptions};
+use wink_store::{StoreView, Workspace, WorkspaceError, WorkspaceOptions};
 
 use super::above;
 use super::progress::Waiting;
@@ -38,6 +40,12 @@ fn whole(common: &Common, options: WorkspaceOptions) -> Result<Arc<Workspace>, W
     for warning in opened.store().warnings() {
         note(warning);
     }
+    for StoreLoss { what, .. } in opened.store().lost() {
+        note(&format!(
+            "the store has lost commits: {what}. Tools with a key are refused until you have found out what happened outside and \
+             typed `wink ledger acknowledge-loss`; `wink doctor --deep` says what is damaged"
+        ));
+    }
     Ok(Arc::new(opened))
 }
 
@@ -46,24 +54,75 @@ pub(super) fn workspace_with_past(common: &Common) -> Result<Option<Arc<Workspac
     has_past(common)?.then(|| workspace(common)).transpose()
 }
 
-/// The store of the workspace, if anything ever happened in it. Where the files cannot be made whole, that is told, and the
-/// store is there to be read nevertheless.
-pub(super) fn store_with_past(common: &Common) -> Result<Option<Arc<SqliteStore>>, CliError> {
+/// What a workspace has, to be looked at.
+pub(super) enum Past {
+    /// Calls whose process died have their event.
+    Open(Arc<Workspace>),
+    /// As it was left.
+    View { store: Arc<StoreView>, files: Arc<HostFilesystem> },
+}
+
+impl Past {
+    /// The store.
+    pub(super) fn store(&self) -> SharedStore {
+        match self {
+            Self::Open(workspace) => Arc::clone(workspace.store()) as _,
+            Self::View { store, .. } => Arc::clone(store) as _,
+        }
+    }
+
+    /// The sessions that there are, by name.
+    pub(super) async fn sessions(&self) -> Result<Vec<SessionId>, CliError> {
+        Ok(match self {
+            Self::Open(workspace) => workspace.store().sessions().await?,
+            Self::View { store, .. } => store.sessions()?,
+        })
+    }
+
+    /// The log of the session.
+    pub(super) async fn log(&self, common: &Common) -> Result<Logbook, CliError> {
+        let session = common.session.as_str();
+        Ok(match self {
+            Self::Open(workspace) => workspace.logbook(session).await?,
+            Self::View { store, .. } => Logbook::of(Arc::clone(store) as _, session),
+        })
+    }
+
+    /// The files, which take no changes where none can be made.
+    pub(super) fn files(&self) -> &HostFilesystem {
+        match self {
+            Self::Open(workspace) => workspace.files(),
+            Self::View { files, .. } => files,
+        }
+    }
+}
+
+/// How long a command that only looks waits for a process that has the workspace: a commit takes less, a command of a call may take long.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// What the workspace has, if anything ever happened in it. Where it cannot be opened, that is told, and what is there is read
+/// nevertheless.
+pub(super) fn past(common: &Common) -> Result<Option<Past>, CliError> {
     if !has_past(common)? {
         return Ok(None);
     }
-    let failed = |error: WorkspaceError| not_opened(common.root(), &error);
-    match whole(common, WorkspaceOptions::default()) {
-        Ok(workspace) => Ok(Some(Arc::clone(workspace.store()))),
-        Err(
-            error @ (WorkspaceError::Files(FsError::NotUndone { .. }) | WorkspaceError::StateShared { .. }),
-        ) => {
-            note(&error.to_string());
-            let store = SqliteStore::open(common.root().join(STATE), StoreOptions::default());
-            Ok(Some(Arc::new(store.map_err(|error| failed(error.into()))?)))
+    let files = HostOptions { lock_timeout: PATIENCE, ..HostOptions::default() };
+    let error = match whole(common, WorkspaceOptions { files, ..WorkspaceOptions::default() }) {
+        Ok(workspace) => return Ok(Some(Past::Open(workspace))),
+        Err(error) => error,
+    };
+    let Ok(view) = StoreView::open(common.root().join(STATE)) else {
+        return Err(not_opened(common.root(), &error));
+    };
+    note(&match &error {
+        WorkspaceError::Files(FsError::Io { kind: ErrorKind::TimedOut, .. }) => {
+            "another process is changing the workspace; what is shown is as it was last committed".to_owned()
         }
-        Err(error) => Err(failed(error)),
-    }
+        error => format!("nothing is changed here, and what is shown is as it was left: {error}"),
+    });
+    let options = HostOptions { read_only: true, ..HostOptions::default() };
+    let files = HostFilesystem::open(common.root(), options).map_err(CliError::internal)?;
+    Ok(Some(Past::View { store: Arc::new(view), files: Arc::new(files) }))
 }
 
 /// Whether anything ever happened in the workspace.
@@ -248,18 +307,29 @@ pub(super) fn may_write(dir: &Path) -> Result<(), Refused> {
 
 /// What was made whole when the workspace was opened, for whoever wonders.
 fn tell_recovered(recovered: &Recovered) {
-    let Recovered { kept, rolled_back, aside, trash, noticed: _ } = recovered;
+    let Recovered { kept, rolled_back, trash, .. } = recovered;
     if !rolled_back.is_empty() {
         note(&format!("a process died here: {} taken back", of_it(rolled_back.len())));
     }
     if !kept.is_empty() {
         note(&format!("a process died here: {} finished", of_it(kept.len())));
     }
-    for left in aside {
-        note(&format!("{} was left as somebody else has changed it", shown(&left.path)));
-    }
     for place in trash {
         note(&format!("what a command of a dead process left is in {}", shown(place)));
+    }
+    tell_left(recovered);
+}
+
+/// What calls left for the operator to look at.
+pub(super) fn tell_left(report: &Recovered) {
+    for left in &report.aside {
+        note(&format!("{} was left as another process has changed it", shown(&left.path)));
+    }
+    for path in &report.noticed {
+        note(&format!(
+            "{} was changed, and other programs may run it: look at it before they do",
+            shown(path)
+        ));
     }
 }
 

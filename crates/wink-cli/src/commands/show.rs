@@ -5,9 +5,8 @@ use std::io;
 use serde::Serialize;
 use serde_json::Value;
 use wink::filesystem::EntryKind;
-use wink::filesystem::host::{ChangeKind, PastChange, PastChanges, quoted_path};
-use wink::session::{CallChanges, LogEntry, LogEvent, LoggedAnswer, ToolInvoked, Undone};
-use wink_store::Workspace;
+use wink::filesystem::host::{ChangeKind, HostFilesystem, PastChange, PastChanges, quoted_path};
+use wink::session::{CallChanges, LogEntry, LogEvent, Logbook, LoggedAnswer, ToolInvoked, Undone};
 
 use super::log::style;
 use super::row::{LogRow, arguments, ended};
@@ -53,12 +52,12 @@ struct FileChange {
 }
 
 pub(super) async fn run(common: &Common, which: &str) -> Done {
-    let Some(workspace) = open::workspace_with_past(common)? else {
+    let Some(past) = open::past(common)? else {
         return Err(find::unknown(&common.session, which));
     };
-    let log = open::log(&workspace, common).await?;
+    let log = past.log(common).await?;
     let entry = &find::find(common, &log, which).await?;
-    let (changed, files) = changes_of(&workspace, &common.session, entry).await?;
+    let (changed, files) = changes_of(past.files(), &log, entry).await?;
     let changes = Changes {
         files: files.changes.iter().map(FileChange::of).collect(),
         slices: changed.slices,
@@ -78,8 +77,8 @@ pub(super) async fn run(common: &Common, which: &str) -> Done {
 
 /// What an entry of a session's log changed in session and files, as far as that is kept.
 pub(super) async fn changes_of(
-    workspace: &Workspace,
-    session: &str,
+    files: &HostFilesystem,
+    log: &Logbook,
     entry: &LogEntry,
 ) -> Result<(CallChanges, PastChanges), CliError> {
     let succeeded = match &entry.event {
@@ -89,9 +88,8 @@ pub(super) async fn changes_of(
     if !succeeded {
         return Ok(Default::default());
     }
-    let logbook = workspace.logbook(session).await?;
-    let changed = logbook.changes(entry.event.id()).await?;
-    let files = workspace.files().past_changes(&changed.journals).map_err(CliError::internal)?;
+    let changed = log.changes(entry.event.id()).await?;
+    let files = files.past_changes(&changed.journals).map_err(CliError::internal)?;
     Ok((changed, files))
 }
 

@@ -18,6 +18,7 @@ mod inside;
 mod json;
 mod killed;
 mod live;
+mod looking;
 mod lost;
 mod names;
 #[cfg(feature = "claude")]

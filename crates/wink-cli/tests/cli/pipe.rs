@@ -381,3 +381,13 @@ fn arguments_that_are_not_utf_8_are_refused() {
     assert_eq!(place.names(), Vec::<String>::new());
     assert!(!place.root().join(".wink").exists());
 }
+
+#[test]
+fn what_other_programs_may_run_later_is_told() {
+    let place = Place::new();
+    let arguments = r#"{"path": ".github/workflows/ci.yml", "content": "on: push\n"}"#;
+    let said = place.wink(&["call", "write_file", arguments]);
+    let expected =
+        "note: .github/workflows was changed, and other programs may run it: look at it before they do\n";
+    assert_eq!((said.code, said.err.as_str()), (Some(0), expected), "{said:?}");
+}

@@ -8,6 +8,7 @@
     reason = "a test says what is broken by panicking"
 )]
 
+mod damage;
 mod flips;
 mod races;
 mod support;

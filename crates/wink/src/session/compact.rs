@@ -130,9 +130,8 @@ fn counted(
 ) -> Result<LogMark, StoreError> {
     let mut counted = LogMark { count: 0, ..mark };
     source.each(name, mark, |one| {
-        if let Some((_, shape)) = record::shape_of(&one.record) {
-            counted.take(shape, one.sequence);
-        }
+        let shape = record::shape_of(&one.record).map_or(record::Shape::Adds(1), |(_, shape)| shape);
+        counted.take(shape, one.sequence);
         each(&one.record);
     })?;
     Ok(counted)

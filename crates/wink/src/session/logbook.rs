@@ -53,6 +53,24 @@ pub enum LogEvent {
     Undone(Arc<Undone>),
 }
 
+/// Entries of the log, and those that cannot be read.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LogPage {
+    /// Those that were asked for, oldest first.
+    pub entries: Vec<LogEntry>,
+    /// Those that cannot be read, oldest first.
+    pub unreadable: Vec<UnreadableEntry>,
+}
+
+/// An entry of the log that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnreadableEntry {
+    /// Its place, as that of a [`LogEntry`].
+    pub seq: u64,
+    /// Why.
+    pub reason: String,
+}
+
 /// What a call, or an undo, changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CallChanges {
@@ -62,6 +80,23 @@ pub struct CallChanges {
     pub slices: Vec<String>,
     /// Whether something of it may be missing here, since the store does not keep it any more.
     pub forgotten: bool,
+}
+
+impl LogPage {
+    fn add(&mut self, seq: u64, event: Result<LogEvent, String>) {
+        match event {
+            Ok(event) => self.entries.push(LogEntry { seq, event }),
+            Err(reason) => self.unreadable.push(UnreadableEntry { seq, reason }),
+        }
+    }
+
+    /// All entries, if every one can be read.
+    fn whole(self) -> Result<Vec<LogEntry>, StoreError> {
+        match self.unreadable.into_iter().next() {
+            Some(UnreadableEntry { seq, reason }) => Err(unreadable(format!("entry {seq}: {reason}"))),
+            None => Ok(self.entries),
+        }
+    }
 }
 
 impl LogEvent {
@@ -86,11 +121,19 @@ impl Logbook {
     /// # Errors
     /// When the store keeps no history, or what it holds cannot be read.
     pub async fn entries(&self) -> Result<Vec<LogEntry>, StoreError> {
-        let mut found: Vec<(u64, LogEvent)> = Vec::new();
+        self.all().await?.whole()
+    }
+
+    async fn all(&self) -> Result<LogPage, StoreError> {
+        let mut found: Vec<(u64, Result<LogEvent, String>)> = Vec::new();
         found.extend(self.events(LogEvent::Call).await?);
         found.extend(self.events(LogEvent::Undone).await?);
         found.sort_by_key(|(number, _)| *number);
-        Ok((1..).zip(found).map(|(seq, (_, event))| LogEntry { seq, event }).collect())
+        let mut page = LogPage::default();
+        for (seq, (_, event)) in (1..).zip(found) {
+            page.add(seq, event);
+        }
+        Ok(page)
     }
 
     /// The newest entries that `takes` takes, no more than `most`, of those after entry number `after`; oldest first. No more of
@@ -102,32 +145,48 @@ impl Logbook {
         &self,
         after: u64,
         most: usize,
-        mut takes: impl FnMut(&LogEvent) -> bool,
+        takes: impl FnMut(&LogEvent) -> bool,
     ) -> Result<Vec<LogEntry>, StoreError> {
+        self.readable(after, most, takes).await?.whole()
+    }
+
+    /// The same, where entries that cannot be read are named, and the others are there.
+    ///
+    /// # Errors
+    /// When the store keeps no history, or cannot be read.
+    pub async fn readable(
+        &self,
+        after: u64,
+        most: usize,
+        mut takes: impl FnMut(&LogEvent) -> bool,
+    ) -> Result<LogPage, StoreError> {
         let Some(Plain { total, mut upto }) = self.plain().await? else {
-            let mut all = self.entries().await?;
-            all.retain(|entry| entry.seq > after && takes(&entry.event));
-            return Ok(all.split_off(all.len().saturating_sub(most)));
+            let LogPage { mut entries, mut unreadable } = self.all().await?;
+            entries.retain(|entry| entry.seq > after && takes(&entry.event));
+            unreadable.retain(|entry| entry.seq > after);
+            let entries = entries.split_off(entries.len().saturating_sub(most));
+            return Ok(LogPage { entries, unreadable });
         };
         let (mut seq, mut size) = (total, 1);
-        let mut found = Vec::new();
-        while seq > after && found.len() < most {
+        let mut found = LogPage::default();
+        while seq > after && found.entries.len() < most {
             let page = self.page(PageQuery { upto, most: size, ..newest_first() })?;
             let Some(last) = page.last() else { break };
             upto = last.sequence.saturating_sub(1);
             size = (size * 2).min(MOST_AT_ONCE);
             for one in &page {
-                if seq <= after || found.len() == most {
+                if seq <= after || found.entries.len() == most {
                     break;
                 }
-                let event = event_in(&one.record)?;
-                if takes(&event) {
-                    found.push(LogEntry { seq, event });
+                match event_in(&one.record) {
+                    Ok(event) if !takes(&event) => {}
+                    read => found.add(seq, read),
                 }
                 seq = seq.saturating_sub(1);
             }
         }
-        found.reverse();
+        found.entries.reverse();
+        found.unreadable.reverse();
         Ok(found)
     }
 
@@ -141,7 +200,8 @@ impl Logbook {
         };
         let Some(skip) = total.checked_sub(seq).filter(|_| seq > 0) else { return Ok(None) };
         let page = self.page(PageQuery { upto, skip, most: 1, ..newest_first() })?;
-        page.first().map(|one| Ok(LogEntry { seq, event: event_in(&one.record)? })).transpose()
+        let read = |one: &NumberedRecord| event_in(&one.record).map(|event| LogEntry { seq, event });
+        page.first().map(|one| read(one).map_err(unreadable)).transpose()
     }
 
     /// The entry of this call, or this undo.
@@ -156,7 +216,7 @@ impl Logbook {
             let stream = Some(stream.to_owned());
             let query = HistoryQuery { call: Some(id), stream, upto: Some(upto), ..HistoryQuery::default() };
             for one in self.store.history(&self.session, query).await?.records {
-                let event = event_in(&one.record)?;
+                let event = event_in(&one.record).map_err(unreadable)?;
                 if event.id() == id {
                     let later = PageQuery { after: one.sequence, upto, ..newest_first() };
                     let later = self.store.count(&self.session, &later)?;
@@ -212,21 +272,25 @@ impl Logbook {
     async fn events<E: SliceType>(
         &self,
         entry: fn(Arc<E>) -> LogEvent,
-    ) -> Result<Vec<(u64, LogEvent)>, StoreError> {
+    ) -> Result<Vec<(u64, Result<LogEvent, String>)>, StoreError> {
         let def = SliceDef::of::<E>();
         let query = HistoryQuery { stream: Some(def.name.to_owned()), ..HistoryQuery::default() };
         let mut found = Vec::new();
         for one in self.store.history(&self.session, query).await?.records {
-            let added: Vec<Item> = match record::change_in(&def, &one.record).map_err(unreadable)? {
+            let added: Vec<Item> = match record::change_in(&def, &one.record) {
                 // What an older log came to.
-                Change::Replace(items) => {
+                Ok(Change::Replace(items)) => {
                     found.clear();
                     items
                 }
-                change => change.into_added(),
+                Ok(change) => change.into_added(),
+                Err(reason) => {
+                    found.push((one.sequence, Err(reason)));
+                    continue;
+                }
             };
             let events = added.into_iter().filter_map(|item| item.downcast::<E>().ok());
-            found.extend(events.map(|event| (one.sequence, entry(event))));
+            found.extend(events.map(|event| (one.sequence, Ok(entry(event)))));
         }
         Ok(found)
     }
@@ -250,16 +314,16 @@ fn newest_first() -> PageQuery {
 }
 
 /// The one event that a record adds.
-fn event_in(one: &Record) -> Result<LogEvent, StoreError> {
+fn event_in(one: &Record) -> Result<LogEvent, String> {
     let event = match one.stream == Undone::NAME {
         true => added(one)?.map(LogEvent::Undone),
         false => added(one)?.map(LogEvent::Call),
     };
-    event.ok_or_else(|| unreadable("a record without an event".to_owned()))
+    event.ok_or_else(|| "a record without an event".to_owned())
 }
 
-fn added<E: SliceType>(one: &Record) -> Result<Option<Arc<E>>, StoreError> {
-    let change = record::change_in(&SliceDef::of::<E>(), one).map_err(unreadable)?;
+fn added<E: SliceType>(one: &Record) -> Result<Option<Arc<E>>, String> {
+    let change = record::change_in(&SliceDef::of::<E>(), one)?;
     Ok(change.into_added().pop().and_then(|item| item.downcast::<E>().ok()))
 }
 

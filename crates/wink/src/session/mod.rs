@@ -54,7 +54,7 @@ pub use events::{
 pub use family::FamilyError;
 pub use fork::Conflict;
 pub use ids::{IdSource, InvocationId, SessionId};
-pub use logbook::{CallChanges, LogEntry, LogEvent, Logbook};
+pub use logbook::{CallChanges, LogEntry, LogEvent, LogPage, Logbook, UnreadableEntry};
 pub use open::{SessionBuilder, SliceProblem};
 pub use read_only::ReadOnlySession;
 pub use reducer::{

@@ -132,7 +132,9 @@ impl Reading {
                 return;
             }
         }
-        let known = || Some((record::kind_of(&one)?, Shape::Other));
+        // What cannot be read is one entry of a log, which says why when it is looked at.
+        let named = || Some(registry.def(registry.find_name(&one.stream)?)?.kind);
+        let known = || Some((record::kind_of(&one).or_else(named)?, Shape::Adds(1)));
         let (kind, shape) = record::shape_of(&one).or_else(known).unwrap_or((SliceKind::State, Shape::Other));
         match kind {
             SliceKind::State => {
@@ -314,9 +316,8 @@ pub(super) async fn marks_of(
     let rest = LogMark { after, upto: opening.sequence, count: 0 };
     for (mark, name) in marks.iter_mut().zip(names) {
         source.each(name, rest, |one| {
-            if let Some((_, shape)) = record::shape_of(&one.record) {
-                mark.take(shape, one.sequence);
-            }
+            let shape = record::shape_of(&one.record).map_or(Shape::Adds(1), |(_, shape)| shape);
+            mark.take(shape, one.sequence);
         })?;
     }
     Ok(marks)

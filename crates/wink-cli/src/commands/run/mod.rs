@@ -27,7 +27,7 @@ use super::ending::Ending;
 use super::progress::{Reporter, Waiting};
 use super::{approve, open, piped};
 use crate::args::{Common, RunArgs};
-use crate::frame::{CliError, Done, Exit, note};
+use crate::frame::{CliError, Done, Exit};
 
 pub(super) async fn run(common: &Common, args: RunArgs) -> Done {
     // First of all: whoever wants it to end before it has begun is heard as well.
@@ -96,9 +96,7 @@ pub(super) async fn run(common: &Common, args: RunArgs) -> Done {
     };
     let (came, recorded) = run.run(asked, evaluation, &mut ending).await?;
     drop(waiting);
-    for left in workspace.report().aside {
-        note(&format!("{} was left as somebody else has changed it", open::shown(&left.path)));
-    }
+    open::tell_left(&workspace.report());
     let kept = recorded.map_or(Ok(()), Recorded::finish);
     let (how, stats) = ended::how(&came);
     view.ended(&how, stats, clock.monotonic().saturating_sub(started));

@@ -57,7 +57,7 @@ async fn own(asked: &Asked<'_>, files: &[FsPath], slices: &[String]) -> Result<V
     // What newer entries left there.
     let mut seen: HashSet<FsPath> = HashSet::new();
     for later in counting(log.newest(entry.seq, usize::MAX, |_| true).await?) {
-        let Ok((changed, past)) = changes_of(workspace, session, &later).await else { continue };
+        let Ok((changed, past)) = changes_of(workspace.files(), &log, &later).await else { continue };
         let touched: Vec<&PastChange> = past.changes.iter().filter(|change| touches(change, files)).collect();
         if touched.is_empty() && !changed.slices.iter().any(|slice| slices.contains(slice)) {
             continue;
@@ -82,7 +82,7 @@ async fn others(asked: &Asked<'_>, files: &[FsPath]) -> Result<Vec<String>, Stor
         let log = workspace.logbook(other).await?;
         let is_later = |event: &LogEvent| ended_at(event) >= ended_at(&entry.event);
         for later in counting(log.newest(0, usize::MAX, is_later).await?) {
-            let Ok((_, past)) = changes_of(workspace, other, &later).await else { continue };
+            let Ok((_, past)) = changes_of(workspace.files(), &log, &later).await else { continue };
             if past.changes.iter().any(|change| touches(change, files)) {
                 found.push(format!("{} of session '{other}'", named(&later)));
             }

@@ -91,6 +91,11 @@ impl Drop for Owner {
 }
 
 impl Owners {
+    /// All who are known in a directory, as seen without being one of them.
+    pub fn seen(disk: &Arc<HostDisk>, dir: impl AsRef<Path>) -> Self {
+        Self { disk: Arc::clone(disk), dir: dir.as_ref().into(), me: "".into() }
+    }
+
     /// Who looks.
     pub fn me(&self) -> &str {
         &self.me

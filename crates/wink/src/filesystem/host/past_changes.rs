@@ -7,13 +7,14 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::disk::Disk;
 use super::fork::journal_error;
-use super::journal::{After, Before, JournalError, Past, Stamp};
+use super::journal::{After, Before, Journal, JournalError, Past, Stamp};
 use super::name::{to_disk, to_shown};
 use super::{HostFilesystem, io_error};
-use crate::filesystem::{EntryKind, FsPath, FsResult};
+use crate::filesystem::{EntryKind, FsPath, FsResult, STATE};
 use crate::store::JournalId;
 
 /// What journals changed.
@@ -99,7 +100,11 @@ impl HostFilesystem {
     /// When a journal cannot be read.
     pub fn past_changes(&self, journals: &[JournalId]) -> FsResult<PastChanges> {
         let failed = |error: JournalError| journal_error(&error);
-        let journal = &self.shared.base.writing()?.journal;
+        let base = &self.shared.base;
+        let journal = match &base.writing {
+            Some(writing) => Arc::clone(&writing.journal),
+            None => Arc::new(Journal::to_look_at(Arc::clone(&base.disk) as _, STATE)),
+        };
         let mut found = PastChanges::default();
         let mut pasts = Vec::new();
         for id in journals {

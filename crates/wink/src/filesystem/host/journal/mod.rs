@@ -161,6 +161,13 @@ impl Journal {
         Ok(Self { disk, state_dir, shelf, trash, options, pins: Mutex::default() })
     }
 
+    /// The journals in `state_dir`, to be looked at: nothing is made.
+    pub fn to_look_at(disk: Arc<dyn Disk>, state_dir: impl Into<PathBuf>) -> Self {
+        let state_dir = state_dir.into();
+        let (shelf, trash) = (state_dir.join("journal"), state_dir.join("trash"));
+        Self { disk, state_dir, shelf, trash, options: JournalOptions::default(), pins: Mutex::default() }
+    }
+
     /// Carries out a plan, if all is as expected. When this returns, the changes and all that is needed to take them back
     /// are durable; when it fails, the tree is as it was before, unless the error says otherwise.
     pub fn apply(&self, id: JournalId, plan: &Plan, expected: &[Expected]) -> Result<Applied, JournalError> {
