@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use wink::filesystem::UndoForce;
 use wink::session::{Ending, LogEntry, LogEvent, LoggedAnswer, LoggedParams, ToolInvoked, UndoReach, Undone};
+use wink::tool::schema::{CompiledSchema, ParseLimits, ProblemKind};
 
 /// The outcome of a call about which somebody was to be asked, and did not agree.
 pub(super) const REFUSED: &str = "refused";
@@ -193,11 +194,30 @@ fn each(problems: &str) -> Vec<String> {
     if listed.is_empty() { vec![problems.to_owned()] } else { listed }
 }
 
-/// The arguments as JSON; as the text that they are, if they are not.
+/// The arguments as JSON; as the text that they are, if they are not, or if a number in them would be printed as another one.
 pub(super) fn arguments(params: &LoggedParams) -> Value {
+    let is_exact = |text: &str| match params {
+        LoggedParams::Accepted(_) => true,
+        LoggedParams::Rejected { .. } => keeps_numbers(text),
+    };
     match params.text() {
         "" => json!({}),
-        text => serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned())),
+        text => match serde_json::from_str(text) {
+            Ok(value) if is_exact(text) => value,
+            _ => Value::String(text.to_owned()),
+        },
+    }
+}
+
+/// Whether each number of a JSON text is the same once it was decoded, by the rule that arguments are refused by.
+fn keeps_numbers(json: &str) -> bool {
+    let Ok(any) = CompiledSchema::compile(&json!({ "type": "object" })) else { return false };
+    // What was rejected may be no object.
+    match any.check(&format!("{{\"arguments\":{json}}}"), &ParseLimits::default()) {
+        Ok(()) => true,
+        Err(rejection) => {
+            !rejection.problems.iter().any(|problem| problem.kind == ProblemKind::InexactNumber)
+        }
     }
 }
 

@@ -23,6 +23,7 @@ mod lost;
 mod names;
 #[cfg(feature = "claude")]
 mod natives;
+mod numbers;
 mod one_executor;
 mod overrides;
 mod page;
