@@ -6,6 +6,10 @@ use crate::support::steps::listen;
 
 /// Every step there is, by the name it is reached under: `room.what-was-just-done`.
 pub const ALL: &[&str] = &[
+    "disk.lift-written",
+    "disk.lifted",
+    "disk.mode-put-back",
+    "disk.lifting-over",
     "host.content-read",
     "host.staged",
     "host.planned",

@@ -87,6 +87,7 @@ impl Base {
             }
             _ => {}
         }
+        self.check_dir(layer, path, real.parent().unwrap_or(Path::new("")))?;
         self.take_away(layer, &real, &spot)
     }
 
@@ -132,6 +133,12 @@ impl Base {
             Found::Missing { present } => first_made(&new, present, false)?,
         }
         self.check_height(layer, &spot, &old, &new, to)?;
+        for (path, real) in [(from, &old), (to, &new)] {
+            self.check_dir(layer, path, real.parent().unwrap_or(Path::new("")))?;
+        }
+        if spot.kind() == EntryKind::Directory && old.parent() != new.parent() {
+            self.check_dir(layer, from, &old)?;
+        }
         let node = self.lift(layer, from, &spot)?;
         self.vacate(layer, &old, &spot)?;
         self.place(layer, &new, node)
@@ -184,6 +191,36 @@ impl Base {
         Ok(resolved)
     }
 
+    /// File tools keep to the modes of directories, as every program of the user does: what merges a fork does not.
+    fn check_dir(&self, layer: &Layer, path: &FsPath, dir: &Path) -> FsResult<()> {
+        let failed = |error: io::Error| io_error(path, "changed", &error);
+        let view = self.view(layer);
+        let Some(spot) = view.at(dir).map_err(failed)? else { return Ok(()) };
+        let may = match &spot {
+            Spot::Base(place, _) => self.disk.may_change(place).map_err(failed)?,
+            Spot::Dir(changed) if changed.meta.is_none() && changed.source.is_some() => {
+                let source = changed.source.as_deref().unwrap_or(dir);
+                self.disk.may_change(source).map_err(failed)?
+            }
+            Spot::Dir(_) => {
+                let meta = view.about(&spot).map_err(failed)?.0;
+                self.disk.can_own() || meta.mode & 0o300 == 0o300
+            }
+            Spot::File(_) | Spot::Link(_) => true,
+        };
+        if may {
+            return Ok(());
+        }
+        Err(FsError::Io {
+            path: path.clone(),
+            kind: io::ErrorKind::PermissionDenied,
+            message: format!(
+                "it cannot be changed: the directory '{}' is read-only for this user",
+                to_shown(dir)
+            ),
+        })
+    }
+
     /// Stages contents and puts them at `real`, where `spot` is now.
     fn put_file(
         &self,
@@ -194,6 +231,7 @@ impl Base {
         content: &[u8],
     ) -> FsResult<FileVersion> {
         let failed = |error: io::Error| io_error(path, "written", &error);
+        self.check_dir(layer, path, real.parent().unwrap_or(Path::new("")))?;
         let mode = match spot {
             Some(spot) => self.view(layer).about(spot).map_err(failed)?.0.mode,
             None => FILE_MODE & !self.umask,
@@ -215,6 +253,7 @@ impl Base {
     fn make_dirs(&self, layer: &mut Layer, path: &FsPath, real: &Path, present: usize) -> FsResult<()> {
         let meta = Meta { mode: DIR_MODE & !self.umask, modified: self.now(), owner: None };
         let mut dir: PathBuf = real.iter().take(present).collect();
+        self.check_dir(layer, path, &dir)?;
         for name in real.iter().skip(present) {
             dir.push(name);
             self.note(layer, path, &dir, None)?;

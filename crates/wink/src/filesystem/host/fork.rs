@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::disk::{Disk, Meta};
+use super::disk::{Disk, Entry, Meta};
 use super::guard::{ChangedBy, Guarded};
-use super::host_disk::HostDisk;
+use super::host_disk::{HostDisk, Lifting};
 use super::journal::{After, Applied, Before, JournalError, KeptAside, Past, Stamp, told};
 use super::layer::{Layer, Prepared, WrittenAs, differences, plan, rebase};
 use super::lock::{LockedWork, WorkspaceLock};
@@ -129,6 +129,7 @@ impl Shared {
                     if let Err(error) = self.base.keep(held) {
                         // What could not be said to stand does not.
                         let _lock = writing.lock(&self.base.disk)?;
+                        let _lifting = writing.lifting()?;
                         return Err(match writing.journal.roll_back(id) {
                             Ok(aside) => {
                                 writing.report.aside(aside);
@@ -276,7 +277,21 @@ impl Shared {
             let state = lock(&fork.state);
             (state.start.clone(), state.layer.clone())
         };
-        differences(&self.base.disk, &start, &layer).map(sorted).unwrap_or_else(|error| {
+        let found = differences(&self.base.disk, &start, &layer).or_else(|error| {
+            if error.kind() != io::ErrorKind::PermissionDenied {
+                return Err(error);
+            }
+            // In a directory that is closed: its mode is lifted, if the lock for that is free now.
+            let Ok(writing) = self.base.writing() else { return Err(error) };
+            let Some(_lock) = self.try_locked()? else { return Err(error) };
+            let lifting = writing.disk.lifting()?;
+            let found = differences(&self.base.disk, &start, &layer);
+            if let Err(error) = writing.end_lifting(lifting, &mut super::lock(&fork.state).layer) {
+                tracing::error!(%error, "a mode could not be put back");
+            }
+            found
+        });
+        found.map(sorted).unwrap_or_else(|error| {
             // Whoever asks must not take this for nothing.
             tracing::warn!(%error, "what a fork changed could not be found out in full");
             vec![FsPath::root()]
@@ -351,11 +366,29 @@ impl Writing {
         Ok(lock)
     }
 
+    /// Lets this thread change what only modes keep this user from changing. It must have the workspace lock.
+    pub(super) fn lifting(&self) -> FsResult<Lifting<'_>> {
+        self.disk.lifting().map_err(|error| io_error(&FsPath::root(), "changed", &error))
+    }
+
+    /// Puts the modes back that were lifted to make a layer, which expects what is there then.
+    pub(super) fn end_lifting(&self, lifting: Lifting<'_>, layer: &mut Layer) -> FsResult<()> {
+        let closed =
+            lifting.end().map_err(|error| io_error(&FsPath::root(), "given its modes back", &error))?;
+        if !closed.is_empty() {
+            let closed: HashMap<PathBuf, Entry> = closed.into_iter().collect();
+            layer.renew(|place| closed.get(place).cloned());
+        }
+        Ok(())
+    }
+
     /// Settles what somebody who died left, and reports it. Whoever holds the lock may do so.
     pub(super) fn recover(&self, lock: &mut WorkspaceLock) -> FsResult<()> {
+        let lifting = self.lifting()?;
         let verdict = self.verdict.as_deref().map(|verdict| verdict as _);
         self.report.add(self.journal.recover(verdict).map_err(|error| journal_error(&error))?);
         self.report.add(self.scanner.recover()?);
+        lifting.end().map_err(|error| io_error(&FsPath::root(), "given its modes back", &error))?;
         lock.note(None);
         Ok(())
     }
@@ -375,6 +408,8 @@ impl Base {
             Some(lock) => lock,
             None => writing.lock(&self.disk)?,
         };
+        // Modes are back before anything is decided: with this, whatever becomes of it.
+        let _lifting = writing.lifting()?;
         writing.recover(&mut lock)?;
         self.check_written(layer)?;
         let planned = plan(&self.disk, &writing.stage, layer)?;
@@ -461,6 +496,7 @@ impl Base {
     fn keep(&self, held: Held) -> FsResult<()> {
         let Held { applied, mut lock } = held;
         let writing = self.writing()?;
+        let _lifting = writing.lifting()?;
         // The workspace itself was changed, or a session of another store has it: the one that is asked when the power
         // is lost would say no. Without any, the journal has made it durable.
         let is_known = writing.verdict.as_ref().map(|knows| knows(&applied.id).unwrap_or(false));
@@ -483,6 +519,7 @@ impl Base {
     fn roll_back(&self, held: Held, settled: &Settled) -> FsResult<Vec<KeptAside>> {
         let Held { applied, mut lock } = held;
         let writing = self.writing()?;
+        let _lifting = writing.lifting()?;
         // Rolling back removes what was put.
         settled.staged.iter().for_each(|staged| staged.unmerge());
         let aside = writing.journal.roll_back(applied.id).map_err(|error| journal_error(&error))?;

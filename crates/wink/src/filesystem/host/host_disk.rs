@@ -6,6 +6,7 @@
 
 mod attributes;
 mod content;
+mod lift;
 mod mounts;
 mod owners;
 mod resolve;
@@ -32,6 +33,7 @@ use resolve::{Resolve, check};
 pub(super) use special::Protection;
 
 pub(super) use content::AtMost;
+pub(super) use lift::Lifting;
 
 /// A directory of the machine, as a [`Disk`].
 #[derive(Debug)]
@@ -40,6 +42,8 @@ pub struct HostDisk {
     resolve: Resolve,
     /// The device of the root.
     dev: u64,
+    /// The modes that are lifted.
+    lifts: lift::Lifts,
 }
 
 /// Opening what turns out to be a pipe must not wait, and what turns out to be a terminal must not become ours.
@@ -53,20 +57,22 @@ impl HostDisk {
     pub fn open(root: &Path) -> io::Result<Self> {
         let (root, dev) = Self::open_root(root)?;
         let resolve = Resolve::detect(root.as_fd());
-        Ok(Self { root, resolve, dev })
+        Ok(Self { root, resolve, dev, lifts: lift::Lifts::default() })
     }
 
     /// The same without help of the kernel, as on one that does not have `openat2`.
     #[doc(hidden)]
     pub fn open_walking(root: &Path) -> io::Result<Self> {
         let (root, dev) = Self::open_root(root)?;
-        Ok(Self { root, resolve: Resolve::Walk, dev })
+        Ok(Self { root, resolve: Resolve::Walk, dev, lifts: lift::Lifts::default() })
     }
 
     /// Opens a regular file for reading. Anything else is an error, and is not waited for.
     pub fn open_file(&self, path: &Path) -> io::Result<File> {
-        let (dir, name) = self.parent(path)?;
-        open_regular(dir.as_fd(), name, OFlags::RDONLY)
+        self.opened(&[path], || {
+            let (dir, name) = self.parent(path)?;
+            open_regular(dir.as_fd(), name, OFlags::RDONLY)
+        })
     }
 
     /// Opens a regular file for reading and writing, and makes it if it is not there: for what is locked.
@@ -78,6 +84,10 @@ impl HostDisk {
 
     /// What is in a directory, each looked at: one step for each, however deep the directory is.
     pub(super) fn entries(&self, dir: &Path) -> io::Result<Vec<(OsString, Entry)>> {
+        self.opened(&[dir], || self.entries_now(dir))
+    }
+
+    fn entries_now(&self, dir: &Path) -> io::Result<Vec<(OsString, Entry)>> {
         let handle = self.resolve.open_dir(self.root.as_fd(), dir)?;
         let mut listed = Vec::new();
         for item in Dir::read_from(&handle)? {
@@ -97,6 +107,58 @@ impl HostDisk {
         Ok(listed)
     }
 
+    fn read_dir_now(&self, dir: &Path) -> io::Result<Vec<(OsString, EntryKind)>> {
+        let handle = self.resolve.open_dir(self.root.as_fd(), dir)?;
+        let mut listed = Vec::new();
+        for item in Dir::read_from(&handle)? {
+            let item = item?;
+            let name = item.file_name().to_bytes();
+            if name == b"." || name == b".." {
+                continue;
+            }
+            let name = OsStr::from_bytes(name);
+            let kind = match item.file_type() {
+                // Not every filesystem says it; and one that is gone meanwhile is not listed.
+                FileType::Unknown => match statat(&handle, name, AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+                    Err(Errno::NOENT) => continue,
+                    Err(error) => return Err(error.into()),
+                },
+                known => known,
+            };
+            listed.push((name.to_owned(), kind_of(kind)));
+        }
+        Ok(listed)
+    }
+
+    fn set_meta_now(&self, path: &Path, meta: Meta) -> io::Result<()> {
+        let times = times(meta.modified);
+        if path == Path::new("") {
+            let found = self.real_entry(&fstat(&self.root)?);
+            if let Some((user, group)) = new_owner(meta.owner, found.meta.owner) {
+                may_fail(fchown(&self.root, user, group))?;
+            }
+            if !self.set_lifted_mode(&found, meta.mode)? {
+                fchmod(&self.root, Mode::from_raw_mode(meta.mode as RawMode))?;
+            }
+            return Ok(futimens(&self.root, &times)?);
+        }
+        let (dir, name) = self.parent(path)?;
+        let found = self.real_entry(&statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?);
+        let mut is_given = false;
+        if let Some((user, group)) = new_owner(meta.owner, found.meta.owner) {
+            is_given = may_fail(chownat(&dir, name, user, group, AtFlags::SYMLINK_NOFOLLOW))?;
+        }
+        // Some bits of the mode go with a change of owner.
+        if found.kind != EntryKind::Symlink
+            && !self.set_lifted_mode(&found, meta.mode)?
+            && (is_given || found.meta.mode != meta.mode)
+        {
+            set_mode(dir.as_fd(), name, meta.mode)?;
+        }
+        Ok(utimensat(&dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)?)
+    }
+
     /// Makes everything on this filesystem durable: for when there is too much to do it one by one.
     pub(super) fn sync_all(&self) -> io::Result<()> {
         #[cfg(target_os = "linux")]
@@ -108,6 +170,10 @@ impl HostDisk {
 
     /// A copy, unless it is to be stopped: that is [`io::ErrorKind::Interrupted`].
     pub(super) fn copy_until(&self, from: &Path, to: &Path, stop: &dyn Fn() -> bool) -> io::Result<()> {
+        self.opened(&[from, to], || self.copy_now(from, to, stop))
+    }
+
+    fn copy_now(&self, from: &Path, to: &Path, stop: &dyn Fn() -> bool) -> io::Result<()> {
         let (from_dir, from_name) = self.parent(from)?;
         let (to_dir, to_name) = self.parent(to)?;
         let stat = statat(&from_dir, from_name, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -123,9 +189,10 @@ impl HostDisk {
             // Only root may give files away; who may not, owns the copy.
             let owner = (Some(Uid::from_raw(stat.st_uid)), Some(Gid::from_raw(stat.st_gid)));
             may_fail(fchown(&*file, owner.0, owner.1))?;
-            fchmod(&*file, Mode::from_raw_mode(stat.st_mode & 0o7777))?;
+            // Before the mode, which may forbid it.
             #[cfg(target_os = "linux")]
             attributes::copy(source.as_fd(), file.as_fd())?;
+            fchmod(&*file, Mode::from_raw_mode(self.entry(&stat).meta.mode as RawMode))?;
             Ok(futimens(&*file, &modified_at(&stat))?)
         })
     }
@@ -145,6 +212,10 @@ impl HostDisk {
     /// What was found. The number of a device may be another one after the machine, or a container, was started again: so that of
     /// the workspace itself is no part of what entries are known by.
     fn entry(&self, stat: &Stat) -> Entry {
+        self.as_if_not_lifted(self.real_entry(stat))
+    }
+
+    fn real_entry(&self, stat: &Stat) -> Entry {
         let entry = entry(stat);
         Entry { dev: if entry.dev == self.dev { 0 } else { entry.dev }, ..entry }
     }
@@ -171,9 +242,9 @@ impl Disk for HostDisk {
         if path == Path::new("") {
             return Ok(Some(self.entry(&fstat(&self.root)?)));
         }
-        let stat =
-            self.parent(path).and_then(|(dir, name)| Ok(statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?));
-        match stat {
+        let look =
+            || self.parent(path).and_then(|(dir, name)| Ok(statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?));
+        match self.opened(&[path], look) {
             Ok(stat) => Ok(Some(self.entry(&stat))),
             Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::NOTDIR)) => {
                 Ok(None)
@@ -183,27 +254,7 @@ impl Disk for HostDisk {
     }
 
     fn read_dir(&self, dir: &Path) -> io::Result<Vec<(OsString, EntryKind)>> {
-        let handle = self.resolve.open_dir(self.root.as_fd(), dir)?;
-        let mut listed = Vec::new();
-        for item in Dir::read_from(&handle)? {
-            let item = item?;
-            let name = item.file_name().to_bytes();
-            if name == b"." || name == b".." {
-                continue;
-            }
-            let name = OsStr::from_bytes(name);
-            let kind = match item.file_type() {
-                // Not every filesystem says it; and one that is gone meanwhile is not listed.
-                FileType::Unknown => match statat(&handle, name, AtFlags::SYMLINK_NOFOLLOW) {
-                    Ok(stat) => FileType::from_raw_mode(stat.st_mode),
-                    Err(Errno::NOENT) => continue,
-                    Err(error) => return Err(error.into()),
-                },
-                known => known,
-            };
-            listed.push((name.to_owned(), kind_of(kind)));
-        }
-        Ok(listed)
+        self.opened(&[dir], || self.read_dir_now(dir))
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
@@ -211,16 +262,20 @@ impl Disk for HostDisk {
     }
 
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
-        let (dir, name) = self.parent(path)?;
-        let target = readlinkat(dir, name, Vec::new())?;
-        Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
+        self.opened(&[path], || {
+            let (dir, name) = self.parent(path)?;
+            let target = readlinkat(dir, name, Vec::new())?;
+            Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
+        })
     }
 
     fn create(&self, path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
-        let (dir, name) = self.parent(path)?;
-        create_with(dir.as_fd(), name, |file| {
-            file.write_all(content)?;
-            Ok(fchmod(&*file, Mode::from_raw_mode(mode as RawMode))?)
+        self.opened(&[path], || {
+            let (dir, name) = self.parent(path)?;
+            create_with(dir.as_fd(), name, |file| {
+                file.write_all(content)?;
+                Ok(fchmod(&*file, Mode::from_raw_mode(mode as RawMode))?)
+            })
         })
     }
 
@@ -229,64 +284,58 @@ impl Disk for HostDisk {
     }
 
     fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
-        let (dir, name) = self.parent(path)?;
-        mkdirat(&dir, name, Mode::RWXU)?;
-        set_mode(dir.as_fd(), name, mode)
+        self.opened(&[path], || {
+            let (dir, name) = self.parent(path)?;
+            mkdirat(&dir, name, Mode::RWXU)?;
+            set_mode(dir.as_fd(), name, mode)
+        })
     }
 
     fn make_link(&self, path: &Path, target: &Path) -> io::Result<()> {
-        let (dir, name) = self.parent(path)?;
-        Ok(symlinkat(target, dir, name)?)
+        self.opened(&[path], || {
+            let (dir, name) = self.parent(path)?;
+            Ok(symlinkat(target, dir, name)?)
+        })
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let (from_dir, from_name) = self.parent(from)?;
-        let (to_dir, to_name) = self.parent(to)?;
-        Ok(linkat(from_dir, from_name, to_dir, to_name, AtFlags::empty())?)
+        self.opened(&[from, to], || {
+            let (from_dir, from_name) = self.parent(from)?;
+            let (to_dir, to_name) = self.parent(to)?;
+            Ok(linkat(from_dir, from_name, to_dir, to_name, AtFlags::empty())?)
+        })
     }
 
     fn rename(&self, from: &Path, to: &Path, replace: Replace) -> io::Result<()> {
-        let (from_dir, from_name) = self.parent(from)?;
-        let (to_dir, to_name) = self.parent(to)?;
-        match replace {
-            Replace::Allowed => Ok(renameat(from_dir, from_name, to_dir, to_name)?),
-            Replace::Refused => rename_refusing(from_dir.as_fd(), from_name, to_dir.as_fd(), to_name),
-        }
+        self.opened(&[from, to], || {
+            self.about_to_move(from, to)?;
+            let (from_dir, from_name) = self.parent(from)?;
+            let (to_dir, to_name) = self.parent(to)?;
+            match replace {
+                Replace::Allowed => Ok(renameat(from_dir, from_name, to_dir, to_name)?),
+                Replace::Refused => rename_refusing(from_dir.as_fd(), from_name, to_dir.as_fd(), to_name),
+            }
+        })?;
+        self.has_moved(from, to);
+        Ok(())
     }
 
     fn unlink(&self, path: &Path) -> io::Result<()> {
-        let (dir, name) = self.parent(path)?;
-        Ok(unlinkat(dir, name, AtFlags::empty())?)
+        self.opened(&[path], || {
+            let (dir, name) = self.parent(path)?;
+            Ok(unlinkat(dir, name, AtFlags::empty())?)
+        })
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        let (dir, name) = self.parent(path)?;
-        Ok(unlinkat(dir, name, AtFlags::REMOVEDIR)?)
+        self.opened(&[path], || {
+            let (dir, name) = self.parent(path)?;
+            Ok(unlinkat(dir, name, AtFlags::REMOVEDIR)?)
+        })
     }
 
     fn set_meta(&self, path: &Path, meta: Meta) -> io::Result<()> {
-        let times = times(meta.modified);
-        if path == Path::new("") {
-            let found = entry(&fstat(&self.root)?).meta.owner;
-            if let Some((user, group)) = new_owner(meta.owner, found) {
-                may_fail(fchown(&self.root, user, group))?;
-            }
-            fchmod(&self.root, Mode::from_raw_mode(meta.mode as RawMode))?;
-            return Ok(futimens(&self.root, &times)?);
-        }
-        let (dir, name) = self.parent(path)?;
-        let stat = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
-        let found = entry(&stat).meta;
-        let mut is_given = false;
-        if let Some((user, group)) = new_owner(meta.owner, found.owner) {
-            is_given = may_fail(chownat(&dir, name, user, group, AtFlags::SYMLINK_NOFOLLOW))?;
-        }
-        // Some bits of the mode go with a change of owner.
-        if !is_link && (is_given || found.mode != meta.mode) {
-            set_mode(dir.as_fd(), name, meta.mode)?;
-        }
-        Ok(utimensat(&dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)?)
+        self.opened(&[path], || self.set_meta_now(path, meta))
     }
 
     fn unprotect(&self, path: &Path) -> io::Result<()> {
@@ -297,8 +346,10 @@ impl Disk for HostDisk {
         let stat = if path == Path::new("") {
             fstat(&self.root)?
         } else {
-            let (dir, name) = self.parent(path)?;
-            statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?
+            self.opened(&[path], || {
+                let (dir, name) = self.parent(path)?;
+                Ok(statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?)
+            })?
         };
         Ok(stat.st_uid != rustix::process::geteuid().as_raw())
     }

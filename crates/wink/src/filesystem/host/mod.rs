@@ -167,6 +167,7 @@ struct Base {
 
 /// What it takes to change a workspace.
 struct Writing {
+    disk: Arc<HostDisk>,
     stage: Arc<Stage>,
     journal: Arc<Journal>,
     scanner: Scanner,
@@ -342,6 +343,7 @@ impl Writing {
         let report = Arc::new(Report::default());
         let scanner = Scanner::open(disk, &stage, options.trash, &report).map_err(failed)?;
         let mut writing = Self {
+            disk: Arc::clone(disk),
             stage,
             journal: Arc::new(journal),
             scanner,

@@ -41,7 +41,14 @@ impl Shared {
         }
         // A journal that was committed by a process that died is kept, and none is pruned meanwhile.
         let _lock = self.locked(&CancelToken::new())?;
-        Ok(self.take_back(|base, layer| base.revert(layer, journals, force))?.done)
+        let writing = self.base.writing()?;
+        let revert = |base: &Base, layer: &mut Layer| {
+            let lifting = writing.lifting()?;
+            let reverted = base.revert(layer, journals, force)?;
+            writing.end_lifting(lifting, layer)?;
+            Ok(reverted)
+        };
+        Ok(self.take_back(revert)?.done)
     }
 }
 

@@ -65,13 +65,16 @@ impl Shared {
             _ => {}
         }
         // What is left undecided is not the way to the mark, and would be in the way of whoever merges this.
-        let _lock = match (&self.fork, mark) {
+        let lock = match (&self.fork, mark) {
             (Some(_), Mark::Workspace(..) | Mark::Tree(_)) => Some(self.locked(&CancelToken::new())?),
             (Some(_), Mark::Fork(..)) | (None, _) => None,
         };
         let restore = |base: &Base, layer: &mut Layer| {
+            let writing = base.writing()?;
+            // Modes are only lifted under the workspace lock.
+            let lifting = if lock.is_some() { Some(writing.lifting()?) } else { None };
             *layer = base.layer_of(mark)?;
-            Ok(())
+            lifting.map_or(Ok(()), |lifting| writing.end_lifting(lifting, layer))
         };
         match mark {
             // What a fork had before was judged then.

@@ -7,6 +7,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::fork::lock_path;
 use super::lock::{LockedWork, WorkspaceLock};
 use super::{Fork, HostFilesystem, Shared};
 use crate::BoxFuture;
@@ -82,6 +83,17 @@ impl Shared {
         let recovered = writing.recover(&mut held);
         let lock = TurnLock { lock: Some(held), from };
         recovered.map(|()| lock)
+    }
+
+    /// The workspace lock: that of the fork's turn, or nothing if another process has it. Nothing is settled.
+    pub(super) fn try_locked(&self) -> io::Result<Option<TurnLock>> {
+        let slot = self.turn_slot();
+        if let Some(held) = slot.as_ref().and_then(|slot| slot.take()) {
+            return Ok(Some(TurnLock { lock: Some(held), from: slot }));
+        }
+        let Ok(writing) = self.base.writing() else { return Ok(None) };
+        let held = WorkspaceLock::try_acquire(&self.base.disk, &lock_path(), &*writing.clock)?;
+        Ok(held.map(|held| TurnLock { lock: Some(held), from: None }))
     }
 
     pub(super) fn turn_slot(&self) -> Option<Arc<TurnSlot>> {

@@ -38,7 +38,7 @@ mod linux {
 
         /// Those of a directory. One that cannot be looked into has none that anybody could tell.
         pub(in super::super::super) fn dir_attributes(&self, path: &Path) -> io::Result<Attributes> {
-            match self.resolve.open_dir(self.root.as_fd(), path) {
+            match self.opened(&[path], || self.resolve.open_dir(self.root.as_fd(), path)) {
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(Attributes::default()),
                 opened => read(opened?.as_fd()),
             }
@@ -51,11 +51,13 @@ mod linux {
             if there == attributes {
                 return Ok(());
             }
-            let to = self.resolve.open_dir(self.root.as_fd(), to)?;
-            for name in there.0.keys().filter(|name| !attributes.0.contains_key(*name)) {
-                may_not(fremovexattr(&to, name.as_str()))?;
-            }
-            write(to.as_fd(), &attributes)
+            self.opened(&[to], || {
+                let to = self.resolve.open_dir(self.root.as_fd(), to)?;
+                for name in there.0.keys().filter(|name| !attributes.0.contains_key(*name)) {
+                    may_not(fremovexattr(&to, name.as_str()))?;
+                }
+                write(to.as_fd(), &attributes)
+            })
         }
     }
 

@@ -58,8 +58,10 @@ impl HostDisk {
         let mut source = self.open_file(from)?;
         let len = source.metadata()?.len();
         let open = || {
-            let (dir, name) = self.parent(to)?;
-            open_regular(dir.as_fd(), name, OFlags::WRONLY)
+            self.opened(&[to], || {
+                let (dir, name) = self.parent(to)?;
+                open_regular(dir.as_fd(), name, OFlags::WRONLY)
+            })
         };
         let mut target = match open() {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Gid, Mode, RawMode, Uid, chownat, fchmod, fchown, statat};
+use rustix::fs::{Access, AtFlags, Gid, Mode, RawMode, Uid, accessat, chownat, fchmod, fchown, statat};
 use rustix::io::Errno;
 
 use super::HostDisk;
@@ -32,6 +32,10 @@ impl HostDisk {
 
     /// Gives an entry of ours, of any kind, to whoever owns another one. Only root can; for others it stays their own.
     pub(in super::super) fn own_like(&self, other: &Path, ours: &Path) -> io::Result<()> {
+        self.opened(&[other, ours], || self.own_like_now(other, ours))
+    }
+
+    fn own_like_now(&self, other: &Path, ours: &Path) -> io::Result<()> {
         let (dir, name) = self.parent(other)?;
         let theirs = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
         let (dir, name) = self.parent(ours)?;
@@ -47,6 +51,22 @@ impl HostDisk {
     pub(in super::super) fn may_set(&self, entry: &Entry) -> bool {
         let we = rustix::process::geteuid();
         we.is_root() || entry.meta.owner.is_some_and(|owner| owner.user == we.as_raw())
+    }
+
+    /// Whether this process may make and remove entries of a directory, as its mode says.
+    pub(in super::super) fn may_change(&self, dir: &Path) -> io::Result<bool> {
+        let access = Access::WRITE_OK | Access::EXEC_OK;
+        let may = if dir == Path::new("") {
+            accessat(self.root(), ".", access, AtFlags::EACCESS)
+        } else {
+            let (above, name) = self.parent(dir)?;
+            accessat(above, name, access, AtFlags::EACCESS)
+        };
+        match may {
+            Err(Errno::ACCESS | Errno::PERM) => Ok(false),
+            // What else is wrong is told by whoever does it; and an old kernel does not know the question.
+            _ => Ok(true),
+        }
     }
 
     /// Whether this process may give files away.

@@ -54,8 +54,10 @@ impl HostDisk {
         let found = if path == Path::new("") {
             statx(&self.root, "", AtFlags::EMPTY_PATH, StatxFlags::TYPE)
         } else {
-            let (dir, name) = self.parent(path)?;
-            statx(dir, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE)
+            self.opened(&[path], || {
+                let (dir, name) = self.parent(path)?;
+                Ok(statx(dir, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE))
+            })?
         };
         let attributes = match found {
             Ok(found) => found.stx_attributes,
@@ -91,14 +93,19 @@ impl HostDisk {
 
     /// Which special thing is there.
     pub(in super::super) fn special(&self, path: &Path) -> io::Result<Special> {
-        let (dir, name) = self.parent(path)?;
-        let stat = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let stat = self.opened(&[path], || {
+            let (dir, name) = self.parent(path)?;
+            Ok(statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?)
+        })?;
         Ok(Special { kind: stat.st_mode & 0o170_000, device: stat.st_rdev })
     }
 
     /// Makes another pipe or device of the same kind, with its mode, owner and time. Whether that was possible: a socket is
     /// whoever listens, and devices take privileges.
     pub(in super::super) fn copy_special(&self, from: &Path, to: &Path) -> io::Result<bool> {
+        // Both can be reached by now.
+        self.look(from)?;
+        self.look(to)?;
         let (dir, name) = self.parent(from)?;
         let stat = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
         let kind = FileType::from_raw_mode(stat.st_mode);

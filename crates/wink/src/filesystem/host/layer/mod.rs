@@ -247,6 +247,8 @@ impl Layer {
 
     /// Brings the records up to date after a merge was taken back: what went and came back has other inode times, and
     /// nothing else.
+    ///
+    /// The same after modes were lifted and put back.
     pub(super) fn renew(&mut self, look: impl Fn(&Path) -> Option<Entry>) {
         let contents = |version: &FileVersion| version.parts().split_last().map(|(_, rest)| rest.to_vec());
         for (place, expected) in self.records.clone() {

@@ -255,6 +255,7 @@ impl Scan {
         let base = &fork.base;
         let mut lock = fork.locked(cancel)?;
         let writing = base.writing()?;
+        let lifting = writing.lifting()?;
         let planned = plan(&base.disk, &writing.stage, &layer)?;
         let mut held = Vec::new();
         for (place, expected) in &layer.records {
@@ -279,18 +280,27 @@ impl Scan {
             lock,
         };
         reach("scan.begun");
-        if !planned.plan.steps.is_empty() {
-            scan.show(&scanner.places, &planned)?;
-            scan.given = Some(walk(&base.disk)?);
-            reach("scan.fork-shown");
-        }
+        let given = scan.give(&scanner.places, &planned);
         let prepared = failed(Path::new(""), "prepared for a command");
+        // The command sees the modes that entries are to have. They are put back before the scan, and with it the lock, can go.
+        lifting.end().map_err(&prepared)?;
+        scan.given = given?;
         scan.began = scanner.let_time_pass().map_err(&prepared)?;
         scan.guard = Guard::look(&base.root, &scanner.places.copies).map_err(prepared)?;
         Ok(scan)
     }
 
-    /// Makes the workspace what the fork is.
+    /// Makes the workspace what the fork is. Says what is there then, unless that is what was there before.
+    fn give(&self, places: &Places, planned: &Planned) -> FsResult<Option<Tree>> {
+        if planned.plan.steps.is_empty() {
+            return Ok(None);
+        }
+        self.show(places, planned)?;
+        let given = walk(&self.fork.base.disk)?;
+        reach("scan.fork-shown");
+        Ok(Some(given))
+    }
+
     fn show(&self, places: &Places, planned: &Planned) -> FsResult<()> {
         let disk = &self.fork.base.disk;
         remove_tree(&**disk, &places.moved)
@@ -336,6 +346,15 @@ impl Scan {
     /// Restores the workspace. What the command did is the fork's then, as the layer that this gives back.
     pub(super) fn finish(mut self) -> FsResult<Layer> {
         reach("scan.command-over");
+        let base = Arc::clone(&self.fork.base);
+        let writing = base.writing()?;
+        let lifting = writing.lifting()?;
+        let mut layer = self.taken_over()?;
+        writing.end_lifting(lifting, &mut layer)?;
+        Ok(layer)
+    }
+
+    fn taken_over(&mut self) -> FsResult<Layer> {
         let (restored, spoilt) = self.restore()?;
         spoilt.check()?;
         self.check_whole(&restored)?;
@@ -387,6 +406,9 @@ impl Scan {
     fn restore(&mut self) -> FsResult<(Restored, Spoilt)> {
         let base = &self.fork.base;
         let scanner = &base.writing()?.scanner;
+        let _lifting = base.writing()?.lifting()?;
+        // A command may have closed the root, or the state directory: this opens them.
+        let _ = base.disk.look(&scanner.places.record);
         // The record of its processes is there, too.
         let spoilt = self.guard.put_back(&base.root);
         if spoilt.has_lost(&scanner.places.copies) {

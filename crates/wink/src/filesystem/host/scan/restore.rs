@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use super::outside::Outside;
 use super::trash::TrashDir;
-use super::walk::{Before, Left, Protected, Tree, opened, walk_after};
+use super::walk::{Before, Left, Protected, Tree, walk_after};
 use super::{Places, failed};
 use crate::filesystem::host::clear::{forced, remove_tree};
 use crate::filesystem::host::disk::{Disk, Entry, Replace};
@@ -239,7 +239,7 @@ impl Work<'_> {
                 // What is mounted would be moved with it. What else is in it is taken out one by one.
                 continue;
             }
-            match self.trash.take(path, entry.kind) {
+            match self.trash.take(path) {
                 Ok(is_kept) => self.is_kept &= is_kept,
                 // Somebody removed it meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -297,7 +297,7 @@ impl Work<'_> {
             let rename = || self.disk.rename(&copy, path, Replace::Refused);
             let brought_back = match self.is_mounted(path) {
                 true => Err(io::ErrorKind::CrossesDevices.into()),
-                false => opened(self.disk, path, rename),
+                false => forced(self.disk, path, rename),
             };
             match brought_back {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::walk::{is_too_deep, open_up, opened};
+use super::walk::is_too_deep;
 use crate::filesystem::EntryKind;
 use crate::filesystem::host::STATE;
-use crate::filesystem::host::clear::remove_tree;
+use crate::filesystem::host::clear::{forced, remove_tree};
 use crate::filesystem::host::disk::{Disk, Replace};
 use crate::filesystem::host::host_disk::HostDisk;
 use crate::filesystem::host::journal::{Recovered, Retention};
@@ -141,7 +141,7 @@ impl TrashDir {
     /// Moves what is at `path` here, to the same name if that can be: then this is true. Where there is no space for the
     /// directories on the way, or the path would be too long, it is here under another name; and where there is no space for
     /// that either it is removed, since what was there before has to come back.
-    pub(super) fn take(&self, path: &Path, kind: EntryKind) -> io::Result<bool> {
+    pub(super) fn take(&self, path: &Path) -> io::Result<bool> {
         let place = self.at(path);
         let mut target = place.clone();
         for number in 1.. {
@@ -160,14 +160,6 @@ impl TrashDir {
                     if number > 1000 {
                         return Err(error);
                     }
-                }
-                Err(error)
-                    if error.kind() == io::ErrorKind::PermissionDenied
-                        && number == 1
-                        && kind == EntryKind::Directory =>
-                {
-                    // Nobody but root may move a directory that they may not write.
-                    open_up(&self.disk, path)?;
                 }
                 Err(error)
                     if matches!(
@@ -227,7 +219,7 @@ impl TrashDir {
     }
 
     fn move_to(&self, path: &Path, target: &Path) -> io::Result<()> {
-        opened(&self.disk, path, || self.disk.rename(path, target, Replace::Refused))
+        forced(&*self.disk, path, || self.disk.rename(path, target, Replace::Refused))
     }
 
     /// Keeps another name of `copy` as what was at `path`, unless an attempt before this one did.
@@ -269,6 +261,7 @@ impl TrashDir {
     /// Removes what is not needed any more: directories with nothing in them, and links that are in the workspace by now.
     /// How many others there are; what is too deep to be looked into is one.
     pub(super) fn clear(&self) -> io::Result<usize> {
+        let _lifting = self.disk.lifting_below(&self.path())?;
         let (mut left, mut dirs, mut next) = (0, vec![PathBuf::new()], 0);
         while let Some(below) = dirs.get(next).cloned() {
             next += 1;

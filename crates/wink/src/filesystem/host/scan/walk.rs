@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::failed;
-use crate::filesystem::host::clear::forced;
 use crate::filesystem::host::command::{MOST_LEVELS, mounted_there};
-use crate::filesystem::host::disk::{Disk, Entry, Meta};
+use crate::filesystem::host::disk::{Disk, Entry};
 use crate::filesystem::host::host_disk::{HostDisk, Protection};
 use crate::filesystem::host::view::is_state;
 use crate::filesystem::{EntryKind, FsError, FsResult};
@@ -38,14 +37,13 @@ pub(super) struct Left {
     pub(super) is_too_deep: bool,
 }
 
-/// Looks at everything but the runtime's own state. A directory that nobody may look into is somebody's, and an error.
+/// Looks at everything but the runtime's own state. A directory that this user may not look into, and does not own, is an error.
 pub(super) fn walk(disk: &HostDisk) -> FsResult<Tree> {
     walk_as(disk, None).map(|left| left.tree)
 }
 
-/// The same after a command: directories that it closed are opened, and known as they were; and what was not there
-/// `before` is only looked into as deep as a workspace may be. What belongs to somebody else, who came meanwhile, is not looked
-/// into.
+/// The same after a command: what was not there `before` is only looked into as deep as a workspace may be, and what belongs to
+/// another user, who came meanwhile, is not looked into.
 pub(super) fn walk_after(disk: &HostDisk, before: &Tree) -> FsResult<Left> {
     walk_as(disk, Some(before))
 }
@@ -82,12 +80,7 @@ fn walk_as(disk: &HostDisk, before: Option<&Tree>) -> FsResult<Left> {
     let mut left = vec![PathBuf::new()];
     while let Some(dir) = left.pop() {
         let entries = match disk.entries(&dir) {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && before.is_some() => {
-                match open_up(disk, &dir).and_then(|()| disk.entries(&dir)) {
-                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => continue,
-                    entries => entries,
-                }
-            }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && before.is_some() => continue,
             // Gone meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound && !dir.as_os_str().is_empty() => {
                 tree.remove(&dir);
@@ -117,24 +110,4 @@ fn walk_as(disk: &HostDisk, before: Option<&Tree>) -> FsResult<Left> {
         }
     }
     Ok(Left { tree, mounts, is_too_deep: has_deep })
-}
-
-/// Lets us look into a directory, and change it.
-pub(super) fn open_up(disk: &HostDisk, dir: &Path) -> io::Result<()> {
-    let entry = disk.look(dir)?.ok_or(io::ErrorKind::NotFound)?;
-    forced(disk, dir, || disk.set_meta(dir, Meta { mode: entry.meta.mode | 0o700, ..entry.meta }))
-}
-
-/// Does it, though the directory that `path` is in was closed to us; it gets its mode back in the end.
-pub(super) fn opened(disk: &HostDisk, path: &Path, change: impl Fn() -> io::Result<()>) -> io::Result<()> {
-    match forced(disk, path, &change) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            match open_up(disk, path.parent().unwrap_or(Path::new(""))) {
-                Ok(()) => change(),
-                // What was refused first is what is told.
-                Err(_) => Err(error),
-            }
-        }
-        done => done,
-    }
 }

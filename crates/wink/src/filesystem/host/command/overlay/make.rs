@@ -15,6 +15,9 @@ use crate::filesystem::host::disk::{Disk, Meta};
 use crate::filesystem::host::layer::{Dir, Layer, Node};
 use crate::filesystem::host::view::{Child, Spot, View};
 
+/// What it takes to fill a directory. It gets its own mode when everything is in it.
+const OPEN: u32 = 0o700;
+
 impl OverlayLayer {
     pub(super) fn make(&mut self) -> io::Result<()> {
         let disk = std::sync::Arc::clone(&self.fork.base.disk);
@@ -95,7 +98,7 @@ impl OverlayLayer {
                 }
                 None => {
                     let meta = dir.meta.unwrap_or(Meta { mode: 0o755, modified: 0, owner: None });
-                    base.disk.make_dir(&self.inside(at), meta.mode)?;
+                    base.disk.make_dir(&self.inside(at), meta.mode | OPEN)?;
                     if is_below {
                         self.xattrs.set(&self.absolute(at), Mark::Opaque, b"y")?;
                     }
@@ -148,7 +151,7 @@ impl OverlayLayer {
             Spot::Base(..) | Spot::Dir(_) => {}
         }
         let (meta, _) = view.about(spot)?;
-        disk.make_dir(&to, meta.mode)?;
+        disk.make_dir(&to, meta.mode | OPEN)?;
         self.xattrs.set(&self.absolute(at), Mark::Opaque, b"y")?;
         for (name, child) in view.children(spot)? {
             if !matches!(child, Child::Base(_, EntryKind::Other))
@@ -164,7 +167,7 @@ impl OverlayLayer {
     fn make_like(&self, at: &Path, source: &Path) -> io::Result<()> {
         let base = &self.fork.base;
         let mode = base.disk.look(source)?.map_or(0o755, |entry| entry.meta.mode);
-        base.disk.make_dir(&self.inside(at), mode)?;
+        base.disk.make_dir(&self.inside(at), mode | OPEN)?;
         let theirs = std::fs::symlink_metadata(base.root.join(source))?;
         let made = std::fs::symlink_metadata(self.absolute(at))?;
         if (theirs.uid(), theirs.gid()) != (made.uid(), made.gid()) {

@@ -9,7 +9,8 @@ mod read;
 mod xattr;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{OverlayDirs, mounted_there};
@@ -22,7 +23,7 @@ use crate::filesystem::host::layer::{Layer, Node};
 use crate::filesystem::host::{STATE, Shared, io_error};
 use crate::filesystem::{FileVersion, FsPath, FsResult};
 use crate::support::steps::reach;
-use xattr::Xattrs;
+use xattr::{Mark, Xattrs};
 
 /// A fork as the upper directory of an overlay. Dropping it forgets what the command did.
 pub(super) struct OverlayLayer {
@@ -74,6 +75,13 @@ impl OverlayLayer {
             state_name: STATE,
             user_xattr: self.xattrs == Xattrs::User,
         }
+    }
+
+    /// A mark of something in the upper directory.
+    fn mark(&self, at: &Path, mark: Mark) -> io::Result<Option<Vec<u8>>> {
+        // Its mode may forbid to read it, which marks take.
+        let disk = &self.fork.base.disk;
+        disk.opened(&[&self.inside(at)], || self.xattrs.get(&self.absolute(at), mark))
     }
 
     fn upper(&self) -> PathBuf {

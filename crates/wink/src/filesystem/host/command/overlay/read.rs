@@ -15,8 +15,9 @@ use crate::filesystem::host::disk::{Disk, Entry, Meta};
 use crate::filesystem::host::io_error;
 use crate::filesystem::host::layer::{Dir, Expected, Layer, Link, Node, WrittenAs};
 use crate::filesystem::host::name::to_shown;
-use crate::filesystem::host::view::{Spot, View, is_state, made_version};
-use crate::filesystem::{EntryKind, FsError, FsResult};
+use crate::filesystem::host::view::{Spot, View, is_in_state, is_state, made_version};
+use crate::filesystem::{EntryKind, FsError, FsPath, FsResult};
+use crate::limits::CancelToken;
 
 /// What could not be read back.
 enum Failed {
@@ -31,6 +32,67 @@ enum Failed {
 
 impl OverlayLayer {
     pub(in super::super) fn read_back(&self) -> FsResult<Layer> {
+        let writing = self.fork.base.writing()?;
+        let failed = |error: io::Error| io_error(&FsPath::root(), "taken over from the command", &error);
+        // Modes of the workspace itself are only lifted by a thread that has its lock.
+        let is_over_closed = self.is_over_closed().map_err(failed)?;
+        let _lock = if is_over_closed { Some(self.fork.locked(&CancelToken::new())?) } else { None };
+        let lifting = if is_over_closed {
+            writing.lifting()?
+        } else {
+            self.fork.base.disk.lifting_below(&self.dir).map_err(failed)?
+        };
+        let mut layer = self.read()?;
+        writing.end_lifting(lifting, &mut layer)?;
+        Ok(layer)
+    }
+
+    /// Whether the command changed something in a directory of the workspace that its mode closes to this user, or removed one.
+    fn is_over_closed(&self) -> io::Result<bool> {
+        let disk = &self.fork.base.disk;
+        let _lifting = disk.lifting_below(&self.dir)?;
+        let mut left = vec![PathBuf::new()];
+        while let Some(at) = left.pop() {
+            for (name, kind) in disk.read_dir(&self.inside(&at))? {
+                let path = at.join(&name);
+                if path.components().count() > MOST_LEVELS || is_in_state(&path) {
+                    continue;
+                }
+                let is_dir = kind == EntryKind::Directory;
+                if let Some(there) = disk.look(&path)?
+                    && there.kind == EntryKind::Directory
+                {
+                    let is_over = is_dir && self.mark(&path, Mark::Opaque)?.as_deref() != Some(b"y");
+                    if disk.is_closed(&there) || (!is_over && self.has_closed(&path)?) {
+                        return Ok(true);
+                    }
+                }
+                if is_dir {
+                    left.push(path);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether there is a closed directory somewhere below one of the workspace.
+    fn has_closed(&self, dir: &Path) -> io::Result<bool> {
+        let disk = &self.fork.base.disk;
+        let mut left = vec![dir.to_owned()];
+        while let Some(dir) = left.pop() {
+            for (name, entry) in disk.entries(&dir)? {
+                if disk.is_closed(&entry) {
+                    return Ok(true);
+                }
+                if entry.kind == EntryKind::Directory {
+                    left.push(dir.join(name));
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    fn read(&self) -> FsResult<Layer> {
         let root = Arc::clone(&Layer::default().root);
         let mut reading = Reading {
             command: self,
@@ -142,13 +204,13 @@ impl Reading<'_> {
     }
 
     fn file(&mut self, at: &Path, below: Option<PathBuf>, there: Option<&Entry>) -> io::Result<Option<Node>> {
-        let OverlayLayer { fork, xattrs, made, .. } = self.command;
+        let OverlayLayer { fork, made, .. } = self.command;
         let disk = &fork.base.disk;
         let entry = self.upper(at)?;
-        if entry.len == 0 && xattrs.get(&self.command.absolute(at), Mark::Whiteout)?.is_some() {
+        if entry.len == 0 && self.command.mark(at, Mark::Whiteout)?.is_some() {
             return Ok(self.gone_at(below, there));
         }
-        if xattrs.get(&self.command.absolute(at), Mark::Metacopy)?.is_some() {
+        if self.command.mark(at, Mark::Metacopy)?.is_some() {
             return Err(io::Error::other("its contents were not copied; mount with metacopy=off"));
         }
         if let Some((version, node)) = made.get(at)
@@ -183,10 +245,8 @@ impl Reading<'_> {
         parent: Option<&Path>,
     ) -> Result<Option<Node>, Failed> {
         let failed = |error| Failed::At(at.to_owned(), error);
-        let xattrs = self.command.xattrs;
-        let path = self.command.absolute(at);
         let entry = self.upper(at).map_err(failed)?;
-        if let Some(target) = xattrs.get(&path, Mark::Redirect).map_err(failed)? {
+        if let Some(target) = self.command.mark(at, Mark::Redirect).map_err(failed)? {
             let target = Path::new(OsStr::from_bytes(&target));
             // A whole path, or another name in the same directory.
             let source = match (target.strip_prefix("/"), parent) {
@@ -214,7 +274,7 @@ impl Reading<'_> {
                 None => _ = self.conflicts.insert(source),
             }
         }
-        let is_opaque = xattrs.get(&path, Mark::Opaque).map_err(failed)?.as_deref() == Some(b"y");
+        let is_opaque = self.command.mark(at, Mark::Opaque).map_err(failed)?.as_deref() == Some(b"y");
         match (below, there) {
             (Some(place), Some(found)) if found.kind == EntryKind::Directory && !is_opaque => {
                 let dir = self.over(at, &place, &entry, found)?;
@@ -316,7 +376,7 @@ impl Reading<'_> {
     /// to where nothing was. Somebody else has been in the directory in the one case, and hardly ever in the other.
     fn note_vanished(&mut self, at: &Path, below: Option<&Path>, there: Option<&Entry>) -> io::Result<()> {
         let (Some(place), None) = (below, there) else { return Ok(()) };
-        if self.command.xattrs.get(&self.command.absolute(at), Mark::Origin)?.is_none() {
+        if self.command.mark(at, Mark::Origin)?.is_none() {
             return Ok(());
         }
         let parent = place.parent().unwrap_or(Path::new(""));

@@ -1,0 +1,449 @@
+//! Lifting modes: what this user owns, and its own mode closes to them.
+//!
+//! A command may leave a directory that its owner may not write, or not even look into (`chmod 555`, `chmod 000`), and files that they
+//! may not read. While a thread is *lifting* ([`HostDisk::lifting`]), an operation that the system refuses for that reason gives the
+//! directories on its way, or the entry itself, the missing bits and is tried again. Everything that looks at them meanwhile sees the
+//! mode that they are to have, and setting a mode sets that one. When the lifting is over they get it.
+//!
+//! So that a kill in between loses no mode, each is written down, durably, before it is lifted ([`RECORD`]): the thread that lifts next,
+//! having the workspace lock, takes over what the dead one had lifted.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::thread::ThreadId;
+
+use rustix::fs::{AtFlags, Mode, OFlags, RawMode, fchmod, fstat, fsync, openat, statat, unlinkat};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use super::{HostDisk, SAFELY, set_mode};
+use crate::filesystem::EntryKind;
+use crate::filesystem::host::STATE;
+use crate::filesystem::host::disk::{Disk, Entry};
+use crate::filesystem::host::journal::bytes;
+use crate::support::lock::lock;
+use crate::support::steps::reach;
+
+/// Where lifted modes are written down, in the state directory.
+const RECORD: &str = "lifted";
+
+/// What the owner of a directory needs to look into it and change it.
+const DIR_BITS: u32 = 0o700;
+/// What the owner of a file needs to read it, and to set its attributes.
+const FILE_BITS: u32 = 0o600;
+
+/// Which threads lift, and what they have lifted.
+#[derive(Debug, Default)]
+pub(super) struct Lifts {
+    scopes: Mutex<HashMap<ThreadId, Scope>>,
+    /// How many there are: mostly none.
+    count: AtomicUsize,
+}
+
+/// What one thread has lifted.
+#[derive(Debug)]
+struct Scope {
+    /// How often the thread asked for it.
+    depth: usize,
+    within: Within,
+    /// By device and inode.
+    lifted: HashMap<(u64, u64), Lift>,
+    /// The record, once something is in it.
+    record: Option<File>,
+}
+
+/// What may be lifted.
+#[derive(Debug)]
+enum Within {
+    /// Everything, and it is written down. The thread has the workspace lock.
+    Workspace,
+    /// What is below this directory of the state, which goes if the process dies.
+    State(PathBuf),
+}
+
+#[derive(Debug, Clone)]
+struct Lift {
+    /// Where it is now.
+    path: PathBuf,
+    /// The mode that it has on disk.
+    found: u32,
+    /// The mode that it is to have.
+    mode: u32,
+    /// When its inode last changed before it was lifted, and by that.
+    changed: (i128, i128),
+}
+
+/// A line of the record. Of an inode that is there more than once, the last line says the modes, and all of them where it may be.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    #[serde(with = "bytes")]
+    path: PathBuf,
+    dev: u64,
+    ino: u64,
+    found: u32,
+    mode: u32,
+}
+
+/// As long as it lives, this thread lifts. Then what was lifted gets its mode back.
+#[must_use = "modes are lifted only as long as this lives"]
+pub(in super::super) struct Lifting<'a> {
+    disk: &'a HostDisk,
+    thread: ThreadId,
+    is_over: bool,
+}
+
+impl HostDisk {
+    /// Lets this thread do what only the modes of entries that this user owns forbid. It must have the workspace lock. What a thread
+    /// that died had lifted counts as lifted by this one.
+    pub(in super::super) fn lifting(&self) -> io::Result<Lifting<'_>> {
+        self.lift_within(Within::Workspace)
+    }
+
+    /// The same below a directory of the state that nothing is recovered from. This takes no lock.
+    pub(in super::super) fn lifting_below(&self, dir: &Path) -> io::Result<Lifting<'_>> {
+        self.lift_within(Within::State(dir.to_owned()))
+    }
+
+    fn lift_within(&self, within: Within) -> io::Result<Lifting<'_>> {
+        let thread = std::thread::current().id();
+        let lifting = Lifting { disk: self, thread, is_over: false };
+        let is_recorded = matches!(within, Within::Workspace);
+        match self.lifts.lock().entry(thread) {
+            std::collections::hash_map::Entry::Occupied(mut scope) => {
+                scope.get_mut().depth += 1;
+                return Ok(lifting);
+            }
+            std::collections::hash_map::Entry::Vacant(free) => {
+                free.insert(Scope { depth: 1, within, lifted: HashMap::new(), record: None });
+                self.lifts.count.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        if is_recorded {
+            self.take_over()?;
+        }
+        Ok(lifting)
+    }
+
+    /// Whether it is a directory that its own mode closes to this user, who owns it.
+    pub(in super::super) fn is_closed(&self, entry: &Entry) -> bool {
+        let we = rustix::process::geteuid();
+        entry.kind == EntryKind::Directory
+            && entry.meta.mode & DIR_BITS != DIR_BITS
+            && !we.is_root()
+            && entry.meta.owner.is_some_and(|owner| owner.user == we.as_raw())
+    }
+
+    /// Does it, though modes of what this user owns are in the way, if this thread lifts. `paths` are what it is done to.
+    pub(in super::super) fn opened<T>(
+        &self,
+        paths: &[&Path],
+        act: impl Fn() -> io::Result<T>,
+    ) -> io::Result<T> {
+        loop {
+            match act() {
+                Err(error)
+                    if Errno::from_io_error(&error) == Some(Errno::ACCESS) && self.open_up(paths)? => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// What an entry looks like with the mode that it is to have.
+    pub(super) fn as_if_not_lifted(&self, entry: Entry) -> Entry {
+        let found = self.lifts.with(|scope| scope.lifted.get(&(entry.dev, entry.ino)).cloned());
+        let Some(lift) = found.flatten().filter(|lift| lift.found == entry.meta.mode) else { return entry };
+        let (was, is) = lift.changed;
+        let changed = if entry.changed == is { was } else { entry.changed };
+        let meta = crate::filesystem::host::disk::Meta { mode: lift.mode, ..entry.meta };
+        Entry { meta, changed, ..entry }
+    }
+
+    /// Says that something lifted is to have another mode. Whether it is lifted.
+    pub(super) fn set_lifted_mode(&self, entry: &Entry, mode: u32) -> io::Result<bool> {
+        let key = (entry.dev, entry.ino);
+        let found = self.lifts.with(|scope| scope.lifted.get(&key).cloned()).flatten();
+        let Some(lift) = found.filter(|lift| lift.found == entry.meta.mode) else { return Ok(false) };
+        if lift.mode != mode {
+            let lift = Lift { mode, ..lift };
+            self.write_down(key, &lift)?;
+            self.lifts.with(|scope| scope.lifted.insert(key, lift));
+        }
+        Ok(true)
+    }
+
+    /// Something is about to be renamed: what of it is lifted may be in its new place from now on.
+    pub(super) fn about_to_move(&self, from: &Path, to: &Path) -> io::Result<()> {
+        for (key, lift) in self.lifted_below(from) {
+            if let Ok(rest) = lift.path.strip_prefix(from) {
+                self.write_down(key, &Lift { path: join(to, rest), ..lift })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// It was.
+    pub(super) fn has_moved(&self, from: &Path, to: &Path) {
+        for (key, lift) in self.lifted_below(from) {
+            if let Ok(rest) = lift.path.strip_prefix(from) {
+                let path = join(to, rest);
+                self.lifts.with(|scope| scope.lifted.insert(key, Lift { path, ..lift }));
+            }
+        }
+    }
+
+    fn lifted_below(&self, dir: &Path) -> Vec<((u64, u64), Lift)> {
+        let below = |scope: &mut Scope| {
+            let found = scope.lifted.iter().filter(|(_, lift)| lift.path.starts_with(dir));
+            found.map(|(key, lift)| (*key, lift.clone())).collect()
+        };
+        self.lifts.with(below).unwrap_or_default()
+    }
+
+    /// Lifts what closes these paths: the directories that they are in, or, if those are open, what they name. Whether there was
+    /// anything.
+    fn open_up(&self, paths: &[&Path]) -> io::Result<bool> {
+        if self.lifts.with(|_| ()).is_none() {
+            return Ok(false);
+        }
+        let mut has_lifted = false;
+        for path in paths {
+            let mut above: Vec<&Path> = path.ancestors().skip(1).collect();
+            above.reverse();
+            for dir in above {
+                has_lifted |= self.lift(dir)?;
+            }
+        }
+        if !has_lifted {
+            for path in paths {
+                has_lifted |= self.lift(path)?;
+            }
+        }
+        Ok(has_lifted)
+    }
+
+    /// Whether it was closed, and is open now.
+    fn lift(&self, path: &Path) -> io::Result<bool> {
+        let is_within = |scope: &mut Scope| match &scope.within {
+            Within::Workspace => true,
+            Within::State(dir) => path.starts_with(dir),
+        };
+        if self.lifts.with(is_within) != Some(true) {
+            return Ok(false);
+        }
+        // What cannot be looked at is not lifted: what the system refused is what is told.
+        let Ok(entry) = self.stat(path) else { return Ok(false) };
+        let bits = match entry.kind {
+            EntryKind::Directory => DIR_BITS,
+            EntryKind::File => FILE_BITS,
+            EntryKind::Symlink | EntryKind::Other => return Ok(false),
+        };
+        let found = entry.meta.mode | bits;
+        if found == entry.meta.mode || self.is_anothers(path)? {
+            return Ok(false);
+        }
+        let key = (entry.dev, entry.ino);
+        let mut lift =
+            Lift { path: path.to_owned(), found, mode: entry.meta.mode, changed: (entry.changed, 0) };
+        // The record is in the root, and in the state directory: those are opened first.
+        let is_above_record = Path::new(STATE).starts_with(path);
+        if !is_above_record {
+            self.write_down(key, &lift)?;
+            reach("disk.lift-written");
+        }
+        self.set_real_mode(path, found)?;
+        lift.changed.1 = self.stat(path)?.changed;
+        if is_above_record {
+            self.write_down(key, &lift)?;
+        }
+        self.lifts.with(|scope| scope.lifted.insert(key, lift));
+        reach("disk.lifted");
+        Ok(true)
+    }
+
+    /// Writes a lifted mode down, if that is to outlive this process.
+    fn write_down(&self, (dev, ino): (u64, u64), lift: &Lift) -> io::Result<()> {
+        let is_recorded = |scope: &mut Scope| {
+            matches!(scope.within, Within::Workspace).then(|| scope.record.as_ref().map(File::try_clone))
+        };
+        let Some(record) = self.lifts.with(is_recorded).flatten() else { return Ok(()) };
+        let written = || {
+            let (mut record, is_new) = match record {
+                Some(record) => (record?, false),
+                None => (self.open_record(OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE)?, true),
+            };
+            let line = Line { path: lift.path.clone(), dev, ino, found: lift.found, mode: lift.mode };
+            let mut text = serde_json::to_vec(&line)?;
+            text.push(b'\n');
+            record.write_all(&text)?;
+            fsync(&record)?;
+            if is_new {
+                self.sync_dir(Path::new(STATE))?;
+                self.lifts.with(|scope| scope.record = Some(record));
+            }
+            io::Result::Ok(())
+        };
+        match written() {
+            // Without space for it the mode is lost if this process is killed just now; without lifting it, nothing is undone.
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) =>
+            {
+                tracing::warn!(%error, path = %lift.path.display(), "its mode is lifted without a record of it");
+                Ok(())
+            }
+            written => written,
+        }
+    }
+
+    fn open_record(&self, flags: OFlags) -> io::Result<File> {
+        let path = Path::new(STATE).join(RECORD);
+        let (dir, name) = self.parent(&path)?;
+        super::regular(openat(&dir, name, flags | SAFELY, Mode::RUSR | Mode::WUSR)?)
+    }
+
+    /// Takes over what a thread that died had lifted.
+    fn take_over(&self) -> io::Result<()> {
+        let mut record = match self.open_record(OFlags::RDONLY) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            record => record?,
+        };
+        let mut text = Vec::new();
+        record.read_to_end(&mut text)?;
+        // A line that was not finished is one of something that was not lifted.
+        let lines = text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
+        let lines: Vec<Line> = lines.collect();
+        let last: HashMap<(u64, u64), (u32, u32)> =
+            lines.iter().map(|line| ((line.dev, line.ino), (line.found, line.mode))).collect();
+        for line in lines {
+            let key = (line.dev, line.ino);
+            let Some((found, mode)) = last.get(&key).copied() else { continue };
+            let is_there = self
+                .stat(&line.path)
+                .is_ok_and(|entry| (entry.dev, entry.ino, entry.meta.mode) == (key.0, key.1, found));
+            if is_there {
+                let lift = Lift { path: line.path, found, mode, changed: (0, 0) };
+                self.lifts.with(|scope| scope.lifted.insert(key, lift));
+            }
+        }
+        let record = self.open_record(OFlags::WRONLY | OFlags::APPEND)?;
+        self.lifts.with(|scope| scope.record = Some(record));
+        Ok(())
+    }
+
+    /// Gives everything that this thread lifted the mode that it is to have. Says what it is then.
+    fn put_back(&self, scope: Scope) -> io::Result<Vec<(PathBuf, Entry)>> {
+        let mut lifted: Vec<((u64, u64), Lift)> = scope.lifted.into_iter().collect();
+        // What is deeper is out of reach when what it is in is closed.
+        lifted.sort_by_key(|(_, lift)| std::cmp::Reverse(lift.path.iter().count()));
+        let mut closed = Vec::with_capacity(lifted.len());
+        for (key, lift) in lifted {
+            if let Some(entry) = self.close(key, &lift)? {
+                reach("disk.mode-put-back");
+                closed.push((lift.path, entry));
+            }
+        }
+        if scope.record.is_some() {
+            let path = Path::new(STATE).join(RECORD);
+            let (dir, name) = self.parent(&path)?;
+            unlinkat(&dir, name, AtFlags::empty())?;
+            // Else it might be found again when somebody has set the mode that something was lifted to.
+            fsync(self.resolve.open_dir(self.root.as_fd(), Path::new(STATE))?)?;
+            reach("disk.lifting-over");
+        }
+        Ok(closed)
+    }
+
+    fn close(&self, key: (u64, u64), lift: &Lift) -> io::Result<Option<Entry>> {
+        let is_it = |entry: &Entry| (entry.dev, entry.ino, entry.meta.mode) == (key.0, key.1, lift.found);
+        // Removed, replaced, or given another mode by another process.
+        let Ok(entry) = self.stat(&lift.path) else { return Ok(None) };
+        if !is_it(&entry) {
+            return Ok(None);
+        }
+        let handle = if lift.path == Path::new("") {
+            openat(&self.root, ".", OFlags::RDONLY | SAFELY, Mode::empty())?
+        } else {
+            let (dir, name) = self.parent(&lift.path)?;
+            openat(&dir, name, OFlags::RDONLY | SAFELY, Mode::empty())?
+        };
+        if !is_it(&self.real_entry(&fstat(&handle)?)) {
+            return Ok(None);
+        }
+        if lift.found != lift.mode {
+            fchmod(&handle, Mode::from_raw_mode(lift.mode as RawMode))?;
+        }
+        fsync(&handle)?;
+        Ok(Some(self.real_entry(&fstat(&handle)?)))
+    }
+
+    /// What is there, with the mode that it has on disk.
+    fn stat(&self, path: &Path) -> io::Result<Entry> {
+        if path == Path::new("") {
+            return Ok(self.real_entry(&fstat(&self.root)?));
+        }
+        let (dir, name) = self.parent(path)?;
+        Ok(self.real_entry(&statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?))
+    }
+
+    fn set_real_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
+        if path == Path::new("") {
+            return Ok(fchmod(&self.root, Mode::from_raw_mode(mode as RawMode))?);
+        }
+        let (dir, name): (_, &OsStr) = self.parent(path)?;
+        set_mode(dir.as_fd(), name, mode)
+    }
+}
+
+impl Lifts {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ThreadId, Scope>> {
+        lock(&self.scopes)
+    }
+
+    /// Does something with what this thread has lifted, if it lifts.
+    fn with<T>(&self, act: impl FnOnce(&mut Scope) -> T) -> Option<T> {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        self.lock().get_mut(&std::thread::current().id()).map(act)
+    }
+}
+
+impl Lifting<'_> {
+    /// Puts the modes back, unless this thread goes on lifting. Says what had been lifted, and what it is now.
+    pub(in super::super) fn end(mut self) -> io::Result<Vec<(PathBuf, Entry)>> {
+        self.put_back()
+    }
+
+    fn put_back(&mut self) -> io::Result<Vec<(PathBuf, Entry)>> {
+        self.is_over = true;
+        let mut scopes = self.disk.lifts.lock();
+        let Some(scope) = scopes.get_mut(&self.thread) else { return Ok(Vec::new()) };
+        scope.depth -= 1;
+        if scope.depth > 0 {
+            return Ok(Vec::new());
+        }
+        let scope = scopes.remove(&self.thread);
+        drop(scopes);
+        self.disk.lifts.count.fetch_sub(1, Ordering::Relaxed);
+        scope.map_or_else(|| Ok(Vec::new()), |scope| self.disk.put_back(scope))
+    }
+}
+
+impl Drop for Lifting<'_> {
+    fn drop(&mut self) {
+        if !self.is_over
+            && let Err(error) = self.put_back()
+        {
+            tracing::error!(%error, "a mode could not be put back; it is when the workspace is next opened or changed");
+        }
+    }
+}
+
+fn join(dir: &Path, rest: &Path) -> PathBuf {
+    if rest == Path::new("") { dir.to_owned() } else { dir.join(rest) }
+}

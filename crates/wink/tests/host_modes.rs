@@ -1,0 +1,416 @@
+//! An ordinary user, and what their commands close to them: directories that their owner may not write or look into, and files that they
+//! may not read. Whatever happens to the process, the workspace is then as it was before, or as the command left it; and it can
+//! be used.
+//!
+//! These tests are run by the superuser and do everything as another user, for whom modes mean something. Processes are killed at every
+//! step, and those that recover what they left at every step in turn.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests panic when they fail")]
+
+mod overlay;
+
+use std::io::Write;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use tempfile::TempDir;
+use wink::filesystem::host::{Capture, HostFilesystem, HostOptions};
+use wink::filesystem::{
+    DeleteMode, Filesystem, FilesystemExt, FsPath, MergedBy, MkdirOptions, Revert, UndoForce,
+};
+use wink::store::JournalId;
+use wink::testing::{leave_out, steps};
+
+/// An ordinary user.
+const USER: u32 = 61_234;
+const JOB: &str = "WINK_TEST_MODES_JOB";
+
+const SEED: &str = "mkdir -p m/s r/sub k; echo one > m/f1; echo two > m/s/f2; echo a > a; echo x > r/x; echo y > r/sub/y; \
+                    echo z > k/z; echo secret > secret; chmod 0 secret; chmod 555 r/sub r; chmod 0 k; \
+                    find . -depth -exec touch -h -d 2001-01-01 {} +";
+
+/// What commands do, each in a workspace of its own.
+const SCRIPTS: &[&str] = &[
+    // case 250
+    "rm m/f1; chmod 555 m",
+    // case 251
+    "echo new > m/f1; chmod 000 m",
+    // What Go's module cache and Bazel leave.
+    "mkdir -p n/b; echo a > n/a; echo c > n/b/c; chmod 444 n/a; chmod 555 n/b n",
+    "mkdir n; echo a > n/a; echo more > n/more; chmod 000 n/a; chmod 000 n",
+    // What was closed before: changed, moved and removed.
+    "chmod 755 r; echo w > r/w; rm r/x; chmod 555 r; chmod 700 k; echo changed > k/z; chmod 000 k",
+    "chmod -R u+w r; rm -rf r; chmod 700 k; rm -r k; rm -f secret",
+    "chmod 755 r r/sub; mv r/sub moved; rm r/x; chmod 555 moved r; mv k kk; mv r rr",
+    "chmod 600 secret; echo known > secret; chmod 000 secret; chmod 444 a; chmod 000 m/s/f2; chmod 500 m/s",
+];
+
+fn sh(root: &Path, script: &str) {
+    let script = format!("set -e\n{script}");
+    let done = Command::new("sh").args(["-c", &script]).current_dir(root).output().unwrap();
+    assert!(done.status.success(), "{script}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+fn said(root: &Path, script: &str) -> String {
+    let output = Command::new("sh").args(["-c", script]).current_dir(root).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Everything in the workspace: kind, mode, owner, time, and what is in files. As the superuser sees it.
+fn dump(root: &Path, times: &str) -> String {
+    let list = format!(
+        "find . -path ./.wink -prune -o -printf '%p %y %m %U:%G {times} %l\\n' | sort | sed '/^\\. /d'; \
+         find . -path ./.wink -prune -o -type f -print | sort | xargs grep . /dev/null"
+    );
+    said(root, &list)
+}
+
+/// A copy of this test that everybody may run.
+fn executable() -> &'static Path {
+    static COPY: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
+    let (_, path) = COPY.get_or_init(|| {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("test");
+        sh(dir.path(), &format!("chmod 755 .; cp '{}' test", std::env::current_exe().unwrap().display()));
+        (dir, path)
+    });
+    path
+}
+
+/// A workspace of the user's.
+struct World {
+    dir: TempDir,
+    capture: Capture,
+}
+
+/// How a process of the user's ended.
+#[derive(Debug, PartialEq)]
+enum Ended {
+    /// With what it said.
+    Well(String),
+    /// By the step that it was to be killed at.
+    Killed(String),
+}
+
+impl World {
+    fn new(capture: Capture) -> Self {
+        let dir = TempDir::new().unwrap();
+        sh(dir.path(), "chmod 755 .; mkdir w w/root");
+        sh(&dir.path().join("w/root"), SEED);
+        sh(dir.path(), &format!("chown -hR {USER}:{USER} w"));
+        Self { dir, capture }
+    }
+
+    fn root(&self) -> PathBuf {
+        self.dir.path().join("w/root")
+    }
+
+    /// How many commits the store of the user has.
+    fn commits(&self) -> usize {
+        std::fs::read_to_string(self.dir.path().join("w/committed")).map_or(0, |text| text.lines().count())
+    }
+
+    /// Does a job as the user, who is killed at the step with this number.
+    fn user(&self, job: &str, kill_at: usize) -> Ended {
+        let output = Command::new(executable())
+            .args(["user_child", "--exact", "--nocapture"])
+            .env(JOB, format!("{}\n{}\n{kill_at}\n{job}", self.root().display(), self.capture))
+            .current_dir("/")
+            .uid(USER)
+            .gid(USER)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let told = |mark: &str| -> Vec<String> {
+            text.lines().filter_map(|line| Some(line.split_once(mark)?.1.to_owned())).collect()
+        };
+        if output.status.signal() == Some(9) {
+            return Ended::Killed(told("killed at: ").join(" "));
+        }
+        assert!(output.status.success(), "{job}: {text}{}", String::from_utf8_lossy(&output.stderr));
+        Ended::Well(told("told: ").join("\n"))
+    }
+
+    fn done(&self, job: &str) -> String {
+        match self.user(job, 0) {
+            Ended::Well(told) => told,
+            killed => panic!("{killed:?}"),
+        }
+    }
+}
+
+fn is_superuser() -> bool {
+    let can = rustix::process::geteuid().is_root();
+    if !can {
+        leave_out("an ordinary user", "it takes the superuser to be somebody else");
+    }
+    can
+}
+
+fn captures() -> Vec<Capture> {
+    if overlay::works() { vec![Capture::Overlay, Capture::Scan] } else { vec![Capture::Scan] }
+}
+
+fn block<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+// --- what the user does ------------------------------------------------------------------------------------------------
+
+/// The last change of a workspace.
+fn last(root: &Path) -> String {
+    let names = std::fs::read_dir(root.join(".wink/journal")).unwrap();
+    let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names.last().unwrap().split('.').next().unwrap().splitn(3, '-').last().unwrap().to_owned()
+}
+
+/// Not a test by itself: what the user does.
+#[test]
+fn user_child() {
+    let Ok(job) = std::env::var(JOB) else { return };
+    let mut parts = job.splitn(5, '\n');
+    let mut next = || parts.next().unwrap_or_default().to_owned();
+    let (root, capture, kill_at, what, script) = (PathBuf::from(next()), next(), next(), next(), next());
+    let kill_at: usize = kill_at.parse().unwrap();
+    let count = AtomicUsize::new(0);
+    if kill_at > 0 {
+        steps::on_every_step(move |step| {
+            if count.fetch_add(1, Ordering::Relaxed) + 1 == kill_at {
+                println!("killed at: {step}");
+                rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)
+                    .unwrap();
+            }
+        });
+    }
+    let capture = if capture == "scan" { Capture::Scan } else { Capture::Overlay };
+    let committed = root.parent().unwrap().join("committed");
+    let store = {
+        let committed = committed.clone();
+        Arc::new(move |id: &JournalId| {
+            let known = std::fs::read_to_string(&committed).unwrap_or_default();
+            Ok(known.lines().any(|line| line == id.to_string()))
+        })
+    };
+    let options = HostOptions { capture: Some(capture), verdict: Some(store), ..HostOptions::default() };
+    let files = HostFilesystem::open(&root, options).unwrap();
+    let command = || {
+        let fork = files.fork().unwrap();
+        let layer = HostFilesystem::of(&*fork).unwrap().command_layer_by(capture).unwrap();
+        match capture {
+            Capture::Overlay => _ = overlay::sh(&layer, &script),
+            Capture::Scan => sh(&root, &script),
+        }
+        (fork, layer)
+    };
+    let merge = |fork: &Arc<dyn Filesystem>| {
+        let receipt = files.merge(&**fork).unwrap();
+        let mut store = std::fs::File::options().append(true).create(true).open(&committed).unwrap();
+        writeln!(store, "{}", last(&root)).unwrap();
+        files.keep(receipt);
+    };
+    match what.as_str() {
+        "open" => {}
+        "fail" => {
+            let (fork, layer) = command();
+            layer.undo().unwrap();
+            drop(fork);
+        }
+        "commit" => {
+            let (fork, layer) = command();
+            layer.finish().unwrap();
+            merge(&fork);
+        }
+        "roll back" => {
+            let (fork, layer) = command();
+            layer.finish().unwrap();
+            files.unmerge(files.merge(&*fork).unwrap()).unwrap();
+        }
+        "undo" => {
+            let journal =
+                std::fs::read_to_string(&committed).unwrap().lines().last().unwrap().parse().unwrap();
+            let fork = files.fork().unwrap();
+            let revert = [Revert { journal, by: MergedBy::Call }];
+            let reverted = block(fork.revert(&revert, UndoForce::Refuse)).unwrap();
+            assert_eq!((reverted.changed, reverted.left, reverted.forgotten), (vec![], vec![], vec![]));
+            assert!(!reverted.files.is_empty());
+            // It is known what is undone, also where it is closed.
+            assert!(!fork.changes().contains(&FsPath::root()), "{:?}", fork.changes());
+            merge(&fork);
+        }
+        "tools" => {
+            let path = |path: &str| FsPath::parse(path, files.limits()).unwrap();
+            let fork = files.fork().unwrap();
+            let refused = [
+                block(fork.write_text("r/new", "")).err(),
+                block(fork.write_text("r/x", "changed")).err(),
+                block(fork.delete(&path("r/x"), DeleteMode::Single)).err(),
+                block(fork.mkdir(&path("r/dir"), MkdirOptions::default())).err(),
+                block(fork.rename(&path("r/sub"), &path("sub"))).err(),
+                block(fork.write_text("k/z", "")).err(),
+            ];
+            for refused in refused {
+                println!("told: {}", refused.unwrap());
+            }
+        }
+        "use" => {
+            // Whoever comes next can do anything: by the file tools, and by a command.
+            block(files.write_text("again", "")).unwrap();
+            let fork = files.fork().unwrap();
+            let layer = HostFilesystem::of(&*fork).unwrap().command_layer_by(capture).unwrap();
+            match capture {
+                Capture::Overlay => _ = overlay::sh(&layer, "rm again"),
+                Capture::Scan => sh(&root, "rm again"),
+            }
+            layer.finish().unwrap();
+            files.keep(files.merge(&*fork).unwrap());
+        }
+        other => panic!("{other}"),
+    }
+}
+
+/// What a script leaves where there is no runtime.
+fn left_by(script: &str) -> String {
+    let world = World::new(Capture::Scan);
+    let done = Command::new("sh")
+        .args(["-ec", script])
+        .current_dir(world.root())
+        .uid(USER)
+        .gid(USER)
+        .status()
+        .unwrap();
+    assert!(done.success(), "{script}");
+    dump(&world.root(), "")
+}
+
+// --- what becomes of it ------------------------------------------------------------------------------------------------
+
+// cases 250, 251
+#[test]
+fn what_a_command_closes_is_committed_rolled_back_and_undone() {
+    if !is_superuser() {
+        return;
+    }
+    for capture in captures() {
+        for script in SCRIPTS {
+            let world = World::new(capture);
+            let (before, started) = (dump(&world.root(), "%T@"), dump(&world.root(), ""));
+            for end in ["fail", "roll back"] {
+                world.done(&format!("{end}\n{script}"));
+                assert_eq!(dump(&world.root(), "%T@"), before, "{capture}, {end}: {script}");
+            }
+            world.done(&format!("commit\n{script}"));
+            assert_eq!(dump(&world.root(), ""), left_by(script), "{capture}, commit: {script}");
+            world.done("undo");
+            // Commits and undos give a directory that stays another time.
+            assert_eq!(dump(&world.root(), ""), started, "{capture}, undo: {script}");
+            world.done("use");
+            assert_eq!(dump(&world.root(), ""), started, "{capture}, use: {script}");
+        }
+    }
+}
+
+/// Kills whoever does `job` at each of its steps, and whoever opens the workspace then as well, at one step each; then the workspace
+/// must be as it was, or, where the store has the commit, as it became. Says at which steps.
+fn killed_everywhere(
+    world: impl Fn() -> World,
+    job: &str,
+    (before, after): ((&str, &str), &str),
+    stride: usize,
+) -> Vec<String> {
+    let mut seen = Vec::new();
+    for kill_at in (1..).step_by(stride) {
+        let world = world();
+        let commits = world.commits();
+        let Ended::Killed(step) = world.user(job, kill_at) else { break };
+        // Those who recover die too: each at another step.
+        let recovering = world.user("open", 1 + kill_at % 23);
+        // Whoever comes next settles it all, and can use the workspace.
+        world.done("use");
+        let (expected, times) = if world.commits() > commits { (after, "") } else { before };
+        let what = format!("{}, {job}, killed at {kill_at} {step}, then {recovering:?}", world.capture);
+        assert_eq!(dump(&world.root(), times), expected, "{what}");
+        assert!(!world.root().join(".wink/lifted").exists(), "{what}");
+        seen.push(step);
+    }
+    seen
+}
+
+fn kill_at_every_step(scripts: &[&str]) {
+    if !is_superuser() {
+        return;
+    }
+    for capture in captures() {
+        let before = dump(&World::new(capture).root(), "%T@");
+        let mut seen = Vec::new();
+        for script in scripts {
+            let after = left_by(script);
+            let both = ((before.as_str(), "%T@"), after.as_str());
+            // Up to where it is taken back, both are the same.
+            for (end, stride) in [("commit", 1), ("roll back", 5)] {
+                let job = format!("{end}\n{script}");
+                seen.extend(killed_everywhere(|| World::new(capture), &job, both, stride));
+            }
+        }
+        for step in ["disk.lift-written", "disk.lifted", "disk.mode-put-back", "disk.lifting-over"] {
+            assert!(seen.iter().any(|seen| seen == step), "{capture}: {step} was not reached");
+        }
+    }
+}
+
+// case 250
+#[test]
+fn a_death_at_any_step_leaves_a_read_only_directory_as_it_was_or_as_it_became() {
+    kill_at_every_step(&SCRIPTS[..1]);
+}
+
+// case 251
+#[test]
+fn a_death_at_any_step_leaves_a_closed_directory_as_it_was_or_as_it_became() {
+    kill_at_every_step(&SCRIPTS[1..2]);
+}
+
+#[test]
+fn a_death_at_any_step_of_changing_what_was_closed_before() {
+    kill_at_every_step(&SCRIPTS[6..7]);
+}
+
+// cases 250, 251
+#[test]
+fn a_death_at_any_step_of_an_undo_loses_no_mode() {
+    if !is_superuser() {
+        return;
+    }
+    let before = dump(&World::new(Capture::Scan).root(), "");
+    for script in [SCRIPTS[1], SCRIPTS[5]] {
+        let world = || {
+            let world = World::new(Capture::Scan);
+            world.done(&format!("commit\n{script}"));
+            world
+        };
+        killed_everywhere(world, "undo", ((left_by(script).as_str(), ""), &before), 2);
+    }
+}
+
+// --- what stays refused ------------------------------------------------------------------------------------------------
+
+/// Modes that hold for the user hold for file tools: only what a command did, and what is taken back, is done in spite of them.
+#[test]
+fn file_tools_do_not_write_into_read_only_directories() {
+    if !is_superuser() {
+        return;
+    }
+    let world = World::new(Capture::Scan);
+    let before = dump(&world.root(), "%T@");
+    let told = world.done("tools");
+    let read_only = "it cannot be changed: the directory 'r' is read-only for this user";
+    let expected = ["r/new", "r/x", "r/x", "r/dir", "r/sub"].map(|path| format!("'{path}': {read_only}"));
+    let (refused, unreachable) = told.rsplit_once('\n').unwrap();
+    assert_eq!(refused, expected.join("\n"));
+    assert!(unreachable.starts_with("'k/z': ") && unreachable.contains("permission denied"), "{unreachable}");
+    assert_eq!(dump(&world.root(), "%T@"), before);
+}
