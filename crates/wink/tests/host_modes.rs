@@ -320,10 +320,10 @@ fn killed_everywhere(
     world: impl Fn() -> World,
     job: &str,
     (before, after): ((&str, &str), &str),
-    stride: usize,
+    steps: impl Iterator<Item = usize>,
 ) -> Vec<String> {
     let mut seen = Vec::new();
-    for kill_at in (1..).step_by(stride) {
+    for kill_at in steps {
         let world = world();
         let commits = world.commits();
         let Ended::Killed(step) = world.user(job, kill_at) else { break };
@@ -350,11 +350,14 @@ fn kill_at_every_step(scripts: &[&str]) {
         for script in scripts {
             let after = left_by(script);
             let both = ((before.as_str(), "%T@"), after.as_str());
-            // Up to where it is taken back, both are the same.
-            for (end, stride) in [("commit", 1), ("roll back", 5)] {
-                let job = format!("{end}\n{script}");
-                seen.extend(killed_everywhere(|| World::new(capture), &job, both, stride));
-            }
+            let killed = |job: &str, first: usize| {
+                killed_everywhere(|| World::new(capture), &format!("{job}\n{script}"), both, first..)
+            };
+            let committed = killed("commit", 1);
+            // Up to the merge, both are the same.
+            let merged = committed.iter().rposition(|step| step == "host.merged").unwrap();
+            seen.extend(killed("roll back", merged + 1));
+            seen.extend(committed);
         }
         for step in ["disk.lift-written", "disk.lifted", "disk.mode-put-back", "disk.lifting-over"] {
             assert!(seen.iter().any(|seen| seen == step), "{capture}: {step} was not reached");
@@ -392,7 +395,7 @@ fn a_death_at_any_step_of_an_undo_loses_no_mode() {
             world.done(&format!("commit\n{script}"));
             world
         };
-        killed_everywhere(world, "undo", ((left_by(script).as_str(), ""), &before), 2);
+        killed_everywhere(world, "undo", ((left_by(script).as_str(), ""), &before), (1..).step_by(2));
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::fork::lock_path;
+use super::layer::Layer;
 use super::lock::{LockedWork, WorkspaceLock};
 use super::{Fork, HostFilesystem, Shared};
 use crate::BoxFuture;
@@ -94,6 +95,25 @@ impl Shared {
         let Ok(writing) = self.base.writing() else { return Ok(None) };
         let held = WorkspaceLock::try_acquire(&self.base.disk, &lock_path(), &*writing.clock)?;
         Ok(held.map(|held| TurnLock { lock: Some(held), from: None }))
+    }
+
+    /// Looks at the workspace through a layer. Where the mode of an entry that this user owns refuses that, looks again under the
+    /// workspace lock, with such modes lifted.
+    pub(super) fn look_through<T>(
+        &self,
+        layer: &mut Layer,
+        look: impl Fn(&Layer) -> FsResult<T>,
+    ) -> FsResult<T> {
+        match look(layer) {
+            Err(FsError::Io { kind: io::ErrorKind::PermissionDenied, .. }) => {}
+            looked => return looked,
+        }
+        let _lock = self.locked(&CancelToken::new())?;
+        let writing = self.base.writing()?;
+        let lifting = writing.lifting()?;
+        let looked = look(layer);
+        writing.end_lifting(lifting, layer)?;
+        looked
     }
 
     pub(super) fn turn_slot(&self) -> Option<Arc<TurnSlot>> {

@@ -193,12 +193,14 @@ impl CommandLayer {
     /// else changed while the command did: then the fork is as it was before.
     pub fn finish(self) -> FsResult<()> {
         let Self { fork, layer: before, way } = self;
-        let layer = match way {
+        let mut layer = match way {
             #[cfg(target_os = "linux")]
             Way::Overlay(overlay) => overlay.read_back()?,
             Way::Scan(scan) => scan.finish()?,
         };
-        fork.guarded.check(&fork.base, &before, &layer, ChangedBy::Command)?;
+        fork.look_through(&mut layer, |layer| {
+            fork.guarded.check(&fork.base, &before, layer, ChangedBy::Command)
+        })?;
         let Some(fork) = &fork.fork else { return Err(FsError::Foreign { what: "command" }) };
         let mut state = lock(&fork.state);
         if !Arc::ptr_eq(&state.layer.root, &before.root) {
