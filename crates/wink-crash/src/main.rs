@@ -135,6 +135,8 @@ pub(crate) enum Plant {
     LostTraces,
     /// Opening a workspace leaves a directory with another mode.
     LostLocks,
+    /// The record of modes that a dead process had lifted is empty.
+    LostModes,
     /// A command that wrote what another process has written meanwhile succeeds, and its change is dropped.
     LostUpdate,
 }

@@ -33,7 +33,8 @@ pub(crate) fn planted(workspace: &Workspace, plant: Option<Plant>) -> (Arc<dyn S
             | Plant::Deadlock
             | Plant::LostTraces
             | Plant::LostUpdate
-            | Plant::LostLocks,
+            | Plant::LostLocks
+            | Plant::LostModes,
         )
         | None => (store, files),
         Some(Plant::EarlyCommit) => (store, Arc::new(EarlyCommit { files, forks: Mutex::default() })),
@@ -65,6 +66,15 @@ pub(crate) fn unlock(dir: &Path, plant: Option<Plant>) -> std::io::Result<()> {
     let locked = dir.join(LEFT_ALONE).join("locked.d");
     if plant == Some(Plant::LostLocks) && dir.join(".wink").exists() {
         std::fs::set_permissions(locked, Permissions::from_mode(0o711))?;
+    }
+    Ok(())
+}
+
+/// Loses which modes a dead process had lifted, before the workspace is opened again.
+pub(crate) fn forget_modes(dir: &Path, plant: Option<Plant>) -> std::io::Result<()> {
+    let record = dir.join(".wink/lifted");
+    if plant == Some(Plant::LostModes) && record.exists() {
+        std::fs::write(record, "")?;
     }
     Ok(())
 }

@@ -210,6 +210,7 @@ async fn serve(work: &Work) -> Result<(), Error> {
     }
     plants::retrace(dir, *plant)?;
     plants::unlock(dir, *plant)?;
+    plants::forget_modes(dir, *plant)?;
     let workspace = Workspace::open_with(dir, WorkspaceOptions { files, ..WorkspaceOptions::default() })?;
     let (capture, _) = capture_of(workspace.files())?;
     let (store, files) = plants::planted(&workspace, *plant);

@@ -68,6 +68,11 @@ fn a_directory_whose_mode_is_not_put_back_is_found() {
 }
 
 #[test]
+fn modes_that_a_dead_process_had_lifted_and_that_are_not_put_back_are_found() {
+    finds("state", &["--kills", "150", "--plant", "lost-modes"]);
+}
+
+#[test]
 fn a_command_that_wrote_what_another_process_wrote_meanwhile_and_succeeds_is_found() {
     let report = finds("race", &["--kills", "1", "--plant", "lost-update"]);
     assert!(report["races"].as_u64() >= Some(1), "{report:#}");
