@@ -10,12 +10,13 @@
 
 mod overlay;
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use tempfile::TempDir;
 use wink::filesystem::host::{Capture, HostFilesystem, HostOptions};
@@ -114,16 +115,21 @@ impl World {
         std::fs::read_to_string(self.dir.path().join("w/committed")).map_or(0, |text| text.lines().count())
     }
 
-    /// Does a job as the user, who is killed at the step with this number.
-    fn user(&self, job: &str, kill_at: usize) -> Ended {
-        let output = Command::new(executable())
+    /// A process that does a job as the user.
+    fn process(&self, job: &str, kill_at: &str) -> Command {
+        let mut process = Command::new(executable());
+        process
             .args(["user_child", "--exact", "--nocapture"])
             .env(JOB, format!("{}\n{}\n{kill_at}\n{job}", self.root().display(), self.capture))
             .current_dir("/")
             .uid(USER)
-            .gid(USER)
-            .output()
-            .unwrap();
+            .gid(USER);
+        process
+    }
+
+    /// Does a job as the user, who is killed at the step with this number.
+    fn user(&self, job: &str, kill_at: usize) -> Ended {
+        let output = self.process(job, &kill_at.to_string()).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let told = |mark: &str| -> Vec<String> {
             text.lines().filter_map(|line| Some(line.split_once(mark)?.1.to_owned())).collect()
@@ -176,9 +182,15 @@ fn user_child() {
     let mut parts = job.splitn(5, '\n');
     let mut next = || parts.next().unwrap_or_default().to_owned();
     let (root, capture, kill_at, what, script) = (PathBuf::from(next()), next(), next(), next(), next());
-    let kill_at: usize = kill_at.parse().unwrap();
     let count = AtomicUsize::new(0);
-    if kill_at > 0 {
+    if let Some(wanted) = kill_at.strip_prefix("wait ").map(str::to_owned) {
+        steps::on_every_step(move |step| {
+            if step == wanted && count.fetch_add(1, Ordering::Relaxed) == 0 {
+                println!("waiting");
+                std::io::stdin().read_line(&mut String::new()).unwrap();
+            }
+        });
+    } else if let kill_at @ 1.. = kill_at.parse::<usize>().unwrap() {
         steps::on_every_step(move |step| {
             if count.fetch_add(1, Ordering::Relaxed) + 1 == kill_at {
                 println!("killed at: {step}");
@@ -196,10 +208,15 @@ fn user_child() {
             Ok(known.lines().any(|line| line == id.to_string()))
         })
     };
-    let options = HostOptions { capture: Some(capture), verdict: Some(store), ..HostOptions::default() };
-    let files = HostFilesystem::open(&root, options).unwrap();
-    let command = || {
-        let fork = files.fork().unwrap();
+    let mut options = HostOptions { capture: Some(capture), verdict: Some(store), ..HostOptions::default() };
+    if what == "beside" {
+        options.lock_timeout = Duration::ZERO;
+    }
+    let files = match HostFilesystem::open(&root, options) {
+        Err(error) if what == "beside" => return println!("told: not opened: {error}"),
+        files => files.unwrap(),
+    };
+    let command_on = |fork: Arc<dyn Filesystem>| {
         let layer = HostFilesystem::of(&*fork).unwrap().command_layer_by(capture).unwrap();
         match capture {
             Capture::Overlay => _ = overlay::sh(&layer, &script),
@@ -207,6 +224,7 @@ fn user_child() {
         }
         (fork, layer)
     };
+    let command = || command_on(files.fork().unwrap());
     let merge = |fork: &Arc<dyn Filesystem>| {
         let receipt = files.merge(&**fork).unwrap();
         let mut store = std::fs::File::options().append(true).create(true).open(&committed).unwrap();
@@ -224,6 +242,19 @@ fn user_child() {
             let (fork, layer) = command();
             layer.finish().unwrap();
             merge(&fork);
+        }
+        "alone" => {
+            let fork = files.fork().unwrap();
+            let turn = block(fork.write_turn(None)).unwrap().unwrap();
+            fork.enter_turn(&turn);
+            let (fork, layer) = command_on(fork);
+            layer.finish().unwrap();
+            assert!(!fork.changes().contains(&FsPath::root()), "{:?}", fork.changes());
+            merge(&fork);
+        }
+        "beside" => {
+            println!("told: read: {}", block(files.read_text("a")).unwrap().trim());
+            println!("told: not written: {}", block(files.write_text("a", "")).unwrap_err());
         }
         "roll back" => {
             let (fork, layer) = command();
@@ -341,6 +372,11 @@ fn killed_everywhere(
 }
 
 fn kill_at_every_step(scripts: &[&str]) {
+    kill_at_steps(scripts, 1);
+}
+
+/// Kills at every `stride`th step.
+fn kill_at_steps(scripts: &[&str], stride: usize) {
     if !is_superuser() {
         return;
     }
@@ -351,12 +387,12 @@ fn kill_at_every_step(scripts: &[&str]) {
             let after = left_by(script);
             let both = ((before.as_str(), "%T@"), after.as_str());
             let killed = |job: &str, first: usize| {
-                killed_everywhere(|| World::new(capture), &format!("{job}\n{script}"), both, first..)
+                killed_everywhere(|| World::new(capture), &format!("{job}\n{script}"), both, (first..).step_by(stride))
             };
             let committed = killed("commit", 1);
             // Up to the merge, both are the same.
-            let merged = committed.iter().rposition(|step| step == "host.merged").unwrap();
-            seen.extend(killed("roll back", merged + 1));
+            let merged = committed.iter().rposition(|step| step == "host.merged");
+            seen.extend(killed("roll back", merged.map_or(1, |merged| merged * stride + 1)));
             seen.extend(committed);
         }
         for step in ["disk.lift-written", "disk.lifted", "disk.mode-put-back", "disk.lifting-over"] {
@@ -379,7 +415,7 @@ fn a_death_at_any_step_leaves_a_closed_directory_as_it_was_or_as_it_became() {
 
 #[test]
 fn a_death_at_any_step_of_changing_what_was_closed_before() {
-    kill_at_every_step(&SCRIPTS[6..7]);
+    kill_at_steps(&SCRIPTS[6..7], 3);
 }
 
 // cases 250, 251
@@ -396,6 +432,72 @@ fn a_death_at_any_step_of_an_undo_loses_no_mode() {
             world
         };
         killed_everywhere(world, "undo", ((left_by(script).as_str(), ""), &before), (1..).step_by(2));
+    }
+}
+
+/// What Go's module cache looks like: directories 0555 on every level, files 0444.
+const TREE: &str = "mkdir -p n/cache/a@v1/b/c n/cache/d@v2; echo a > n/cache/a@v1/a; echo c > n/cache/a@v1/b/c/c; \
+                    echo d > n/cache/d@v2/d; find n -type f -exec chmod 444 {} +; find n -type d -exec chmod 555 {} +";
+const REMOVED: &str = "chmod -R u+w n; rm -rf n";
+
+#[test]
+fn a_read_only_tree_is_removed_by_a_later_command_and_brought_back() {
+    if !is_superuser() {
+        return;
+    }
+    for capture in captures() {
+        let world = || {
+            let world = World::new(capture);
+            world.done(&format!("commit\n{TREE}"));
+            world
+        };
+        let made = left_by(TREE);
+        let removed = left_by(&format!("{TREE}; {REMOVED}"));
+        let one = world();
+        assert_eq!(dump(&one.root(), ""), made, "{capture}");
+        one.done(&format!("fail\n{REMOVED}"));
+        assert_eq!(dump(&one.root(), ""), made, "{capture}");
+        one.done(&format!("commit\n{REMOVED}"));
+        assert_eq!(dump(&one.root(), ""), removed, "{capture}");
+        one.done("undo");
+        assert_eq!(dump(&one.root(), ""), made, "{capture}");
+        let both = ((made.as_str(), ""), removed.as_str());
+        killed_everywhere(world, &format!("commit\n{REMOVED}"), both, (1..).step_by(7));
+    }
+}
+
+/// While one process has modes lifted, another neither puts them back nor waits for the workspace without need.
+#[test]
+fn another_process_leaves_alone_what_a_living_one_has_lifted() {
+    if !is_superuser() {
+        return;
+    }
+    let script = "chmod 700 k; echo changed > k/z; chmod 000 k";
+    for capture in captures() {
+        let world = World::new(capture);
+        let mut first = world
+            .process(&format!("alone\n{script}"), "wait disk.lifted")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(first.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().ends_with("waiting")), "{capture}");
+        let lifted = || (said(&world.root(), "stat -c %a k"), world.root().join(".wink/lifted").exists());
+        assert_eq!(lifted(), ("700\n".to_owned(), true), "{capture}");
+        let told = world.done("beside");
+        let told: Vec<&str> = told.lines().filter_map(|line| line.split_once(" process ")).map(|(said, _)| said).collect();
+        match capture {
+            // The workspace is whole while the call that has the turn reads back what its command did.
+            Capture::Overlay => assert_eq!(told, ["not written: '': the workspace is held by"]),
+            Capture::Scan => assert_eq!(told, ["not opened: '': the workspace is held by"]),
+        }
+        assert_eq!(lifted(), ("700\n".to_owned(), true), "{capture}");
+        first.stdin.take().unwrap().write_all(b"\n").unwrap();
+        lines.for_each(drop);
+        assert!(first.wait().unwrap().success());
+        assert_eq!(dump(&world.root(), ""), left_by(script), "{capture}");
+        assert!(!world.root().join(".wink/lifted").exists());
     }
 }
 

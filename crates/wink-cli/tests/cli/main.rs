@@ -10,6 +10,7 @@
 )]
 
 mod agents;
+mod closed;
 mod compatibility;
 mod errors;
 mod exits;
