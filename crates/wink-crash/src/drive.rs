@@ -107,8 +107,7 @@ pub(crate) fn run(setup: &Setup, dir: &Path, report: &mut Report) -> std::io::Re
                 waiting: here.cell.scan && dice.below(2) == 0,
             },
             _ => {
-                let reachable: Vec<_> =
-                    steps.iter().filter(|step| is_reachable(step, here.cell)).collect();
+                let reachable: Vec<_> = steps.iter().filter(|step| is_reachable(step, here.cell)).collect();
                 let [overlaid, scanned] = &mut next_step;
                 let next = if here.cell.scan { scanned } else { overlaid };
                 let step = reachable.get(*next % reachable.len().max(1)).map_or("none", |step| **step);

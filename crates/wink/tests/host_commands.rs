@@ -464,6 +464,54 @@ async fn a_state_directory_that_was_moved_away_is_put_back() {
     }
 }
 
+/// What only the runtime writes, and decides what is undone.
+#[tokio::test]
+async fn writing_to_what_only_the_runtime_writes_is_found_out_and_restored() {
+    for (spoil, named) in [
+        ("echo 0 > .wink/own.db-id", "own.db-id"),
+        ("chmod 600 .wink/own.db-id", "own.db-id"),
+        ("for intent in .wink/journal/*/intent; do echo evil >> $intent; done", "intent"),
+        ("rm .wink/journal/*/intent", "intent"),
+        ("rm .wink/own.db-id", "own.db-id"),
+        ("chmod 777 .wink", ".wink"),
+        (
+            "stat -c '{\"path\":\"a\",\"dev\":0,\"ino\":%i,\"found\":420,\"mode\":511}' a > .wink/lifted",
+            "lifted",
+        ),
+    ] {
+        for is_success in [false, true] {
+            let dir = TempDir::new().unwrap();
+            let root = dir.path();
+            let files = HostFilesystem::open(root, HostOptions::default()).unwrap();
+            files.write_text("a", "1").await.unwrap();
+            fs::write(root.join(".wink/own.db-id"), "an id").unwrap();
+            let journal = fs::read_dir(root.join(".wink/journal")).unwrap().next().unwrap().unwrap().path();
+            let about = || {
+                let id = root.join(".wink/own.db-id");
+                let mode = fs::metadata(&id).unwrap().permissions().mode();
+                (fs::read(&id).unwrap(), mode, fs::read(journal.join("intent")).unwrap())
+            };
+            let before = about();
+            let fork = files.fork().unwrap();
+            let layer = host(&fork).command_layer_by(Capture::Scan).unwrap();
+            let script = format!("echo 2 > a; {spoil}");
+            assert!(Command::new("sh").args(["-ec", &script]).current_dir(root).status().unwrap().success());
+            if is_success {
+                let refused = layer.finish().unwrap_err().to_string();
+                assert!(
+                    refused.contains("only the runtime writes") && refused.contains(named),
+                    "{spoil}: {refused}"
+                );
+            } else {
+                layer.undo().unwrap();
+            }
+            assert_eq!(about(), before, "{spoil}");
+            assert_eq!(fs::read_to_string(root.join("a")).unwrap(), "1", "{spoil}");
+            assert!(fork.changes().is_empty());
+        }
+    }
+}
+
 /// What was saved is gone: then nothing is called undone, and what is not as it was is named.
 #[tokio::test]
 async fn spoiling_what_was_saved_is_never_called_undone() {

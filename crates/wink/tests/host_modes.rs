@@ -11,6 +11,7 @@
 mod overlay;
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -183,9 +184,12 @@ fn user_child() {
     let mut next = || parts.next().unwrap_or_default().to_owned();
     let (root, capture, kill_at, what, script) = (PathBuf::from(next()), next(), next(), next(), next());
     let count = AtomicUsize::new(0);
-    if let Some(wanted) = kill_at.strip_prefix("wait ").map(str::to_owned) {
+    if kill_at == "wait" {
+        // When the directory of the workspace itself is lifted, and not that of a layer.
+        let closed = root.join("k");
         steps::on_every_step(move |step| {
-            if step == wanted && count.fetch_add(1, Ordering::Relaxed) == 0 {
+            let is_lifted = || closed.metadata().unwrap().permissions().mode() & 0o777 == 0o700;
+            if step == "disk.lifted" && is_lifted() && count.fetch_add(1, Ordering::Relaxed) == 0 {
                 println!("waiting");
                 std::io::stdin().read_line(&mut String::new()).unwrap();
             }
@@ -252,9 +256,10 @@ fn user_child() {
             assert!(!fork.changes().contains(&FsPath::root()), "{:?}", fork.changes());
             merge(&fork);
         }
-        "beside" => {
-            println!("told: read: {}", block(files.read_text("a")).unwrap().trim());
-            println!("told: not written: {}", block(files.write_text("a", "")).unwrap_err());
+        "beside" => println!("told: opened"),
+        "refused" => {
+            let (_fork, layer) = command();
+            println!("told: {}", layer.finish().unwrap_err());
         }
         "roll back" => {
             let (fork, layer) = command();
@@ -387,7 +392,12 @@ fn kill_at_steps(scripts: &[&str], stride: usize) {
             let after = left_by(script);
             let both = ((before.as_str(), "%T@"), after.as_str());
             let killed = |job: &str, first: usize| {
-                killed_everywhere(|| World::new(capture), &format!("{job}\n{script}"), both, (first..).step_by(stride))
+                killed_everywhere(
+                    || World::new(capture),
+                    &format!("{job}\n{script}"),
+                    both,
+                    (first..).step_by(stride),
+                )
             };
             let committed = killed("commit", 1);
             // Up to the merge, both are the same.
@@ -466,7 +476,7 @@ fn a_read_only_tree_is_removed_by_a_later_command_and_brought_back() {
     }
 }
 
-/// While one process has modes lifted, another neither puts them back nor waits for the workspace without need.
+/// While one process has modes lifted, another neither puts them back nor gets to see them: opening waits.
 #[test]
 fn another_process_leaves_alone_what_a_living_one_has_lifted() {
     if !is_superuser() {
@@ -476,7 +486,7 @@ fn another_process_leaves_alone_what_a_living_one_has_lifted() {
     for capture in captures() {
         let world = World::new(capture);
         let mut first = world
-            .process(&format!("alone\n{script}"), "wait disk.lifted")
+            .process(&format!("alone\n{script}"), "wait")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -486,12 +496,7 @@ fn another_process_leaves_alone_what_a_living_one_has_lifted() {
         let lifted = || (said(&world.root(), "stat -c %a k"), world.root().join(".wink/lifted").exists());
         assert_eq!(lifted(), ("700\n".to_owned(), true), "{capture}");
         let told = world.done("beside");
-        let told: Vec<&str> = told.lines().filter_map(|line| line.split_once(" process ")).map(|(said, _)| said).collect();
-        match capture {
-            // The workspace is whole while the call that has the turn reads back what its command did.
-            Capture::Overlay => assert_eq!(told, ["not written: '': the workspace is held by"]),
-            Capture::Scan => assert_eq!(told, ["not opened: '': the workspace is held by"]),
-        }
+        assert!(told.starts_with("not opened: '/': the workspace is held by process "), "{capture}: {told}");
         assert_eq!(lifted(), ("700\n".to_owned(), true), "{capture}");
         first.stdin.take().unwrap().write_all(b"\n").unwrap();
         lines.for_each(drop);
@@ -502,6 +507,25 @@ fn another_process_leaves_alone_what_a_living_one_has_lifted() {
 }
 
 // --- what stays refused ------------------------------------------------------------------------------------------------
+
+#[test]
+fn a_command_that_closes_the_workspace_or_its_state_is_refused_and_undone() {
+    if !is_superuser() {
+        return;
+    }
+    let refused = [
+        ("chmod 000 .wink", "'.wink': the command changed this, which only the runtime writes"),
+        ("rm a; chmod 000 .", "'/': the command changed mode or owner of the workspace itself"),
+    ];
+    for (script, why) in refused {
+        let world = World::new(Capture::Scan);
+        let before = dump(&world.root(), "%T@");
+        let told = world.done(&format!("refused\n{script}"));
+        assert!(told.starts_with(why), "{script}: {told}");
+        assert_eq!(dump(&world.root(), "%T@"), before, "{script}");
+        world.done("use");
+    }
+}
 
 /// Modes that hold for the user hold for file tools: only what a command did, and what is taken back, is done in spite of them.
 #[test]

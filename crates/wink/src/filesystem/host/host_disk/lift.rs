@@ -56,6 +56,8 @@ struct Scope {
     lifted: HashMap<(u64, u64), Lift>,
     /// The record, once something is in it.
     record: Option<File>,
+    /// Whether the record was forged, before it was emptied.
+    is_forged: bool,
 }
 
 /// What may be lifted.
@@ -63,6 +65,8 @@ struct Scope {
 enum Within {
     /// Everything, and it is written down. The thread has the workspace lock.
     Workspace,
+    /// The same, and a record that is there counts for nothing.
+    Command,
     /// What is below this directory of the state, which goes if the process dies.
     State(PathBuf),
 }
@@ -110,6 +114,21 @@ impl HostDisk {
         self.lift_within(Within::State(dir.to_owned()))
     }
 
+    /// As [`HostDisk::lifting`] after a command that worked in the workspace, during which no thread lifted anything: a record that is
+    /// there is forged. It counts for nothing, and goes.
+    pub(in super::super) fn lifting_anew(&self) -> io::Result<Lifting<'_>> {
+        let lifting = self.lift_within(Within::Command)?;
+        Ok(lifting)
+    }
+
+    /// The record, if it is one that the command wrote.
+    pub(in super::super) fn forged_record(&self) -> Option<PathBuf> {
+        let path = Path::new(STATE).join(RECORD);
+        let is_ours = self.lifts.with(|scope| scope.record.is_some() && !scope.is_forged)?;
+        let is_there = self.look(&path).is_ok_and(|found| found.is_some());
+        (!is_ours && is_there).then_some(path)
+    }
+
     fn lift_within(&self, within: Within) -> io::Result<Lifting<'_>> {
         let thread = std::thread::current().id();
         let lifting = Lifting { disk: self, thread, is_over: false };
@@ -120,7 +139,13 @@ impl HostDisk {
                 return Ok(lifting);
             }
             std::collections::hash_map::Entry::Vacant(free) => {
-                free.insert(Scope { depth: 1, within, lifted: HashMap::new(), record: None });
+                free.insert(Scope {
+                    depth: 1,
+                    within,
+                    lifted: HashMap::new(),
+                    record: None,
+                    is_forged: false,
+                });
                 self.lifts.count.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -230,7 +255,7 @@ impl HostDisk {
     /// Whether it was closed, and is open now.
     fn lift(&self, path: &Path) -> io::Result<bool> {
         let is_within = |scope: &mut Scope| match &scope.within {
-            Within::Workspace => true,
+            Within::Workspace | Within::Command => true,
             Within::State(dir) => path.starts_with(dir),
         };
         if self.lifts.with(is_within) != Some(true) {
@@ -268,13 +293,16 @@ impl HostDisk {
 
     /// Writes a lifted mode down, if that is to outlive this process.
     fn write_down(&self, (dev, ino): (u64, u64), lift: &Lift) -> io::Result<()> {
-        let is_recorded = |scope: &mut Scope| {
-            matches!(scope.within, Within::Workspace).then(|| scope.record.as_ref().map(File::try_clone))
+        let is_recorded = |scope: &mut Scope| match scope.within {
+            Within::Workspace => Some((scope.record.as_ref().map(File::try_clone), false)),
+            Within::Command => Some((scope.record.as_ref().map(File::try_clone), true)),
+            Within::State(_) => None,
         };
-        let Some(record) = self.lifts.with(is_recorded).flatten() else { return Ok(()) };
+        let Some((record, is_anew)) = self.lifts.with(is_recorded).flatten() else { return Ok(()) };
         let written = || {
             let (mut record, is_new) = match record {
                 Some(record) => (record?, false),
+                None if is_anew => (self.open_anew()?, true),
                 None => (self.open_record(OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE)?, true),
             };
             let line = Line { path: lift.path.clone(), dev, ino, found: lift.found, mode: lift.mode };
@@ -300,6 +328,19 @@ impl HostDisk {
         }
     }
 
+    /// The record, empty whatever a command wrote there.
+    fn open_anew(&self) -> io::Result<File> {
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
+        match self.open_record(flags | OFlags::EXCL) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.lifts.with(|scope| scope.is_forged = true);
+                self.remove_record()?;
+                self.open_record(flags | OFlags::EXCL)
+            }
+            record => record,
+        }
+    }
+
     fn open_record(&self, flags: OFlags) -> io::Result<File> {
         let path = Path::new(STATE).join(RECORD);
         let (dir, name) = self.parent(&path)?;
@@ -308,7 +349,9 @@ impl HostDisk {
 
     /// Takes over what a thread that died had lifted.
     fn take_over(&self) -> io::Result<()> {
-        let mut record = match self.open_record(OFlags::RDONLY) {
+        // The record may itself be closed.
+        let path = Path::new(STATE).join(RECORD);
+        let mut record = match self.opened(&[&path], || self.open_record(OFlags::RDONLY)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             record => record?,
         };
@@ -347,15 +390,25 @@ impl HostDisk {
                 closed.push((lift.path, entry));
             }
         }
-        if scope.record.is_some() {
-            let path = Path::new(STATE).join(RECORD);
-            let (dir, name) = self.parent(&path)?;
-            unlinkat(&dir, name, AtFlags::empty())?;
+        if scope.record.is_some() || matches!(scope.within, Within::Command) {
+            match self.remove_record() {
+                // The command left none, or no state directory.
+                Err(error) if scope.record.is_none() && error.kind() != io::ErrorKind::PermissionDenied => {
+                    return Ok(closed);
+                }
+                removed => removed?,
+            }
             // Else it might be found again when somebody has set the mode that something was lifted to.
             fsync(self.resolve.open_dir(self.root.as_fd(), Path::new(STATE))?)?;
             reach("disk.lifting-over");
         }
         Ok(closed)
+    }
+
+    fn remove_record(&self) -> io::Result<()> {
+        let path = Path::new(STATE).join(RECORD);
+        let (dir, name) = self.parent(&path)?;
+        Ok(unlinkat(&dir, name, AtFlags::empty())?)
     }
 
     fn close(&self, key: (u64, u64), lift: &Lift) -> io::Result<Option<Entry>> {

@@ -1,8 +1,9 @@
 //! What a command must leave alone, where it cannot be hidden: the state directory, in which everything is saved that the
 //! command may spoil.
 //!
-//! Others write there while the command runs, so contents prove nothing; but nobody removes or replaces what is there. It is held
-//! open meanwhile: so what was only moved away is found, wherever it is, and put back.
+//! Other processes write there while the command runs, so most contents prove nothing; but none of them removes or replaces what is
+//! there. It is held open meanwhile: so what was only moved away is found, wherever it is, and put back. What only this process writes
+//! is compared ([`super::written`]).
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,16 +17,24 @@ use std::time::SystemTime;
 use rustix::fs::{Mode, OFlags};
 
 use super::super::STATE;
+use super::super::disk::{Disk, Meta};
+use super::super::host_disk::HostDisk;
 use super::super::name::{listed, to_shown};
+use super::written::Written;
 use crate::filesystem::{FsError, FsResult};
 
 /// Which directory the state directory is, and which files and directories are in it. A directory comes before what is in it.
 #[derive(Default)]
-pub(super) struct Guard(Vec<Known>);
+pub(super) struct Guard {
+    known: Vec<Known>,
+    /// The files of it that nothing else writes.
+    written: Written,
+}
 
 struct Known {
     path: PathBuf,
     identity: Identity,
+    mode: u32,
     /// Held, it is not given its number again, and tells where it is.
     handle: OwnedFd,
 }
@@ -39,7 +48,9 @@ struct Identity(fs::FileType, u64, u64, Option<SystemTime>);
 pub(super) struct Spoilt {
     /// What it had removed or replaced, and is back.
     moved: Vec<PathBuf>,
-    /// What it removed or replaced, and is gone.
+    /// What it had written to, and is as it was again.
+    restored: Vec<PathBuf>,
+    /// What it removed, replaced or wrote to, and is gone.
     lost: Vec<PathBuf>,
 }
 
@@ -55,7 +66,7 @@ fn comes_and_goes(name: &OsStr) -> bool {
 
 impl Guard {
     /// Looks at what is in the state directory, and at the `copies` of everything, which are deeper in it.
-    pub(super) fn look(root: &Path, copies: &Path) -> io::Result<Self> {
+    pub(super) fn look(disk: &HostDisk, root: &Path, copies: &Path) -> io::Result<Self> {
         let state = PathBuf::from(STATE);
         let mut paths = vec![state.clone()];
         for entry in fs::read_dir(root.join(&state))? {
@@ -65,13 +76,20 @@ impl Guard {
             }
         }
         paths.push(copies.to_owned());
-        paths.into_iter().map(|path| Known::look(root, path)).collect::<io::Result<_>>().map(Self)
+        let known: io::Result<_> = paths.into_iter().map(|path| Known::look(root, path)).collect();
+        Ok(Self { known: known?, written: Written::look(disk)? })
     }
 
     /// Puts back what is not where it was, as far as it is to be found.
-    pub(super) fn put_back(&self, root: &Path) -> Spoilt {
+    pub(super) fn put_back(&self, disk: &HostDisk, root: &Path) -> Spoilt {
         let mut spoilt = Spoilt::default();
-        for known in self.0.iter().filter(|known| !known.is_at(&root.join(&known.path))) {
+        for known in &self.known {
+            if known.is_at(&root.join(&known.path)) {
+                if known.has_other_rights(disk) {
+                    spoilt.restored.push(known.path.clone());
+                }
+                continue;
+            }
             let put_back = known.put_back(root);
             match put_back {
                 Ok(()) => spoilt.moved.push(known.path.clone()),
@@ -81,6 +99,14 @@ impl Guard {
                 }
             }
         }
+        let (restored, lost) = self.written.restore(disk);
+        // What is gone with the directory that it was in is told as that.
+        let fresh = lost.into_iter().filter(|path| !spoilt.has_lost(path)).collect::<Vec<_>>();
+        spoilt.lost.retain(|path| !restored.contains(path));
+        spoilt.restored.extend(restored);
+        // It was not there when the command began.
+        spoilt.restored.extend(disk.forged_record());
+        spoilt.lost.extend(fresh);
         spoilt
     }
 }
@@ -90,7 +116,8 @@ impl Known {
         let place = root.join(&path);
         let flags = Self::HOLDING | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let handle = rustix::fs::open(&place, flags, Mode::empty())?;
-        Ok(Self { path, identity: identity(&place)?, handle })
+        let mode = fs::symlink_metadata(&place)?.mode() & 0o7777;
+        Ok(Self { path, identity: identity(&place)?, mode, handle })
     }
 
     /// It need not be readable to be held.
@@ -101,6 +128,17 @@ impl Known {
 
     fn is_at(&self, place: &Path) -> bool {
         identity(place).is_ok_and(|found| found == self.identity)
+    }
+
+    /// Whether its mode is another one, which is put back. Another process may take rights of other users away from it.
+    fn has_other_rights(&self, disk: &HostDisk) -> bool {
+        let Ok(Some(found)) = disk.look(&self.path) else { return false };
+        let mode = found.meta.mode;
+        let is_other = mode & !self.mode != 0 || self.mode & 0o700 & !mode != 0;
+        if is_other && let Err(error) = disk.set_meta(&self.path, Meta { mode: self.mode, ..found.meta }) {
+            tracing::error!(%error, path = %self.path.display(), "a command changed its mode");
+        }
+        is_other
     }
 
     /// Where it is now. Where the system does not tell, nowhere.
@@ -144,12 +182,16 @@ impl Spoilt {
     /// A command that reached for this is no success, also if nothing is lost.
     pub(super) fn check(&self) -> FsResult<()> {
         self.check_lost()?;
-        let Some(first) = self.moved.first() else { return Ok(()) };
-        Err(FsError::Io {
-            path: to_shown(first),
-            kind: io::ErrorKind::InvalidData,
-            message: format!("{SPOILT}; it is back where it was, and what the command did is undone"),
-        })
+        let (first, message) = match (self.moved.first(), self.restored.first()) {
+            (Some(first), _) => {
+                (first, format!("{SPOILT}; it is back where it was, and what the command did is undone"))
+            }
+            (None, Some(first)) => {
+                (first, format!("{WRITTEN}; it is as it was, and what the command did is undone"))
+            }
+            (None, None) => return Ok(()),
+        };
+        Err(FsError::Io { path: to_shown(first), kind: io::ErrorKind::InvalidData, message })
     }
 
     /// The workspace cannot be restored: what was saved of it is gone. What is not as it was is `left`.
@@ -177,6 +219,9 @@ impl Spoilt {
         }
     }
 }
+
+const WRITTEN: &str =
+    "the command changed this, which only the runtime writes and is not part of the workspace";
 
 const SPOILT: &str =
     "the command removed or replaced this, which is the runtime's own state and not part of the workspace";

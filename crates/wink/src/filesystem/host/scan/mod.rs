@@ -19,6 +19,7 @@ mod process;
 mod restore;
 mod trash;
 mod walk;
+mod written;
 
 use std::ffi::OsString;
 use std::io;
@@ -34,7 +35,7 @@ use self::walk::{Before, Tree, differing, walk};
 use super::clear::remove_tree;
 use super::command::too_deep;
 use super::disk::{Disk, Replace};
-use super::host_disk::HostDisk;
+use super::host_disk::{HostDisk, Lifting};
 use super::journal::{Recovered, Retention, told};
 use super::layer::{Expected, Layer, Planned, plan};
 use super::lock::LockedWork;
@@ -43,7 +44,7 @@ use super::plan::{PlanStep, Source};
 use super::report::Report;
 use super::staged::{Stage, make_dir};
 use super::turn::TurnLock;
-use super::{STATE, Shared, io_error};
+use super::{STATE, Shared, Writing, io_error};
 use crate::filesystem::{EntryKind, FsError, FsPath, FsResult};
 use crate::limits::CancelToken;
 use crate::support::lock::lock;
@@ -99,6 +100,8 @@ pub(super) struct Scan {
     trash: Arc<TrashDir>,
     /// What the command must have left alone.
     guard: Guard,
+    /// Whether the command is over.
+    is_command_over: bool,
     is_over: bool,
     lock: TurnLock,
 }
@@ -276,6 +279,7 @@ impl Scan {
             began: 0,
             trash,
             guard: Guard::default(),
+            is_command_over: false,
             is_over: false,
             lock,
         };
@@ -286,7 +290,7 @@ impl Scan {
         lifting.end().map_err(&prepared)?;
         scan.given = given?;
         scan.began = scanner.let_time_pass().map_err(&prepared)?;
-        scan.guard = Guard::look(&base.root, &scanner.places.copies).map_err(prepared)?;
+        scan.guard = Guard::look(&base.disk, &base.root, &scanner.places.copies).map_err(prepared)?;
         Ok(scan)
     }
 
@@ -348,7 +352,7 @@ impl Scan {
         reach("scan.command-over");
         let base = Arc::clone(&self.fork.base);
         let writing = base.writing()?;
-        let lifting = writing.lifting()?;
+        let lifting = self.lifting(writing)?;
         let mut layer = self.taken_over()?;
         writing.end_lifting(lifting, &mut layer)?;
         Ok(layer)
@@ -402,15 +406,27 @@ impl Scan {
         })
     }
 
+    /// Lifts modes. The first time, a record of lifted modes that is there is the command's, and not one of a dead process.
+    fn lifting<'w>(&mut self, writing: &'w Writing) -> FsResult<Lifting<'w>> {
+        if self.is_command_over {
+            return writing.lifting();
+        }
+        let lifting = writing.disk.lifting_anew();
+        let lifting = lifting.map_err(failed(Path::new(""), "restored after a command"))?;
+        self.is_command_over = true;
+        Ok(lifting)
+    }
+
     /// Makes the workspace what it was before the command. Says what the command did to the runtime's own state.
     fn restore(&mut self) -> FsResult<(Restored, Spoilt)> {
-        let base = &self.fork.base;
-        let scanner = &base.writing()?.scanner;
-        let _lifting = base.writing()?.lifting()?;
+        let base = Arc::clone(&self.fork.base);
+        let writing = base.writing()?;
+        let scanner = &writing.scanner;
+        let _lifting = self.lifting(writing)?;
         // A command may have closed the root, or the state directory: this opens them.
         let _ = base.disk.look(&scanner.places.record);
         // The record of its processes is there, too.
-        let spoilt = self.guard.put_back(&base.root);
+        let spoilt = self.guard.put_back(&base.disk, &base.root);
         if spoilt.has_lost(&scanner.places.copies) {
             // What there is no copy of is left as it is: nothing better comes in its place.
             scanner.forget_all();
