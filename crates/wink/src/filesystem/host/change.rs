@@ -240,13 +240,33 @@ impl Base {
         let staged = match spot {
             Some(Spot::Base(place, _)) => stage.write_over(content, mode, place),
             Some(Spot::File(old)) => stage.write_over(content, mode, old.path()),
-            _ => stage.write(content, mode),
+            _ => match self.giving(layer, real).map_err(failed)? {
+                Some(dir) => stage.write_given(content, &dir),
+                None => stage.write(content, mode),
+            },
         };
         let staged = staged.map_err(failed)?;
         self.note(layer, path, real, spot)?;
         let version = staged.version();
         layer.put(real, Node::File(staged));
         Ok(version)
+    }
+
+    /// The directory of the workspace that gives a new entry at `real` its group or access control list, if one does. New directories
+    /// on the way hand it on.
+    fn giving(&self, layer: &Layer, real: &Path) -> io::Result<Option<PathBuf>> {
+        for dir in real.ancestors().skip(1) {
+            let place = match self.view(layer).at(dir)? {
+                Some(Spot::Base(place, _)) => place,
+                Some(Spot::Dir(dir)) => match &dir.source {
+                    Some(source) => source.to_path_buf(),
+                    None => continue,
+                },
+                _ => continue,
+            };
+            return Ok(self.disk.gives(&place)?.then_some(place));
+        }
+        Ok(None)
     }
 
     /// Makes the directories on the way to and at `real`, of which the first `present` are there.

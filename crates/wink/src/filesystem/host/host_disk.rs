@@ -32,6 +32,7 @@ use owners::{may_fail, new_owner};
 use resolve::{Resolve, check};
 pub(super) use special::Protection;
 
+pub(super) use attributes::Attributes;
 pub(super) use content::AtMost;
 pub(super) use lift::Lifting;
 
@@ -195,6 +196,12 @@ impl HostDisk {
             fchmod(&*file, Mode::from_raw_mode(self.entry(&stat).meta.mode as RawMode))?;
             Ok(futimens(&*file, &modified_at(&stat))?)
         })
+    }
+
+    /// Gives a file a mode.
+    pub(super) fn set_mode_of(&self, path: &Path, mode: u32) -> io::Result<()> {
+        let (dir, name) = self.parent(path)?;
+        set_mode(dir.as_fd(), name, mode)
     }
 
     /// The open root itself, for whoever has to name it to the kernel.

@@ -9,9 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use super::STATE;
 use super::clear::remove_tree;
-#[cfg(target_os = "linux")]
-use super::disk::Replace;
-use super::disk::{Disk, Entry, Meta};
+use super::disk::{Disk, Entry, Meta, Replace};
 use super::host_disk::{AtMost, HostDisk};
 use super::journal::Pins;
 use super::owner::Owner;
@@ -82,7 +80,7 @@ impl Stage {
         self.staged(path)
     }
 
-    /// Stages contents that are to replace a file of the workspace: with its mode, and for its owner.
+    /// Stages contents that are to replace a file of the workspace: with its mode, group and attributes, and for its owner.
     pub(super) fn write_over(
         self: &Arc<Self>,
         content: &[u8],
@@ -90,13 +88,41 @@ impl Stage {
         other: &Path,
     ) -> io::Result<Arc<Staged>> {
         let path = self.fresh();
-        self.disk.create(&path, content, mode)?;
-        match self.disk.give_to_owner_of(other, &path, mode) {
+        self.disk.create(&path, content, 0o600)?;
+        let meant = match self.disk.take_after(other, &path, mode) {
             // It was removed meanwhile: that is found when this is merged.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            given => given?,
-        }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.disk.set_mode_of(&path, mode),
+            meant => meant,
+        };
+        meant.inspect_err(|_| drop(self.disk.unlink(&path)))?;
         self.staged(path)
+    }
+
+    /// Stages contents of a file that is new in a directory of the workspace, which gives it a group or an access control list.
+    pub(super) fn write_given(self: &Arc<Self>, content: &[u8], dir: &Path) -> io::Result<Arc<Staged>> {
+        let (like, path) = (self.fresh(), self.fresh());
+        let inside = like.join("new");
+        let made = self
+            .disk
+            .make_giving_like(dir, &like)
+            .and_then(|()| self.disk.create_as_given(&inside, content))
+            .and_then(|()| self.disk.rename(&inside, &path, Replace::Refused));
+        remove_tree(&*self.disk, &like)?;
+        made?;
+        self.staged(path)
+    }
+
+    /// Makes a directory that is to come into another one, with what that gives it.
+    pub(super) fn make_dir_given(&self, path: &Path, dir: &Path) -> io::Result<()> {
+        let like = self.fresh();
+        let inside = like.join("new");
+        let made = self
+            .disk
+            .make_giving_like(dir, &like)
+            .and_then(|()| self.disk.make_dir_as_given(&inside))
+            .and_then(|()| self.disk.rename(&inside, path, Replace::Refused));
+        remove_tree(&*self.disk, &like)?;
+        made
     }
 
     /// Stages contents with a time of their own.

@@ -8,10 +8,16 @@ use super::HostDisk;
 
 /// The attributes of a file or directory that are its user's: what programs keep in them, access control lists, and what a
 /// program may do. Marks of an overlay are not among them, and neither is what the system gives everything.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in super::super) struct Attributes(BTreeMap<String, Vec<u8>>);
 
 impl Attributes {
+    /// The access control list that a directory gives to what is made in it.
+    pub(in super::super) fn default_list(&self) -> Option<Self> {
+        let (name, list) = self.0.get_key_value("system.posix_acl_default")?;
+        Some(Self(BTreeMap::from([(name.clone(), list.clone())])))
+    }
+
     /// Whether there are none but those that a new directory has of the one that it is in.
     pub(in super::super) fn has_only_inherited(&self) -> bool {
         self.0.keys().all(|name| name.starts_with("system."))
@@ -20,11 +26,14 @@ impl Attributes {
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use std::os::fd::{AsFd, BorrowedFd};
+    use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-    use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fremovexattr, fsetxattr};
+    use rustix::fs::{
+        Mode, OFlags, XattrFlags, fgetxattr, flistxattr, fremovexattr, fsetxattr, listxattr, openat,
+    };
     use rustix::io::Errno;
 
+    use super::super::owners::cannot_keep;
     use super::*;
 
     /// The kernel has no longer ones.
@@ -34,6 +43,47 @@ mod linux {
         /// Those of a regular file.
         pub(in super::super::super) fn file_attributes(&self, path: &Path) -> io::Result<Attributes> {
             read(self.open_file(path)?.as_fd())
+        }
+
+        /// Those that the file keeps when its contents are replaced. What a program may do is not among them: writing to it takes that away.
+        pub(in super::super) fn attributes_to_keep(&self, path: &Path) -> io::Result<Attributes> {
+            let mut attributes = match self.file_attributes(path) {
+                // Its names can be had all the same.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    let (dir, name) = self.parent(path)?;
+                    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                    let handle = openat(&dir, name, flags, Mode::empty())?;
+                    let mut names = vec![0; MOST];
+                    let len =
+                        listxattr(format!("/proc/self/fd/{}", handle.as_raw_fd()), names.as_mut_slice());
+                    names.truncate(len.unwrap_or(0));
+                    let mut names =
+                        names.split(|byte| *byte == 0).filter_map(|name| std::str::from_utf8(name).ok());
+                    match names.find(|name| is_users(name)) {
+                        Some(name) => {
+                            return Err(cannot_keep(
+                                &format!("attribute '{name}'"),
+                                "this user may not read it",
+                            ));
+                        }
+                        None => Attributes::default(),
+                    }
+                }
+                attributes => attributes?,
+            };
+            attributes.0.remove("security.capability");
+            Ok(attributes)
+        }
+
+        /// Gives a directory these.
+        pub(in super::super::super) fn set_dir_attributes(
+            &self,
+            path: &Path,
+            attributes: &Attributes,
+        ) -> io::Result<()> {
+            self.opened(&[path], || {
+                write(self.resolve.open_dir(self.root.as_fd(), path)?.as_fd(), attributes)
+            })
         }
 
         /// Those of a directory. One that cannot be looked into has none that anybody could tell.
@@ -64,6 +114,25 @@ mod linux {
     /// Gives a new file those of another one.
     pub(in super::super) fn copy(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<()> {
         write(to, &read(from)?)
+    }
+
+    /// Gives a file these, or says which it cannot have.
+    pub(in super::super) fn keep(attributes: &Attributes, to: BorrowedFd<'_>) -> io::Result<()> {
+        for (name, value) in &attributes.0 {
+            match fsetxattr(to, name.as_str(), value, XattrFlags::empty()) {
+                Ok(()) => {}
+                Err(
+                    error @ (Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::NOSPC | Errno::TOOBIG),
+                ) => {
+                    return Err(cannot_keep(
+                        &format!("attribute '{name}'"),
+                        &io::Error::from(error).to_string(),
+                    ));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     fn read(file: BorrowedFd<'_>) -> io::Result<Attributes> {
@@ -112,7 +181,7 @@ mod linux {
 }
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::copy;
+pub(super) use linux::{copy, keep};
 
 #[cfg(not(target_os = "linux"))]
 impl HostDisk {
@@ -125,6 +194,10 @@ impl HostDisk {
     }
 
     pub(in super::super) fn copy_dir_attributes(&self, _: &Path, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    pub(in super::super) fn set_dir_attributes(&self, _: &Path, _: &Attributes) -> io::Result<()> {
         Ok(())
     }
 }

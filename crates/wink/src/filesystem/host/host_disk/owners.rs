@@ -1,33 +1,98 @@
 //! Who owns what: only the superuser may give files away.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::path::Path;
 
-use rustix::fs::{Access, AtFlags, Gid, Mode, RawMode, Uid, accessat, chownat, fchmod, fchown, statat};
+use rustix::fs::{
+    Access, AtFlags, Gid, Mode, OFlags, RawMode, Uid, accessat, chownat, fchmod, fchown, fstat, mkdirat,
+    openat, statat,
+};
 use rustix::io::Errno;
 
 use super::HostDisk;
-use crate::filesystem::host::disk::{Entry, OwnedBy};
+use crate::filesystem::EntryKind;
+use crate::filesystem::host::disk::{Disk, Entry, OwnedBy};
+
+/// What is made in a directory with it gets the group of that.
+const SETGID: u32 = 0o2000;
 
 impl HostDisk {
-    /// Gives a file of ours to whoever owns another one, which is about to be replaced by it. Only root can; for others
-    /// the file stays their own. The mode is set anew, since some of its bits go with a change of owner.
-    pub fn give_to_owner_of(&self, other: &Path, ours: &Path, mode: u32) -> io::Result<()> {
-        let look = |path| {
-            let (dir, name) = self.parent(path)?;
-            io::Result::Ok(statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?)
+    /// Makes a new file like the one that it is about to replace: its owner, where this process may give files away, its group and its
+    /// attributes, and last its mode, with which some of that could not be set.
+    ///
+    /// # Errors
+    /// When the file is this user's own and has a group or an attribute that this user may not set.
+    pub(in super::super) fn take_after(&self, other: &Path, ours: &Path, mode: u32) -> io::Result<()> {
+        let file = {
+            let (dir, name) = self.parent(ours)?;
+            super::open_regular(dir.as_fd(), name, OFlags::RDWR)?
         };
-        let (theirs, mine) = (look(other)?, look(ours)?);
-        if (theirs.st_uid, theirs.st_gid) == (mine.st_uid, mine.st_gid) {
-            return Ok(());
+        let theirs = {
+            let (dir, name) = self.parent(other)?;
+            statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?
+        };
+        let mine = fstat(&file)?;
+        let (user, group) = (Some(Uid::from_raw(theirs.st_uid)), Some(Gid::from_raw(theirs.st_gid)));
+        if (theirs.st_uid, theirs.st_gid) != (mine.st_uid, mine.st_gid)
+            && !may_fail(fchown(&file, user, group))?
+            && !may_fail(fchown(&file, None, group))?
+            && theirs.st_uid == mine.st_uid
+        {
+            return Err(cannot_keep(&format!("group {}", theirs.st_gid), "this user is not in it"));
         }
-        // What its own owner may not open, they may not give away either.
-        let Ok(file) = self.open_file(ours) else { return Ok(()) };
-        match fchown(&file, Some(Uid::from_raw(theirs.st_uid)), Some(Gid::from_raw(theirs.st_gid))) {
-            Ok(()) => Ok(fchmod(&file, Mode::from_raw_mode(mode as RawMode))?),
-            Err(Errno::PERM) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        #[cfg(target_os = "linux")]
+        super::attributes::keep(&self.attributes_to_keep(other)?, file.as_fd())?;
+        Ok(fchmod(&file, Mode::from_raw_mode(mode as RawMode))?)
+    }
+
+    /// Whether what is made in a directory gets more from it than from its maker: a group, or an access control list.
+    pub(in super::super) fn gives(&self, dir: &Path) -> io::Result<bool> {
+        let Some(entry) = self.look(dir)?.filter(|entry| entry.kind == EntryKind::Directory) else {
+            return Ok(false);
+        };
+        Ok(entry.meta.mode & SETGID != 0 || self.dir_attributes(dir)?.default_list().is_some())
+    }
+
+    /// Makes an empty directory in which new entries get what they would get in another one.
+    pub(in super::super) fn make_giving_like(&self, other: &Path, dir: &Path) -> io::Result<()> {
+        self.make_dir(dir, 0o700)?;
+        let Some(entry) = self.look(other)? else { return Ok(()) };
+        self.opened(&[dir], || {
+            let handle = self.resolve.open_dir(self.root.as_fd(), dir)?;
+            if let Some(owner) = entry.meta.owner.filter(|_| entry.meta.mode & SETGID != 0) {
+                if !may_fail(fchown(&handle, None, Some(Gid::from_raw(owner.group))))? {
+                    let what = format!("group {} of its directory", owner.group);
+                    return Err(cannot_keep(&what, "this user is not in it"));
+                }
+                fchmod(&handle, Mode::from_raw_mode((0o700 | SETGID) as RawMode))?;
+            }
+            #[cfg(target_os = "linux")]
+            if let Some(list) = self.dir_attributes(other)?.default_list() {
+                super::attributes::keep(&list, handle.as_fd())?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Makes a file that was not there, with the mode that its directory and this process give it.
+    pub(in super::super) fn create_as_given(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        let (dir, name) = self.parent(path)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | super::SAFELY;
+        let mut file = File::from(openat(&dir, name, flags, Mode::from_raw_mode(0o666))?);
+        file.write_all(content).inspect_err(|_| {
+            // What failed first is what is told.
+            let _ = self.unlink(path);
+        })
+    }
+
+    /// Makes a directory that was not there, with the mode that its own directory and this process give it.
+    pub(in super::super) fn make_dir_as_given(&self, path: &Path) -> io::Result<()> {
+        self.opened(&[path], || {
+            let (dir, name) = self.parent(path)?;
+            Ok(mkdirat(&dir, name, Mode::from_raw_mode(0o777))?)
+        })
     }
 
     /// Gives an entry of ours, of any kind, to whoever owns another one. Only root can; for others it stays their own.
@@ -91,4 +156,9 @@ pub(super) fn may_fail(given: Result<(), Errno>) -> io::Result<bool> {
         Err(Errno::PERM) => Ok(false),
         Err(error) => Err(error.into()),
     }
+}
+
+/// What a change would lose: then it is not made.
+pub(super) fn cannot_keep(what: &str, why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, format!("its {what} cannot be kept, since {why}"))
 }

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use imbl::{OrdMap, OrdSet};
 
 use super::disk::{Entry, Meta};
+use super::host_disk::Attributes;
 use super::journal::Pin;
 use super::scan::TrashDir;
 use super::staged::Staged;
@@ -72,6 +73,8 @@ pub(super) struct Dir {
     pub(super) meta: Option<Meta>,
     /// Whether a new one has its time whatever comes into it.
     pub(super) keeps_time: bool,
+    /// The attributes of a new one, if it had any before.
+    pub(super) attributes: Option<Arc<Attributes>>,
 }
 
 /// An entry that differs.
@@ -168,12 +171,12 @@ impl Node {
 impl Dir {
     /// The directory `source` of the workspace, unchanged.
     pub(super) fn over(source: Arc<Path>) -> Self {
-        Self { source: Some(source), changed: OrdMap::new(), meta: None, keeps_time: false }
+        Self { source: Some(source), changed: OrdMap::new(), meta: None, keeps_time: false, attributes: None }
     }
 
     /// A new directory.
     pub(super) fn new(meta: Meta) -> Self {
-        Self { source: None, changed: OrdMap::new(), meta: Some(meta), keeps_time: false }
+        Self { source: None, changed: OrdMap::new(), meta: Some(meta), keeps_time: false, attributes: None }
     }
 
     /// A new directory that has its time when everything is in it.

@@ -4,14 +4,14 @@
 //! paths are still those of the workspace; then everything comes to its place, the topmost first. So no order of moves
 //! (not even two that change places) needs more thought.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Dir, Expected, Layer, Link, Node, WrittenAs};
 use crate::filesystem::host::disk::{Disk, Entry, Meta, look_in_tree};
-use crate::filesystem::host::host_disk::HostDisk;
+use crate::filesystem::host::host_disk::{Attributes, HostDisk};
 use crate::filesystem::host::journal::{self, ExpectedState};
 use crate::filesystem::host::name::to_shown;
 use crate::filesystem::host::plan::{Plan, PlanStep, Source};
@@ -111,7 +111,7 @@ struct Put {
 enum What {
     Staged(Arc<Staged>),
     Link(Arc<Link>),
-    NewDir(Meta),
+    NewDir(Meta, Option<Arc<Attributes>>),
     Taken(PathBuf),
 }
 
@@ -218,7 +218,7 @@ impl Work<'_> {
 
     /// A directory that is not there comes to its place, with all that is in it.
     fn put_dir(&mut self, path: &Path, dir: &Dir, meta: Meta, below: Option<&Path>) -> io::Result<()> {
-        self.put(path, What::NewDir(meta), false);
+        self.put(path, What::NewDir(meta, dir.attributes.clone()), false);
         self.children(path, dir, below, true)?;
         if dir.keeps_time {
             self.metas.push((path.to_owned(), meta));
@@ -285,6 +285,8 @@ impl Work<'_> {
         }
         let mut prepared = Prepared { disk: Arc::clone(self.disk), made: Vec::new() };
         let mut staged = Vec::new();
+        // The new directories, where they are staged.
+        let mut dirs: HashMap<PathBuf, PathBuf> = HashMap::new();
         for Put { path, what, replaces } in std::mem::take(&mut self.puts) {
             let from = match what {
                 What::Taken(place) => Source::Taken(self.taken.get(&place).copied().unwrap_or_default()),
@@ -294,13 +296,22 @@ impl Work<'_> {
                     staged.push((file, path.clone()));
                     Source::Staged(from)
                 }
-                What::NewDir(meta) => {
+                What::NewDir(meta, attributes) => {
                     let made = stage.fresh();
-                    self.disk.make_dir(&made, meta.mode)?;
+                    let above = path.parent().unwrap_or(Path::new(""));
+                    let above = dirs.get(above).map_or(above, PathBuf::as_path);
+                    match &attributes {
+                        None if self.disk.gives(above)? => stage.make_dir_given(&made, above)?,
+                        _ => self.disk.make_dir(&made, meta.mode)?,
+                    }
                     prepared.made.push(made.clone());
+                    if let Some(attributes) = &attributes {
+                        self.disk.set_dir_attributes(&made, attributes)?;
+                    }
                     if meta.owner.is_some() {
                         self.disk.set_meta(&made, meta)?;
                     }
+                    dirs.insert(path.clone(), made.clone());
                     Source::Staged(made)
                 }
                 What::Link(link) => {

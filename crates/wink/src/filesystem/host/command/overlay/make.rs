@@ -12,11 +12,27 @@ use super::OverlayLayer;
 use super::xattr::{Mark, Xattrs};
 use crate::filesystem::EntryKind;
 use crate::filesystem::host::disk::{Disk, Meta};
+use crate::filesystem::host::host_disk::HostDisk;
 use crate::filesystem::host::layer::{Dir, Layer, Node};
 use crate::filesystem::host::view::{Child, Spot, View};
 
 /// What it takes to fill a directory. It gets its own mode when everything is in it.
 const OPEN: u32 = 0o700;
+
+/// In a user namespace of one user only their own group has a number: what they own of another group could not be copied there. All of
+/// a workspace is not looked at for that: the root and what is right in it show whether it is one that a group shares.
+fn check_groups(disk: &HostDisk) -> io::Result<()> {
+    let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let root = disk.look(Path::new(""))?.map(|entry| (".".into(), entry));
+    for (name, entry) in disk.entries(Path::new(""))?.into_iter().chain(root) {
+        if let Some(owner) = entry.meta.owner.filter(|owner| owner.user == user && owner.group != group) {
+            let name: std::ffi::OsString = name;
+            let why = format!("the group {} of '{}' cannot be mapped there", owner.group, name.display());
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
+    }
+    Ok(())
+}
 
 impl OverlayLayer {
     pub(super) fn make(&mut self) -> io::Result<()> {
@@ -28,6 +44,9 @@ impl OverlayLayer {
         let layer = self.layer.clone();
         self.make_like(Path::new(""), Path::new(""))?;
         self.xattrs = Xattrs::detect(&self.absolute(Path::new("")))?;
+        if self.xattrs == Xattrs::User {
+            check_groups(&disk)?;
+        }
         self.fill(&layer, Path::new(""), &layer.root)?;
         self.make_old(Path::new(""), Path::new(""), None)?;
         self.root = disk.look(&self.inside(Path::new("")))?.map(|entry| entry.meta);
