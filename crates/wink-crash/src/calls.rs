@@ -27,7 +27,7 @@ pub(crate) struct Reach {
 }
 
 /// All of it that the runtime is held to.
-pub(crate) const REACH: Reach = Reach { locked: true, attributes: false, groups: false, races: false };
+pub(crate) const REACH: Reach = Reach { locked: true, attributes: true, groups: true, races: false };
 
 /// A part of [`Reach`], to be tried though the runtime is not held to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

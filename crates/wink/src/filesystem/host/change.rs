@@ -215,7 +215,7 @@ impl Base {
             path: path.clone(),
             kind: io::ErrorKind::PermissionDenied,
             message: format!(
-                "it cannot be changed: the directory '{}' is read-only for this user",
+                "it cannot be changed: permission denied; the directory '{}' is read-only for this user",
                 to_shown(dir)
             ),
         })

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::OverlayLayer;
 use super::xattr::Mark;
 use crate::filesystem::host::command::{MOST_LEVELS, attributes, root_changed, special, too_deep};
-use crate::filesystem::host::disk::{Disk, Entry, Meta};
+use crate::filesystem::host::disk::{Disk, Entry, Meta, look_in_tree};
 use crate::filesystem::host::io_error;
 use crate::filesystem::host::layer::{Dir, Expected, Layer, Link, Node, WrittenAs};
 use crate::filesystem::host::name::to_shown;
@@ -59,7 +59,7 @@ impl OverlayLayer {
                     continue;
                 }
                 let is_dir = kind == EntryKind::Directory;
-                if let Some(there) = disk.look(&path)?
+                if let Some(there) = look_in_tree(&**disk, &path)?
                     && there.kind == EntryKind::Directory
                 {
                     let is_over = is_dir && self.mark(&path, Mark::Opaque)?.as_deref() != Some(b"y");
