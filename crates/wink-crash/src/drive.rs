@@ -107,11 +107,18 @@ pub(crate) fn run(setup: &Setup, dir: &Path, report: &mut Report) -> std::io::Re
                 waiting: here.cell.scan && dice.below(2) == 0,
             },
             _ => {
-                let reachable: Vec<_> = steps.iter().filter(|step| is_reachable(step, here.cell)).collect();
                 let [overlaid, scanned] = &mut next_step;
                 let next = if here.cell.scan { scanned } else { overlaid };
-                let step = reachable.get(*next % reachable.len().max(1)).map_or("none", |step| **step);
-                *next += 1;
+                // All kinds of workspaces go through the steps in one order.
+                let (after, step) = steps
+                    .iter()
+                    .enumerate()
+                    .cycle()
+                    .skip(*next)
+                    .take(steps.len())
+                    .find(|(_, step)| is_reachable(step, here.cell))
+                    .map_or((0, "none"), |(at, step)| (at + 1, *step));
+                *next = after % steps.len().max(1);
                 Death::At { step, nth: 1 + dice.below(3) }
             }
         };

@@ -537,7 +537,6 @@ fn has_other_rights(past: &Past, path: &Path, before: &Stamp) -> bool {
     })
 }
 
-/// Where the workspace lock is.
 /// Why the workspace lock could not be had.
 fn not_locked(error: &io::Error) -> FsError {
     match error.kind() {
@@ -548,6 +547,7 @@ fn not_locked(error: &io::Error) -> FsError {
     }
 }
 
+/// Where the workspace lock is.
 pub(super) fn lock_path() -> PathBuf {
     Path::new(STATE).join("lock")
 }
