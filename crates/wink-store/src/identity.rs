@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OptionalExtension};
@@ -122,7 +123,7 @@ fn write(file: &Path, id: &str) -> io::Result<()> {
     let mut new = OsString::from(file);
     new.push("-new");
     let new = PathBuf::from(new);
-    let mut writing = File::create(&new)?;
+    let mut writing = File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
     writing.write_all(format!("{id}\n").as_bytes())?;
     writing.sync_all()?;
     std::fs::rename(&new, file)?;

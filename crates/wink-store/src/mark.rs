@@ -11,7 +11,7 @@
 use std::ffi::OsString;
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use wink::store::StoreError;
@@ -95,7 +95,7 @@ impl Mark {
         }
         let mut new = path.clone().into_os_string();
         new.push("-new");
-        let mark = Self { file: options.create(true).truncate(true).open(&new)?, id };
+        let mark = Self { file: options.create(true).truncate(true).mode(0o600).open(&new)?, id };
         mark.file.write_all_at(&vec![0; SLOT * SLOTS as usize], 0)?;
         mark.put(tail, "the first mark")?;
         mark.file.sync_all()?;

@@ -367,16 +367,18 @@ fn make_state(root: &Path) -> Result<PathBuf, WorkspaceError> {
     }
 }
 
-/// Takes the right to write to the state directory from other users.
+/// Keeps other users out of a state directory that they could write: what is in it may be open to them too.
 fn tighten(disk: &HostDisk, root: &Path, state: &Entry) -> Result<(), WorkspaceError> {
     /// Group and others may write.
     const SHARED: u32 = 0o022;
+    /// All rights of group and others.
+    const OTHERS: u32 = 0o077;
     if state.meta.mode & SHARED == 0 {
         return Ok(());
     }
     let path = root.join(STATE);
     let is_own = state.meta.owner.is_some_and(|owner| owner.user == rustix::process::geteuid().as_raw());
-    let private = Meta { mode: state.meta.mode & !SHARED, ..state.meta };
+    let private = Meta { mode: state.meta.mode & !OTHERS, ..state.meta };
     if !is_own || disk.set_meta(Path::new(STATE), private).is_err() {
         return Err(WorkspaceError::StateShared { path });
     }

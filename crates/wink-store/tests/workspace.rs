@@ -385,10 +385,15 @@ fn a_state_directory_that_others_can_write_is_tightened_or_refused() {
     drop(Workspace::open(dir.path()).unwrap());
     let state = dir.path().join(".wink");
     let mode = || fs::metadata(&state).unwrap().permissions().mode() & 0o777;
-    for (shared, private) in [(0o777, 0o755), (0o770, 0o750), (0o702, 0o700), (0o755, 0o755)] {
+    for (shared, private) in [(0o777, 0o700), (0o770, 0o700), (0o702, 0o700), (0o755, 0o755)] {
         fs::set_permissions(&state, PermissionsExt::from_mode(shared)).unwrap();
         drop(Workspace::open(dir.path()).unwrap());
         assert_eq!(mode(), private, "{shared:o}");
+    }
+    // Whatever the umask allows, other users cannot write what says which database this is.
+    for name in ["wink.db-id", "wink.db-mark"] {
+        let mode = fs::metadata(state.join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
     }
     if !rustix::process::geteuid().is_root() {
         wink::testing::leave_out(

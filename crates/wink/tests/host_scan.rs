@@ -422,6 +422,40 @@ async fn a_command_may_change_what_was_read() {
     assert_eq!(std::fs::read_to_string(dir.path().join("a")).unwrap(), "new\n");
 }
 
+/// A name becomes a directory, a link or a file in turns. Copies of what was below it are not looked for behind a link.
+#[test]
+fn commands_put_links_files_and_directories_in_each_others_place() {
+    let dir = workspace(SEED);
+    let root = dir.path();
+    let files = open(root);
+    // Without times: a commit makes directories anew.
+    let tree = || {
+        let whole = dump(root).into_iter();
+        let timeless = |text: String| {
+            text.split(' ')
+                .enumerate()
+                .filter(|(at, _)| *at != 3)
+                .map(|(_, word)| word.to_owned())
+                .collect::<Vec<_>>()
+        };
+        whole.map(|(path, text)| (path, timeless(text))).collect::<BTreeMap<_, _>>()
+    };
+    let kinds =
+        ["mkdir -p k/deep; echo 1 > k/deep/x; echo 2 > k/y", "ln -s d k", "echo file > k", "ln -s . k"];
+    for script in kinds.iter().chain(&kinds).chain(kinds.iter().rev()) {
+        for script in [&format!("rm -rf k; {script}"), "true", "true"] {
+            let fork = files.fork().unwrap();
+            let layer = scan(&fork);
+            sh(root, script);
+            let after = tree();
+            layer.finish().unwrap();
+            files.keep(files.merge(&*fork).unwrap());
+            assert_eq!(tree(), after, "{script}");
+        }
+        is_undone(&dir, "rm -rf k; mkdir k; echo other > k/y; ln -s k d/link");
+    }
+}
+
 /// A directory that is renamed takes a name of a file to another place, and leaves the file as it was.
 #[test]
 fn names_of_one_file_stay_so_when_a_directory_was_renamed() {

@@ -118,21 +118,7 @@ impl Call {
             // An approver may take long, and a probe may want the workspace.
             self.write_turn = None;
             let decided = match &config.when_in_doubt {
-                WhenInDoubt::Fail => {
-                    let settling = self.session().store().settling(&doubt.key);
-                    let why = match settling {
-                        Some(settling) => {
-                            format!(
-                                "It was not run again. Find out whether it happened, and say so: {settling}"
-                            )
-                        }
-                        None => format!(
-                            "It was not run again: the entry '{}' has to be settled first.",
-                            doubt.key
-                        ),
-                    };
-                    return Err(self.doubtful(&doubt, &why));
-                }
+                WhenInDoubt::Fail => return Err(self.not_run_again(&doubt, "It was not run again")),
                 WhenInDoubt::RunAgain => self.take_over(doubted, Before::InDoubt).await?,
                 WhenInDoubt::Probe(probe) => self.probe(&**probe, &doubt, doubted).await?,
                 WhenInDoubt::Ask => match approved.take_if(|shown| *shown == doubt) {
@@ -330,15 +316,15 @@ impl Call {
                 Ok(settled)
             }
             Ok(Ok(Probed::Unknown)) => {
-                Err(self.doubtful(doubt, "Its probe could not tell; it was not run again."))
+                Err(self.not_run_again(doubt, "Its probe could not tell; it was not run again"))
             }
             Ok(Err(error)) => {
-                let mut failure = self.doubtful(doubt, "Its probe failed; it was not run again.");
+                let mut failure = self.not_run_again(doubt, "Its probe failed; it was not run again");
                 failure.chain.push(format!("the probe: {error}"));
                 Err(failure)
             }
             Err(stopped) => {
-                let mut failure = self.doubtful(doubt, "Its probe did not answer; it was not run again.");
+                let mut failure = self.not_run_again(doubt, "Its probe did not answer; it was not run again");
                 failure.chain.push(format!("the probe: {stopped:?}"));
                 Err(failure)
             }
@@ -350,6 +336,15 @@ impl Call {
         let taken = doubted.take_over(before, self.session().clock().now()).await;
         self.claim = taken.map_err(|error| self.store_failed(&error))?.map(Box::new);
         Ok(self.claim.is_some())
+    }
+
+    /// The call is not run before the operator has settled the doubt, and is told how.
+    fn not_run_again(&self, doubt: &InDoubt, why: &str) -> Box<Failure> {
+        let how = match self.session().store().settling(&doubt.key) {
+            Some(settling) => format!(". Find out whether it happened, and say so: {settling}"),
+            None => format!(": the entry '{}' has to be settled first.", doubt.key),
+        };
+        self.doubtful(doubt, &format!("{why}{how}"))
     }
 
     /// The call is not run: it may have had its effect already.

@@ -14,6 +14,7 @@ use crate::filesystem::host::clear::remove_tree;
 use crate::filesystem::host::disk::{Disk, Entry};
 use crate::filesystem::host::host_disk::HostDisk;
 use crate::filesystem::host::name::to_shown;
+use crate::filesystem::host::search::is_link;
 use crate::filesystem::host::staged::make_dir;
 use crate::filesystem::{EntryKind, FsError, FsPath, FsResult};
 use crate::limits::CancelToken;
@@ -75,7 +76,7 @@ pub(super) fn refresh(
 fn remove_unknown(disk: &HostDisk, places: &Places, index: &mut Index) -> io::Result<()> {
     for path in index.take_unsure() {
         if !index.tree.contains_key(&path) {
-            remove_tree(disk, &places.copies.join(&path))?;
+            remove_copy(disk, places, &path)?;
         }
     }
     make_dir(disk, &places.copies)
@@ -108,11 +109,19 @@ fn remove_gone(disk: &HostDisk, places: &Places, changing: &[PathBuf], now: &Tre
     let mut below: Option<&Path> = None;
     for path in changing.iter().filter(|path| !now.contains_key(*path)) {
         if !below.is_some_and(|dir| path.starts_with(dir)) {
-            remove_tree(disk, &places.copies.join(path))?;
+            remove_copy(disk, places, path)?;
             below = Some(path);
         }
     }
     Ok(())
+}
+
+/// Removes a copy. Below a copy that is a link there is none: a command has put the link in the place of a directory.
+fn remove_copy(disk: &HostDisk, places: &Places, path: &Path) -> io::Result<()> {
+    match remove_tree(disk, &places.copies.join(path)) {
+        Err(error) if is_link(&error) => Ok(()),
+        removed => removed,
+    }
 }
 
 struct Copying<'a> {
