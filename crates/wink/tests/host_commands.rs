@@ -473,6 +473,9 @@ async fn writing_to_what_only_the_runtime_writes_is_found_out_and_restored() {
         ("for intent in .wink/journal/*/intent; do echo evil >> $intent; done", "intent"),
         ("rm .wink/journal/*/intent", "intent"),
         ("rm .wink/own.db-id", "own.db-id"),
+        // Recovering would roll back what these say.
+        ("for one in .wink/journal/*; do cp -r $one ${one%?}x; done", "journal"),
+        ("for one in .wink/journal/*; do mv $one ${one%?}x; done", "journal"),
         ("chmod 777 .wink", ".wink"),
         (
             "stat -c '{\"path\":\"a\",\"dev\":0,\"ino\":%i,\"found\":420,\"mode\":511}' a > .wink/lifted",

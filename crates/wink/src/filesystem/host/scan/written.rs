@@ -1,11 +1,14 @@
 //! Files of the state directory that only a process with the workspace lock writes, or that are written once: intents of journals, and
 //! which database belongs here. A command that works in the workspace itself can write to them, and they decide what is undone: so
-//! they are compared when it is over.
+//! they are compared when it is over. Journals that came meanwhile are the command's, and are removed.
 
+use std::collections::HashMap;
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::super::STATE;
+use super::super::clear::remove_tree;
 use super::super::disk::{Disk, Entry, Replace};
 use super::super::host_disk::HostDisk;
 use crate::filesystem::EntryKind;
@@ -17,7 +20,11 @@ const MOST_OF_ALL: u64 = 1 << 26;
 
 /// What they were before a command.
 #[derive(Default)]
-pub(super) struct Written(Vec<WrittenFile>);
+pub(super) struct Written {
+    files: Vec<WrittenFile>,
+    /// The names of journals, by device and inode: the name says whether a journal is to be rolled back.
+    journals: HashMap<(u64, u64), OsString>,
+}
 
 struct WrittenFile {
     path: PathBuf,
@@ -47,13 +54,20 @@ impl Written {
             held += if is_kept { entry.len } else { 0 };
             files.push(WrittenFile { path, entry, content });
         }
-        Ok(Self(files))
+        Ok(Self { files, journals: journals(disk)? })
     }
 
     /// Restores those that are not as they were. Says which are again, and which are not.
     pub(super) fn restore(&self, disk: &HostDisk) -> (Vec<PathBuf>, Vec<PathBuf>) {
         let (mut restored, mut lost) = (Vec::new(), Vec::new());
-        for file in &self.0 {
+        match self.restore_journals(disk) {
+            Ok(changed) => restored.extend(changed),
+            Err(error) => {
+                tracing::error!(%error, "journals that a command made or renamed are left");
+                lost.push(shelf());
+            }
+        }
+        for file in &self.files {
             match file.restore(disk) {
                 Became::Unchanged => {}
                 Became::Restored => restored.push(file.path.clone()),
@@ -64,6 +78,24 @@ impl Written {
             }
         }
         (restored, lost)
+    }
+
+    /// Gives journals their names back, and removes those that the command made. Says which had another name.
+    fn restore_journals(&self, disk: &HostDisk) -> io::Result<Vec<PathBuf>> {
+        let mut changed = Vec::new();
+        for (key, name) in journals(disk)? {
+            let path = shelf().join(&name);
+            match self.journals.get(&key) {
+                Some(known) if *known == name => continue,
+                Some(known) => disk.rename(&path, &shelf().join(known), Replace::Refused)?,
+                None => remove_tree(disk, &path)?,
+            }
+            changed.push(path);
+        }
+        if !changed.is_empty() {
+            disk.sync_dir(&shelf())?;
+        }
+        Ok(changed)
     }
 }
 
@@ -112,9 +144,22 @@ fn paths(disk: &HostDisk) -> io::Result<Vec<PathBuf>> {
             paths.push(state.join(name));
         }
     }
-    let journals = state.join("journal");
-    for (name, _) in disk.read_dir(&journals)? {
-        paths.push(journals.join(name).join("intent"));
-    }
+    paths.extend(journals(disk)?.into_values().map(|name| shelf().join(name).join("intent")));
     Ok(paths)
+}
+
+/// Where journals are.
+fn shelf() -> PathBuf {
+    Path::new(STATE).join("journal")
+}
+
+/// What is there, by device and inode.
+fn journals(disk: &HostDisk) -> io::Result<HashMap<(u64, u64), OsString>> {
+    let mut journals = HashMap::new();
+    for (name, _) in disk.read_dir(&shelf())? {
+        if let Some(entry) = disk.look(&shelf().join(&name))? {
+            journals.insert((entry.dev, entry.ino), name);
+        }
+    }
+    Ok(journals)
 }
