@@ -35,14 +35,7 @@ fn is_refused<T>(done: FsResult<T>, what: &str) {
 /// Runs a script in the workspace itself, as a command without an overlay does, and takes over what it did.
 fn by_command(fork: &Arc<dyn Filesystem>, root: &Path, script: &str) -> FsResult<()> {
     let layer = HostFilesystem::of(&**fork).unwrap().command_layer_by(Capture::Scan)?;
-    let output = Command::new("sh")
-        .current_dir(root)
-        .args(["-ec", script])
-        .env("GIT_CONFIG_GLOBAL", "/dev/null")
-        .env("GIT_CONFIG_SYSTEM", "/dev/null")
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+    by_user(root, script);
     layer.finish()
 }
 
@@ -114,6 +107,164 @@ async fn what_becomes_a_repository_is_judged_with_all_that_is_in_it() {
             other => panic!("{script}: {other:?}"),
         }
         assert!(!dir.path().join("r/HEAD").exists() && !dir.path().join(".git").exists());
+    }
+}
+
+/// Runs a script in the workspace as its user does, outside of every call.
+fn by_user(root: &Path, script: &str) {
+    let output = Command::new("sh")
+        .current_dir(root)
+        .args(["-ec", script])
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_CONFIG_SYSTEM", "/dev/null")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A workspace in which the user has a repository `p` with a submodule `sub`, and a bare one.
+fn with_submodule() -> TempDir {
+    let dir = TempDir::new().unwrap();
+    let git = "git -c user.name=a -c user.email=a@b -c protocol.file.allow=always";
+    by_user(
+        dir.path(),
+        &format!(
+            "git init -q lib; {git} -C lib commit -q --allow-empty -m one; git init -q --bare p/bare.git; \
+             git init -q p; {git} -C p submodule --quiet add \"$PWD/lib\" sub; {git} -C p commit -q -m two"
+        ),
+    );
+    dir
+}
+
+/// Runs a script as one call of its own. Gives the path and the rule's name of a refusal.
+fn refusal(files: &HostFilesystem, root: &Path, script: &str) -> Option<(String, String)> {
+    let fork = files.fork().unwrap();
+    match by_command(&fork, root, script) {
+        Ok(()) => {
+            files.keep(files.merge(&*fork).unwrap());
+            None
+        }
+        Err(FsError::Guarded { path, rule }) => {
+            Some((path.to_string(), rule.split(": ").next().unwrap_or_default().to_owned()))
+        }
+        Err(other) => panic!("{script}: {other:?}"),
+    }
+}
+
+fn named(path: &str, rule: &str) -> Option<(String, String)> {
+    Some((path.to_owned(), rule.to_owned()))
+}
+
+// case 254
+#[tokio::test]
+async fn git_is_led_over_no_link() {
+    let dir = with_submodule();
+    by_user(dir.path(), "git -C p worktree add -q ../tree 2>&-; mkdir k deep; ln -s deep old");
+    let files = open(&dir);
+    const SUB: &str = "p/.git/modules/sub/config";
+    for (before, worktree) in [
+        ("ln -s .git/hooks p/lnk", "../../../lnk"),
+        ("ln -s /tmp p/lnk", "../../../lnk"),
+        ("ln -s /tmp p/lnk", "../../../lnk/deep"),
+        ("ln -s /tmp p/lnk", "$PWD/p/lnk"),
+        ("ln -s /tmp p/lnk", "/workspace/p/lnk"),
+        ("ln -s /tmp p/lnk", "../../../lnk/../sub"),
+        ("", "../../../../old/../p/sub"),
+        ("", "../../../none/../sub"),
+        ("echo x > p/file", "../../../file/x"),
+        // Nor into a repository, a guarded directory, or a directory that is not the project's.
+        ("", "../../../bare.git/hooks"),
+        ("", "../../../.claude"),
+        ("", "../../.."),
+        ("", "../../../../lib"),
+    ] {
+        let script = format!("{before}\ngit config -f {SUB} core.worktree \"{worktree}\"");
+        assert_eq!(refusal(&files, dir.path(), &script), named(SUB, "git config"), "{script}");
+    }
+    for (script, path, rule) in [
+        ("ln -s /tmp l; printf 'gitdir: ../l/../p/.git/modules/sub\n' > k/.git", "k/.git", "git link"),
+        ("printf 'gitdir: ../old/../p/.git/modules/sub\n' > k/.git", "k/.git", "git link"),
+        ("ln -s p q; printf 'gitdir: ../q/.git/modules/sub\n' > k/.git", "k/.git", "git link"),
+        (
+            "cp -r p/.git/worktrees/tree p/.git/worktrees/k; ln -s k l; echo $PWD/l/.git > p/.git/worktrees/k/gitdir",
+            "p/.git/worktrees/k/gitdir",
+            "git directories",
+        ),
+    ] {
+        assert_eq!(refusal(&files, dir.path(), script), named(path, rule), "{script}");
+    }
+    for script in [
+        "printf 'gitdir: ../p/.git/modules/sub\n' > k/.git",
+        "git -C p mv sub moved; git config -f p/.git/modules/sub/config core.worktree ../../../none",
+        "git config -f p/.git/modules/sub/config core.worktree ../../../moved",
+        "git -C tree -c protocol.file.allow=always submodule --quiet update --init",
+        "git -c protocol.file.allow=always clone -q --no-hardlinks --recurse-submodules p copy",
+        "git -C copy submodule --quiet deinit -f sub; git -C copy submodule --quiet update --init",
+    ] {
+        assert_eq!(refusal(&files, dir.path(), script), None, "{script}");
+    }
+}
+
+// case 254
+#[tokio::test]
+async fn no_later_link_leads_git_elsewhere() {
+    let dir = with_submodule();
+    by_user(dir.path(), "ln -s .git/hooks p/old; git -C p worktree add -q ../tree 2>&-");
+    let files = open(&dir);
+    let no = |path| named(path, "git work tree");
+    for script in ["mv p/sub p/sub2; ln -s .git/hooks p/sub", "rm -r p/sub; ln -s /tmp p/sub"] {
+        assert_eq!(refusal(&files, dir.path(), script), no("p/sub"), "{script}");
+    }
+    // It makes no difference that the way was free before.
+    let script = "git config -f p/.git/modules/sub/config core.worktree ../../../a/b";
+    assert_eq!(refusal(&files, dir.path(), script), None);
+    assert_eq!(refusal(&files, dir.path(), "ln -s .git p/a"), no("p/a"));
+    assert_eq!(refusal(&files, dir.path(), "mkdir p/a; ln -s ../.git/hooks p/a/b"), no("p/a/b"));
+    assert_eq!(refusal(&files, dir.path(), "mkdir p/c; ln -s ../.git/hooks p/c/b; mv p/c p/a"), no("p/a/b"));
+    let fork = files.fork().unwrap();
+    is_refused(fork.rename_to("p/old", "p/a").await, "a file tool moves a link");
+    // Other links are free, and this one where no key names the path any more.
+    for script in [
+        "mkdir p/a; ln -s /tmp p/a/c; ln -s .git/hooks p/new; ln -s p q",
+        "git config -f p/.git/modules/sub/config --unset core.worktree; ln -s /tmp p/a/b",
+    ] {
+        assert_eq!(refusal(&files, dir.path(), script), None, "{script}");
+    }
+}
+
+// case 254
+#[tokio::test]
+async fn no_remote_names_a_program() {
+    let dir = with_submodule();
+    by_user(dir.path(), "mkdir -p p/.git/remotes p/.git/branches; echo 'URL: x' > p/.git/remotes/users");
+    let files = open(&dir);
+    for (script, path, rule) in [
+        ("git -C p config url.zap:.insteadOf x", "p/.git/config", "git config"),
+        ("git -C p config url.zap.pushInsteadOf x", "p/.git/config", "git config"),
+        ("echo 'URL: zap::x' > p/.git/remotes/o", "p/.git/remotes/o", "git remotes"),
+        ("echo 'URL: zap::x' > p/.git/remotes/users", "p/.git/remotes/users", "git remotes"),
+        ("echo zap::x > p/.git/branches/o", "p/.git/branches/o", "git remotes"),
+        ("mkdir -p p/.git/branches/a; echo zap::x > p/.git/branches/a/b", "p/.git/branches/a", "git remotes"),
+        ("rm -r p/.git/remotes; mkdir r; ln -s ../../r p/.git/remotes", "p/.git/remotes", "git remotes"),
+        (
+            "git init -q new; mkdir -p new/.git/remotes; echo zap::x > new/.git/remotes/o",
+            "new/.git/remotes/o",
+            "git remotes",
+        ),
+        (
+            "mkdir -p new/.git/branches; echo zap::x > new/.git/branches/o",
+            "new/.git/branches/o",
+            "git remotes",
+        ),
+    ] {
+        assert_eq!(refusal(&files, dir.path(), script), named(path, rule), "{script}");
+    }
+    for script in [
+        "git -C p config url.https://x/.insteadOf x:",
+        "git init -q new; mkdir -p new/.git/branches new/.git/remotes",
+        "rm -r p/.git/remotes p/.git/branches",
+    ] {
+        assert_eq!(refusal(&files, dir.path(), script), None, "{script}");
     }
 }
 

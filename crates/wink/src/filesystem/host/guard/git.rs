@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use super::super::io_error;
 use super::super::layer::Node;
@@ -14,9 +14,10 @@ use super::super::name::to_shown;
 use super::super::view::{Spot, View};
 use super::config::{ConfigEntry, parse};
 use super::keys::is_harmless;
+use super::leads::{WORK_TREE, owner};
 use super::rules::{folded, is_git};
 use super::{ChangedBy, GuardRule, Judged, reason, refused};
-use crate::filesystem::{EntryKind, FsResult, SHOWN_AT};
+use crate::filesystem::{EntryKind, FsResult};
 
 const REPOSITORY: GuardRule = GuardRule {
     name: "git repository",
@@ -48,10 +49,16 @@ const ATTRIBUTES: GuardRule = GuardRule {
     paths: &[".git/info/attributes"],
     why: "they say which files git runs programs on",
 };
+const REMOTES: GuardRule = GuardRule {
+    name: "git remotes",
+    paths: &[".git/remotes/", ".git/branches/"],
+    why: "git reads addresses there that can name a program; use `git remote add`",
+};
 const INCOMPLETE: &str =
     "git repository: a `.git` with configuration or hooks is made by `git init` or `git clone`, complete";
 
-pub(super) const RULES: &[GuardRule] = &[REPOSITORY, LINK, HOOKS, CONFIG, POINTER, ATTRIBUTES];
+pub(super) const RULES: &[GuardRule] =
+    &[REPOSITORY, LINK, HOOKS, CONFIG, POINTER, ATTRIBUTES, REMOTES, WORK_TREE];
 
 /// No configuration that people write is larger.
 const MAX_CONFIG: u64 = 1024 * 1024;
@@ -63,6 +70,8 @@ enum Part {
     Config,
     Pointer,
     Attributes,
+    /// The remotes of old versions of git, a file each.
+    Remotes,
     /// A directory that has to be none by a link.
     Info,
     /// Nothing that could run a program.
@@ -77,6 +86,7 @@ fn part(inside: &Path) -> Part {
         b"hooks" => Part::Hooks,
         name if name.starts_with(b"config") => Part::Config,
         b"commondir" | b"gitdir" => Part::Pointer,
+        b"remotes" | b"branches" => Part::Remotes,
         b"info" => match second.map(folded).as_deref() {
             Some(b"attributes") => Part::Attributes,
             Some(_) => Part::Free,
@@ -170,10 +180,10 @@ impl Judged<'_> {
             if part == Part::Free || self.guard.is_open(&path) {
                 continue;
             }
-            if !is_complete && part != Part::Info {
+            if !is_complete && !matches!(part, Part::Info | Part::Remotes) {
                 return Err(refused(&path, INCOMPLETE));
             }
-            if matches!(part, Part::Hooks | Part::Info)
+            if matches!(part, Part::Hooks | Part::Info | Part::Remotes)
                 && self.now(&path)?.is_some_and(|spot| spot.kind() == EntryKind::Directory)
             {
                 for path in self.entries(&path)? {
@@ -190,7 +200,7 @@ impl Judged<'_> {
     }
 
     /// What is in a directory after the change.
-    fn entries(&self, dir: &Path) -> FsResult<Vec<PathBuf>> {
+    pub(super) fn entries(&self, dir: &Path) -> FsResult<Vec<PathBuf>> {
         let failed = |error| io_error(&to_shown(dir), "listed", &error);
         let Some(spot) = self.now(dir)? else { return Ok(Vec::new()) };
         let children = self.after.children(&spot).map_err(failed)?;
@@ -205,15 +215,15 @@ impl Judged<'_> {
         let now = self.now(path)?;
         let kind = now.as_ref().map(Spot::kind);
         let inside = path.strip_prefix(repository).unwrap_or(path);
+        // What goes with a directory is judged by itself.
+        let is_plain_directory =
+            inside.iter().count() == 1 && matches!(kind, None | Some(EntryKind::Directory));
         match part(inside) {
             Part::Hooks => {
-                let is_directory_itself = inside.iter().count() == 1;
                 let is_sample = inside.iter().count() == 2
                     && path.as_os_str().as_bytes().ends_with(b".sample")
                     && matches!(kind, None | Some(EntryKind::File));
-                // What goes with the directory is judged by itself.
-                let is_plain = is_directory_itself && matches!(kind, None | Some(EntryKind::Directory));
-                if is_sample || is_plain { Ok(()) } else { Err(refused(path, &reason(&HOOKS))) }
+                if is_sample || is_plain_directory { Ok(()) } else { Err(refused(path, &reason(&HOOKS))) }
             }
             Part::Config => self.config(repository, path, now.as_ref(), age),
             Part::Pointer => match age {
@@ -221,7 +231,10 @@ impl Judged<'_> {
                 _ => Err(refused(path, &reason(&POINTER))),
             },
             Part::Attributes => Err(refused(path, &reason(&ATTRIBUTES))),
-            Part::Info if matches!(kind, None | Some(EntryKind::Directory)) => Ok(()),
+            // Git's template has an empty directory, and `git remote rename` removes the file.
+            Part::Remotes if is_plain_directory || kind.is_none() => Ok(()),
+            Part::Remotes => Err(refused(path, &reason(&REMOTES))),
+            Part::Info if is_plain_directory => Ok(()),
             Part::Info => Err(refused(path, &reason(&ATTRIBUTES))),
             Part::Free => Ok(()),
         }
@@ -245,11 +258,13 @@ impl Judged<'_> {
         else {
             return no();
         };
-        let is_worktree = |value: &[u8]| self.is_worktree_of(repository, value);
-        let of_programs = |entries: Vec<ConfigEntry>| -> Vec<ConfigEntry> {
+        let of_programs = |view, entries: Vec<ConfigEntry>| -> Vec<ConfigEntry> {
+            // What cannot be looked up is refused.
+            let is_worktree =
+                |value: &[u8]| self.is_worktree_of(view, repository, value).is_ok_and(|is_one| is_one);
             entries.into_iter().filter(|entry| !is_harmless(entry, is_worktree)).collect()
         };
-        let (before, after) = (of_programs(before), of_programs(after));
+        let (before, after) = (of_programs(self.before, before), of_programs(self.after, after));
         if before == after {
             return Ok(());
         }
@@ -266,32 +281,12 @@ impl Judged<'_> {
     }
 
     /// The entries of a configuration; none if it is not understood.
-    fn config_of(&self, path: &Path, spot: Option<&Spot>) -> FsResult<Option<Vec<ConfigEntry>>> {
+    pub(super) fn config_of(&self, path: &Path, spot: Option<&Spot>) -> FsResult<Option<Vec<ConfigEntry>>> {
         let Some(spot) = spot else { return Ok(Some(Vec::new())) };
         if spot.kind() != EntryKind::File || spot.len() > MAX_CONFIG {
             return Ok(None);
         }
         Ok(self.content(path, spot)?.and_then(|text| parse(&text)))
-    }
-
-    /// Whether this is where a submodule has its files: a directory of the workspace that is no part of a repository.
-    fn is_worktree_of(&self, repository: &Path, value: &[u8]) -> bool {
-        let is_submodule = self.owner(repository, "modules").is_ok_and(|owner| owner.is_some());
-        is_submodule
-            && self.inside(repository, value).is_some_and(|place| {
-                !place.as_os_str().is_empty() && !place.iter().any(is_git) && !place.starts_with(repository)
-            })
-    }
-
-    /// Whether a file is what `git worktree add` makes in the directory of a new worktree.
-    fn is_new_worktree(&self, at: &Path, path: &Path, now: Option<&Spot>) -> FsResult<bool> {
-        let owner = self.owner(at, "worktrees")?;
-        let is_placed = owner.is_some() && at.parent().and_then(Path::parent) == owner;
-        let Some(text) = self.line(path, now)?.filter(|_| is_placed) else { return Ok(false) };
-        Ok(match path.file_name().map(folded).as_deref() {
-            Some(b"commondir") => text == b"../..",
-            _ => self.inside(at, &text).is_some_and(|place| place.file_name().is_some_and(is_git)),
-        })
     }
 
     /// A file in the place of `.git`: new, and of a submodule or worktree of a repository in the workspace.
@@ -306,52 +301,10 @@ impl Judged<'_> {
         }
         let Some(text) = self.line(path, now.as_ref())? else { return no };
         let parent = path.parent().unwrap_or(Path::new(""));
-        let target = text.strip_prefix(b"gitdir: ").and_then(|target| self.inside(parent, target));
-        let Some(target) = target.filter(|target| !target.as_os_str().is_empty()) else { return no };
-        let is_theirs =
-            self.owner(&target, "modules")?.is_some() || self.owner(&target, "worktrees")?.is_some();
+        let Some(target) = self.git_file_target(self.after, parent, &text)? else { return no };
+        let owner = |named| owner(self.after, &target, named);
+        let is_theirs = owner("modules")?.is_some() || owner("worktrees")?.is_some();
         if is_theirs && is_repository(self.after, &target)? { Ok(()) } else { no }
-    }
-
-    /// The repository that something is in the directory `named` of.
-    fn owner<'p>(&self, path: &'p Path, named: &str) -> FsResult<Option<&'p Path>> {
-        for above in path.ancestors().skip(1) {
-            if above.file_name() == Some(OsStr::new(named))
-                && let Some(owner) = above.parent()
-                && is_repository(self.after, owner)?
-            {
-                return Ok(Some(owner));
-            }
-        }
-        Ok(None)
-    }
-
-    /// The only line of a small file.
-    fn line(&self, path: &Path, spot: Option<&Spot>) -> FsResult<Option<Vec<u8>>> {
-        const MOST: u64 = 8 * 1024;
-        let Some(spot) = spot.filter(|spot| spot.kind() == EntryKind::File && spot.len() <= MOST) else {
-            return Ok(None);
-        };
-        let text = self.content(path, spot)?;
-        let line = text.map(|text| text.strip_suffix(b"\n").unwrap_or(&text).to_vec());
-        Ok(line.filter(|line| !line.contains(&b'\n') && !line.contains(&0)))
-    }
-
-    /// Where a path leads in the workspace that git reads from a file in `dir`; none if that is elsewhere.
-    fn inside(&self, dir: &Path, text: &[u8]) -> Option<PathBuf> {
-        let text = Path::new(OsStr::from_bytes(text));
-        let roots = [Some(self.base.root.clone()), self.base.root.canonicalize().ok(), Some(SHOWN_AT.into())];
-        let rest = roots.iter().flatten().find_map(|root| text.strip_prefix(root).ok());
-        let mut place = if rest.is_some() { PathBuf::new() } else { dir.to_owned() };
-        for component in rest.unwrap_or(text).components() {
-            match component {
-                Component::Normal(name) => place.push(name),
-                Component::CurDir => {}
-                Component::ParentDir if place.pop() => {}
-                Component::ParentDir | Component::RootDir | Component::Prefix(_) => return None,
-            }
-        }
-        Some(place)
     }
 }
 
@@ -389,7 +342,7 @@ impl<'v, 'p> Known<'v, 'p> {
 }
 
 /// Whether git takes a directory for a repository, whatever it is called.
-fn is_repository(view: View<'_>, dir: &Path) -> FsResult<bool> {
+pub(super) fn is_repository(view: View<'_>, dir: &Path) -> FsResult<bool> {
     let spot = view.at(dir).map_err(|error| io_error(&to_shown(dir), "looked at", &error))?;
     spot.map_or(Ok(false), |spot| is_repository_at(view, dir, &spot))
 }

@@ -8,7 +8,7 @@ enum Takes {
     Anything,
     /// The address of a repository, or the name of a remote.
     Address,
-    /// The subsection is an address.
+    /// The subsection begins an address: git puts it before the rest of another.
     AddressInSubsection,
     /// How a submodule is brought up to date, by git itself.
     Update,
@@ -161,23 +161,39 @@ pub(super) fn is_harmless(entry: &ConfigEntry, is_worktree: impl Fn(&[u8]) -> bo
     row.is_some_and(|(.., takes)| match takes {
         Takes::Anything => true,
         Takes::Address => is_address(value),
-        Takes::AddressInSubsection => is_address(sub.unwrap_or_default()),
+        Takes::AddressInSubsection => protocol(sub.unwrap_or_default()) == Protocol::Own,
         Takes::Update => matches!(value, b"checkout" | b"rebase" | b"merge" | b"none"),
         Takes::Worktree => is_worktree(value),
     })
 }
 
+/// How git reaches an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Protocol {
+    /// `https://` and the like: by git itself, whatever follows.
+    Own,
+    /// By a program that the address names.
+    Helper,
+    /// A path or `host:path`: by git itself or `ssh`.
+    None,
+}
+
 /// Whether git reaches this without any program but its own and `ssh`: a path, `host:path`, or one of its own protocols.
 fn is_address(text: &[u8]) -> bool {
-    const PROTOCOLS: [&[u8]; 9] =
+    protocol(text) != Protocol::Helper && !text.starts_with(b"-")
+}
+
+fn protocol(text: &[u8]) -> Protocol {
+    const OWN: [&[u8]; 9] =
         [b"https", b"http", b"ssh", b"git", b"file", b"ftp", b"ftps", b"git+ssh", b"ssh+git"];
     let is_in_scheme = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
     let end = text.iter().position(|byte| !is_in_scheme(byte)).unwrap_or(text.len());
     let (scheme, rest) = text.split_at_checked(end).unwrap_or((text, b""));
     match rest {
         // `helper::address` has the program `git-remote-helper` run.
-        [b':', b':', ..] => false,
-        [b':', b'/', b'/', ..] => PROTOCOLS.iter().any(|known| scheme.eq_ignore_ascii_case(known)),
-        _ => !text.starts_with(b"-"),
+        [b':', b':', ..] => Protocol::Helper,
+        [b':', b'/', b'/', ..] if OWN.iter().any(|known| scheme.eq_ignore_ascii_case(known)) => Protocol::Own,
+        [b':', b'/', b'/', ..] => Protocol::Helper,
+        _ => Protocol::None,
     }
 }

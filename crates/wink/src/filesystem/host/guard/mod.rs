@@ -8,6 +8,7 @@
 mod config;
 mod git;
 mod keys;
+mod leads;
 mod places;
 mod rules;
 #[cfg(test)]
@@ -265,6 +266,7 @@ impl Guarded {
             return Ok(BTreeSet::new());
         }
         judged.repositories(by)?;
+        judged.new_links()?;
         Ok(changed.iter().filter_map(|path| rules::reported(path)).collect())
     }
 }
