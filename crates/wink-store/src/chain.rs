@@ -47,14 +47,20 @@ struct Checkpoints {
 
 fn checkpoints(conn: &Connection, session: i64) -> rusqlite::Result<Checkpoints> {
     let sql = "SELECT unchained, base, base_digest, summed, summed_chain FROM sessions WHERE id = ?1";
-    let number = |row: &Row<'_>, at| row.get(at).map(|one: i64| u64::try_from(one).unwrap_or_default());
+    // What is of another type was not written by a store: a number is that of no record, and bytes are equal to none.
+    let number = |row: &Row<'_>, at| -> rusqlite::Result<u64> {
+        Ok(u64::try_from(row.get_ref(at)?.as_i64().unwrap_or_default()).unwrap_or_default())
+    };
+    let bytes = |row: &Row<'_>, at| -> rusqlite::Result<Option<Vec<u8>>> {
+        Ok(row.get_ref(at)?.as_blob_or_null().unwrap_or(Some(&[])).map(<[u8]>::to_vec))
+    };
     conn.prepare_cached(sql)?.query_row([session], |row| {
         Ok(Checkpoints {
             unchained: number(row, 0)?,
             base: number(row, 1)?,
-            base_digest: row.get(2)?,
+            base_digest: bytes(row, 2)?,
             summed: number(row, 3)?,
-            summed_chain: row.get(4)?,
+            summed_chain: bytes(row, 4)?,
         })
     })
 }
@@ -64,8 +70,9 @@ pub(crate) fn value_at(conn: &Connection, session: i64, upto: u64) -> rusqlite::
     let sql = "SELECT chain FROM records WHERE id BETWEEN ?1 AND ?2 ORDER BY id DESC LIMIT 1";
     let mut select = conn.prepare_cached(sql)?;
     let mut rows = select.query([row_of(session, 0), row_of(session, upto)])?;
-    let found: Option<Vec<u8>> = rows.next()?.map(|row| row.get(0)).transpose()?.flatten();
-    Ok(found.and_then(|chain| chain.try_into().ok()).unwrap_or_default())
+    let Some(row) = rows.next()? else { return Ok(Sum::default()) };
+    let chain = row.get_ref(0)?.as_blob().unwrap_or_default();
+    Ok(chain.try_into().unwrap_or_default())
 }
 
 /// Checks what was committed to a session since its last checkpoint.
@@ -76,7 +83,12 @@ pub(crate) fn check_tail(conn: &Connection, session: i64) -> rusqlite::Result<Op
         Some(chain) if points.summed >= points.base => chain.as_slice().try_into().unwrap_or_default(),
         _ => value_at(conn, session, after)?,
     };
-    check_links(conn, session, after, before)
+    let mut first = None;
+    check_links(conn, session, after, before, |broken| {
+        first = Some(broken);
+        false
+    })?;
+    Ok(first)
 }
 
 /// Checks every record of a session.
@@ -103,7 +115,10 @@ pub(crate) fn check_all(
         });
     }
     let before = value_at(conn, session, points.base)?;
-    check_links(conn, session, points.base, before)?.into_iter().for_each(&mut found);
+    check_links(conn, session, points.base, before, |broken| {
+        found(broken);
+        true
+    })?;
     if points.summed > points.base
         && let Some(chain) = points.summed_chain
         && chain != value_at(conn, session, points.summed)?
@@ -128,25 +143,43 @@ pub(crate) fn compacted(conn: &Connection, session: i64, upto: u64) -> rusqlite:
         .map(drop)
 }
 
-pub(crate) const CHANGED: &str = "it does not have the bytes that were committed";
+const CHANGED: &str = "it does not have the bytes that were committed";
 const UNSUMMED: &str = "it has no checksum";
 
-fn check_links(conn: &Connection, session: i64, after: u64, before: Sum) -> rusqlite::Result<Option<Broken>> {
-    let (mut expected, mut chain, mut broken) = (after + 1, before, None);
+impl Broken {
+    /// Whether the record is there, and its bytes are not those of its checksum.
+    pub(crate) fn is_damaged(&self) -> bool {
+        [CHANGED, UNSUMMED].contains(&self.why)
+    }
+}
+
+/// Checks the chain after a record, where it has the value `before`. `found` says whether to go on behind what is broken.
+fn check_links(
+    conn: &Connection,
+    session: i64,
+    after: u64,
+    before: Sum,
+    mut found: impl FnMut(Broken) -> bool,
+) -> rusqlite::Result<()> {
+    // The value that the last record should have, and the one that it has: behind one that is broken they differ, and either may be right.
+    let (mut expected, mut chain, mut kept) = (after.saturating_add(1), before, before);
     each(conn, session, after, MOST, |one| {
-        chain = link(&chain, &one.sum);
+        let is_missing = one.number != expected;
+        let missing = is_missing.then_some(Broken { number: expected, why: "it is missing" });
+        let follows = [chain, kept].iter().any(|before| one.chain == Some(link(before, &one.sum)));
         let why = match one.stored {
-            _ if one.number != expected => Some("it is missing"),
             None => Some(UNSUMMED),
             Some(stored) if stored != one.sum => Some(CHANGED),
-            Some(_) if one.chain != Some(chain) => Some("it does not follow the record before it"),
-            Some(_) => None,
+            // What it follows is missing.
+            Some(_) if is_missing || follows => None,
+            Some(_) => Some("it does not follow the record before it"),
         };
-        broken = why.map(|why| Broken { number: expected, why });
-        expected += 1;
-        broken.is_none()
-    })?;
-    Ok(broken)
+        kept = one.chain.unwrap_or_default();
+        chain = if is_missing || follows { kept } else { link(&chain, &one.sum) };
+        expected = one.number.saturating_add(1);
+        let broken = why.map(|why| Broken { number: one.number, why });
+        missing.into_iter().chain(broken).all(&mut found)
+    })
 }
 
 /// A record as it is, with what is kept of it.
@@ -170,8 +203,9 @@ fn each(
     let mut select = conn.prepare_cached(sql)?;
     let mut rows = select.query([row_of(session, after), row_of(session, upto)])?;
     while let Some(row) = rows.next()? {
-        let (id, at): (i64, i64) = (row.get(0)?, row.get(1)?);
+        let id: i64 = row.get(0)?;
         // What is of another type was not written by a store; it has no checksum that is right.
+        let at = row.get_ref(1)?.as_i64().unwrap_or_default();
         let call = row.get_ref(2)?.as_blob_or_null().unwrap_or_default();
         let stream = row.get_ref(3)?.as_str().unwrap_or_default();
         let bytes = row.get_ref(4)?.as_blob().unwrap_or_default();

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OptionalExtension};
 use wink::store::{StoreError, StoreErrorKind};
 
+use crate::declared::lossy;
 use crate::loss::{self, Behind};
 use crate::mark::{self, Found, Mark};
 use crate::schema::failed;
@@ -107,7 +108,7 @@ impl Noted {
 /// The id of a database; none, if its tables are older than that.
 fn of(conn: &Connection) -> rusqlite::Result<Option<String>> {
     match has(conn, "identity")? {
-        true => conn.query_row("SELECT id FROM identity", [], |row| row.get(0)).optional(),
+        true => conn.query_row("SELECT id FROM identity", [], |row| row.get_ref(0).map(lossy)).optional(),
         false => Ok(None),
     }
 }

@@ -5,6 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use wink::filesystem::host::Owners;
 use wink::store::{Claimed, LedgerChange, LedgerRow, LedgerState, Rows, StoreError};
 
+use crate::declared::lossy;
 use crate::marks::Marks;
 use crate::schema::failed;
 use crate::tail::{Sum, WriteTx, sum_of};
@@ -25,19 +26,51 @@ const COLUMNS: &str = "key, tool, owner, expires, row, sum";
 
 /// A row as it was written; one without its checksum is in doubt, since it is not known what it said.
 fn found(row: &Row<'_>) -> rusqlite::Result<Found> {
-    let (key, tool): (String, String) = (row.get(0)?, row.get(1)?);
-    let (owner, expires): (Option<String>, Option<i64>) = (row.get(2)?, row.get(3)?);
-    let (text, sum): (String, Option<Vec<u8>>) = (row.get(4)?, row.get(5)?);
-    let is_whole = sum.is_some_and(|sum| sum == row_sum(&key, &tool, owner.as_deref(), expires, &text));
-    Ok(match serde_json::from_str(&text).ok().filter(|_| is_whole) {
-        Some(row) => Found { row, owner, is_whole },
+    let sum = row.get_ref(5)?.as_blob().ok();
+    // What cannot be read, a text that is not UTF-8 for one, has no checksum that is right.
+    let whole = readable(row).ok().filter(|read| sum == Some(read.sum().as_slice())).and_then(|read| {
+        let row = serde_json::from_str(read.text).ok()?;
+        Some(Found { row, owner: read.owner.map(str::to_owned), is_whole: true })
+    });
+    Ok(match whole {
+        Some(found) => found,
         None => {
-            let reason =
-                "its entry in the ledger is damaged: `wink doctor --deep` says what else is".to_owned();
-            let state = LedgerState::InDoubt { reason, since: Timestamp::UNIX_EPOCH };
-            let row = LedgerRow { key, tool, params_hash: String::new(), ttl: None, state };
+            let row = doubt(lossy(row.get_ref(0)?), lossy(row.get_ref(1)?));
             Found { row, owner: None, is_whole: false }
         }
+    })
+}
+
+/// The row of an effect of which it is not known what was recorded.
+fn doubt(key: String, tool: String) -> LedgerRow {
+    let reason = "its entry in the ledger is damaged: `wink doctor --deep` says what else is".to_owned();
+    let state = LedgerState::InDoubt { reason, since: Timestamp::UNIX_EPOCH };
+    LedgerRow { key, tool, params_hash: String::new(), ttl: None, state }
+}
+
+/// What a row's checksum covers.
+struct Readable<'r> {
+    key: &'r str,
+    tool: &'r str,
+    owner: Option<&'r str>,
+    expires: Option<i64>,
+    text: &'r str,
+}
+
+impl Readable<'_> {
+    fn sum(&self) -> Sum {
+        row_sum(self.key, self.tool, self.owner, self.expires, self.text)
+    }
+}
+
+/// The first of the [`COLUMNS`], if all of them are of their types.
+fn readable<'r>(row: &'r Row<'_>) -> rusqlite::Result<Readable<'r>> {
+    Ok(Readable {
+        key: row.get_ref(0)?.as_str()?,
+        tool: row.get_ref(1)?.as_str()?,
+        owner: row.get_ref(2)?.as_str_or_null()?,
+        expires: row.get_ref(3)?.as_i64_or_null()?,
+        text: row.get_ref(4)?.as_str()?,
     })
 }
 
@@ -55,26 +88,58 @@ fn row_sum(key: &str, tool: &str, owner: Option<&str>, expires: Option<i64>, tex
     ])
 }
 
-/// Gives every row its checksum, once: those of older versions have none.
+/// Gives every row its checksum, once: those of older versions have none. One that cannot be read stays without, and so is in doubt.
 pub(crate) fn sum_all(conn: &Connection) -> rusqlite::Result<()> {
     let mut select = conn.prepare("SELECT key, tool, owner, expires, row FROM ledger")?;
     let mut rows = select.query([])?;
     let mut sums: Vec<(String, Sum)> = Vec::new();
     while let Some(row) = rows.next()? {
-        let (key, tool): (String, String) = (row.get(0)?, row.get(1)?);
-        let (owner, expires, text): (Option<String>, Option<i64>, String) =
-            (row.get(2)?, row.get(3)?, row.get(4)?);
-        let sum = row_sum(&key, &tool, owner.as_deref(), expires, &text);
-        sums.push((key, sum));
+        if let Ok(read) = readable(row) {
+            sums.push((read.key.to_owned(), read.sum()));
+        }
     }
     let mut update = conn.prepare("UPDATE ledger SET sum = ?2 WHERE key = ?1")?;
     sums.into_iter().try_for_each(|(key, sum)| update.execute(params![key, sum]).map(drop))
 }
 
-/// Writes every row that does not have its checksum as one in doubt.
-pub(crate) fn doubt_damaged(conn: &WriteTx<'_>, owners: &Owners) -> Result<(), StoreError> {
+/// An effect, as an index of the ledger names it.
+pub(crate) struct Indexed {
+    key: String,
+    tool: String,
+}
+
+/// The effects that an index names, as far as it can be read. It has pages of its own, and may be whole where the ledger is not.
+pub(crate) fn indexed(conn: &Connection) -> Vec<Indexed> {
+    let mut named = Vec::new();
+    let mut read = || -> rusqlite::Result<()> {
+        let mut select = conn.prepare("SELECT key, tool FROM ledger INDEXED BY ledger_by_tool")?;
+        let mut rows = select.query([])?;
+        while let Some(row) = rows.next()? {
+            named.push(Indexed { key: lossy(row.get_ref(0)?), tool: lossy(row.get_ref(1)?) });
+        }
+        Ok(())
+    };
+    // That an index is damaged is said of its pages.
+    let _ = read();
+    named
+}
+
+/// Writes every row that does not have its checksum as one in doubt, and every effect that is named and has no row. Says which have none.
+pub(crate) fn doubt_damaged(
+    conn: &WriteTx<'_>,
+    owners: &Owners,
+    named: Vec<Indexed>,
+) -> Result<Vec<String>, StoreError> {
     let found = select(conn, &Rows::All).map_err(failed("read the ledger"))?;
-    found.iter().filter(|found| !found.is_whole).try_for_each(|found| put(conn, owners, &found.row))
+    found.iter().filter(|found| !found.is_whole).try_for_each(|found| put(conn, owners, &found.row))?;
+    let mut missing = Vec::new();
+    for Indexed { key, tool } in named {
+        if get(conn, &key)?.is_none() {
+            missing.push(format!("effect {key}: its entry is missing"));
+            put(conn, owners, &doubt(key, tool))?;
+        }
+    }
+    Ok(missing)
 }
 
 /// Names every row that does not have its checksum.

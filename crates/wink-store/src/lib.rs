@@ -33,6 +33,7 @@ mod readme {}
 mod guide {}
 
 mod chain;
+mod declared;
 mod ground;
 mod identity;
 mod image;

@@ -1,5 +1,6 @@
 //! Commits that a store has lost: notices them, keeps a copy for the operator, and takes the operator's acknowledgement.
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -7,6 +8,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use wink::store::{JournalId, StoreError, StoreErrorKind, StoreLoss};
 
+use crate::declared::lossy;
 use crate::ledger::moment;
 use crate::mark::{Found, Marked};
 use crate::schema::failed;
@@ -120,7 +122,7 @@ pub(crate) fn open(conn: &Connection) -> rusqlite::Result<Vec<StoreLoss>> {
             Ok(StoreLoss {
                 first: number(first),
                 last: last.map(number),
-                what: row.get(3)?,
+                what: lossy(row.get_ref(3)?),
                 noticed: Timestamp::from_nanosecond(at.into()).unwrap_or(Timestamp::UNIX_EPOCH),
             })
         })?
@@ -163,7 +165,7 @@ pub(crate) fn take_over_journal(
     take_over().map_err(failed("acknowledge a loss"))
 }
 
-/// Copies a database and what belongs to it into a directory, unless a whole copy is there.
+/// Copies a database and what belongs to it into a directory, unless a whole copy is there. The copy is on disk when this returns.
 pub(crate) fn copy_into(database: &Path, dir: &Path) -> io::Result<()> {
     if dir.exists() {
         return Ok(());
@@ -180,9 +182,12 @@ pub(crate) fn copy_into(database: &Path, dir: &Path) -> io::Result<()> {
     for ending in ["", "-wal", "-id", "-mark"] {
         let name = format!("{name}{ending}");
         match std::fs::copy(database.with_file_name(&name), new.join(&name)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+            Ok(_) => File::open(new.join(&name))?.sync_all()?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
         }
     }
-    std::fs::rename(&new, dir)
+    File::open(&new)?.sync_all()?;
+    std::fs::rename(&new, dir)?;
+    File::open(dir.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new(".")))?.sync_all()
 }

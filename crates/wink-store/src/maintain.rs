@@ -6,11 +6,12 @@ use wink::filesystem::host::{AllSettled, Owners};
 use wink::store::{CallMark, JournalId, Rows, StoreError};
 
 use crate::chain::{self, Broken};
+use crate::declared::{self, lossy};
 use crate::ledger::{self, moment};
 use crate::loss;
 use crate::options::StoreRetention;
 use crate::records;
-use crate::schema::failed;
+use crate::schema::{self, failed};
 use crate::tail::WriteTx;
 
 /// What a look through the database found.
@@ -37,20 +38,31 @@ pub struct Pruned {
 }
 
 /// Looks through everything.
-pub(crate) fn check(conn: &Connection) -> Result<CheckReport, StoreError> {
+pub(crate) fn check(conn: &Connection) -> CheckReport {
     let mut problems = damage(conn);
-    for loss in loss::open(conn).map_err(failed("check"))? {
-        problems.push(format!("{}; noticed at {}, and not acknowledged", loss.what, loss.noticed));
+    match loss::open(conn) {
+        Ok(losses) => problems.extend(
+            losses
+                .iter()
+                .map(|loss| format!("{}; noticed at {}, and not acknowledged", loss.what, loss.noticed)),
+        ),
+        Err(error) => problems.push(format!("losses cannot be read: {error}")),
     }
-    Ok(CheckReport { problems })
+    CheckReport { problems }
 }
 
 /// What is damaged. What cannot be read is a problem like any other.
 pub(crate) fn damage(conn: &Connection) -> Vec<String> {
     let mut problems = Vec::new();
     type Look = fn(&Connection, &mut Vec<String>) -> rusqlite::Result<()>;
-    let looks: [(&str, Look); 4] =
-        [("pages", all_pages), ("calls", calls), ("records", strays), ("sums", sums)];
+    let looks: [(&str, Look); 6] = [
+        ("pages", all_pages),
+        ("tables", types),
+        ("calls", calls),
+        ("records", strays),
+        ("sums", sums),
+        ("effects", effects),
+    ];
     for (what, look) in looks {
         if let Err(error) = look(conn, &mut problems) {
             problems.push(format!("{what} cannot be read: {error}"));
@@ -64,11 +76,45 @@ fn all_pages(conn: &Connection, problems: &mut Vec<String>) -> rusqlite::Result<
     Ok(())
 }
 
+/// Names tables that have other columns than a store makes, and what its column does not take where there are no checksums.
+fn types(conn: &Connection, problems: &mut Vec<String>) -> rusqlite::Result<()> {
+    let made = schema::empty()?;
+    for table in declared::TABLES {
+        let mut look = || -> rusqlite::Result<()> {
+            let columns = declared::columns(&made, table)?;
+            if declared::columns(conn, table)? != columns {
+                problems.push(format!("table {table}: its columns are not those that a store makes"));
+                return Ok(());
+            }
+            if ["records", "summaries", "ledger"].contains(&table) {
+                return Ok(());
+            }
+            let mut select = conn.prepare(&format!("SELECT * FROM {table}"))?;
+            let mut rows = select.query([])?;
+            let mut number = 0;
+            while let Some(row) = rows.next()? {
+                number += 1;
+                for (at, column) in columns.iter().enumerate() {
+                    if !column.takes(row.get_ref(at)?) {
+                        let name = &column.name;
+                        problems.push(format!("table {table}, row {number}: its {name} is of another type"));
+                    }
+                }
+            }
+            Ok(())
+        };
+        if let Err(error) = look() {
+            problems.push(format!("table {table} cannot be read: {error}"));
+        }
+    }
+    Ok(())
+}
+
 fn calls(conn: &Connection, problems: &mut Vec<String>) -> rusqlite::Result<()> {
     let mut select = conn.prepare("SELECT invocation, mark FROM calls")?;
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
-        let (call, mark): (String, String) = (row.get(0)?, row.get(1)?);
+        let (call, mark) = (lossy(row.get_ref(0)?), lossy(row.get_ref(1)?));
         if let Err(error) = serde_json::from_str::<CallMark>(&mark) {
             problems.push(format!("call {call}: {error}"));
         }
@@ -86,24 +132,37 @@ fn strays(conn: &Connection, problems: &mut Vec<String>) -> rusqlite::Result<()>
     Ok(())
 }
 
-/// Names every record, part of a summary and row of the ledger that is not as it was committed.
+/// How many broken records of a session are named; the others are counted.
+const MOST_NAMED: usize = 20;
+
+/// Names records and summaries that are not as they were committed.
 fn sums(conn: &Connection, problems: &mut Vec<String>) -> rusqlite::Result<()> {
     let sessions: Vec<(i64, String)> = conn
         .prepare("SELECT id, name FROM sessions ORDER BY name")?
-        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .query_map([], |row| Ok((row.get(0)?, lossy(row.get_ref(1)?))))?
         .collect::<Result<_, _>>()?;
     for (id, name) in sessions {
+        let mut broken = 0;
         chain::check_all(conn, id, |Broken { number, why }| {
-            problems.push(format!("record {number} of session '{name}': {why}"));
+            broken += 1;
+            if broken <= MOST_NAMED {
+                problems.push(format!("record {number} of session '{name}': {why}"));
+            }
         })?;
+        if broken > MOST_NAMED {
+            problems.push(format!("{} more records of session '{name}' are broken", broken - MOST_NAMED));
+        }
         if !records::summary_is_whole(conn, id)? {
             problems.push(format!(
                 "the summary of session '{name}': it does not have the bytes that were written"
             ));
         }
     }
-    ledger::check(conn, |problem| problems.push(problem))?;
     Ok(())
+}
+
+fn effects(conn: &Connection, problems: &mut Vec<String>) -> rusqlite::Result<()> {
+    ledger::check(conn, |problem| problems.push(problem))
 }
 
 /// What SQLite finds wrong with its pages.
@@ -145,7 +204,6 @@ pub(crate) fn prune(
         let gone = conn.execute("DELETE FROM journals WHERE at < ?1 AND id != ?2", params![old, but])?;
         if gone > 0 {
             conn.tell(format!("{gone} changes are forgotten"), [0; 16]);
-            conn.execute("UPDATE tail SET pruned = max(coalesce(pruned, ?1), ?1)", [old])?;
         }
         Ok(gone)
     };

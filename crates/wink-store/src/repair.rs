@@ -10,9 +10,10 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, params_from_iter};
 use wink::filesystem::host::disk::Disk;
 use wink::filesystem::host::{HostDisk, Owner, WorkspaceLock};
-use wink::store::{JournalId, StoreError, StoreErrorKind};
+use wink::store::{CallMark, JournalId, StoreError, StoreErrorKind};
 
 use crate::chain::Broken;
+use crate::declared::{self, Column};
 use crate::identity::Noted;
 use crate::options::StoreOptions;
 use crate::schema::{self, failed};
@@ -28,10 +29,6 @@ pub struct Repaired {
     /// What is not whole, and was left out or put in doubt. It is noted as [lost](wink::store::Store::losses), to be acknowledged.
     pub left_out: Vec<String>,
 }
-
-/// The tables, in the order in which they are copied.
-const TABLES: [&str; 9] =
-    ["sessions", "records", "calls", "ledger", "journals", "identity", "summaries", "tail", "losses"];
 
 impl SqliteStore {
     /// Repairs the database at `path`, or `wink.db` in it if it is a folder: everything in it that is whole is kept. A copy of the database
@@ -61,11 +58,17 @@ impl SqliteStore {
         let copy = path.with_file_name(format!("{name}-before-repair-{}", now.as_second()));
         loss::copy_into(&path, &copy).map_err(failed_to)?;
 
-        let mut whole = Connection::open_in_memory().map_err(failed("repair"))?;
-        schema::migrate(&mut whole).map_err(failed("repair"))??;
+        let whole = schema::empty().map_err(failed("repair"))?;
         copy_whole(&source, &whole, &mut left_out).map_err(failed("repair"))?;
         let writing = WriteTx::new(&whole);
-        drop_damaged(&writing, &owner)?;
+        drop_damaged(&writing).map_err(failed("repair"))?;
+        left_out.extend(ledger::doubt_damaged(&writing, owner.owners(), ledger::indexed(&source))?);
+        match maintain::pages(&source, "integrity_check(ledger)") {
+            Ok(pages) if pages.is_empty() => {}
+            _ => left_out.push(
+                "table ledger: its pages are damaged; effects may be missing, and not named".to_owned(),
+            ),
+        }
         let counted = || -> rusqlite::Result<_> {
             for what in &left_out {
                 loss::note(&writing, now, 0, None, &format!("found by a repair: {what}"))?;
@@ -93,9 +96,9 @@ fn refuse_if_open(disk: &HostDisk, owner: &Owner) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Copies every row that can be read.
+/// Copies every row that can be read. What a column does not take becomes the nearest that it does: checks have named it.
 fn copy_whole(from: &Connection, to: &Connection, left_out: &mut Vec<String>) -> rusqlite::Result<()> {
-    for table in TABLES {
+    for table in declared::TABLES {
         to.execute(&format!("DELETE FROM {table}"), [])?;
         let key = match table {
             "ledger" => "key",
@@ -126,15 +129,15 @@ fn copy_until(
 ) -> (usize, Option<rusqlite::Error>) {
     let mut copied = 0;
     let mut copy = || -> rusqlite::Result<()> {
+        let columns = declared::columns(to, table)?;
         let mut select = from.prepare(sql)?;
-        let columns = select.column_names().collect::<Vec<_>>().join(", ");
-        let count = select.column_count();
-        let places = vec!["?"; count].join(", ");
-        let mut insert =
-            to.prepare(&format!("INSERT OR IGNORE INTO {table} ({columns}) VALUES ({places})"))?;
+        let places = vec!["?"; columns.len()].join(", ");
+        let mut insert = to.prepare(&format!("INSERT OR IGNORE INTO {table} VALUES ({places})"))?;
         let mut rows = select.query([])?;
         while let Some(row) = rows.next()? {
-            let values: Vec<Value> = (0..count).map(|at| row.get(at)).collect::<rusqlite::Result<_>>()?;
+            let value = |(at, column): (usize, &Column)| Ok(column.nearest(row.get_ref(at)?));
+            let values: Vec<Value> =
+                columns.iter().enumerate().map(value).collect::<rusqlite::Result<_>>()?;
             copied += insert.execute(params_from_iter(values))?;
         }
         Ok(())
@@ -143,33 +146,39 @@ fn copy_until(
     (copied, error)
 }
 
-/// Leaves out records and summaries that are not as they were committed, and puts such effects in doubt.
-fn drop_damaged(writing: &WriteTx<'_>, owner: &Owner) -> Result<(), StoreError> {
-    let drop_all = || -> rusqlite::Result<()> {
-        let sessions: Vec<i64> = writing
-            .prepare("SELECT id FROM sessions")?
-            .query_map([], |row| row.get(0))?
-            .collect::<Result<_, _>>()?;
-        for session in sessions {
-            let mut broken = Vec::new();
-            chain::check_all(writing, session, |one| broken.push(one))?;
-            for Broken { number, .. } in broken.iter().filter(|one| one.why == chain::CHANGED) {
-                let row = records::row_of(session, *number);
-                writing.execute("DELETE FROM records WHERE id = ?1", [row])?;
-            }
-            if !records::summary_is_whole(writing, session)? {
-                records::drop_summary(writing, session)?;
-            }
-            if !broken.is_empty() {
-                let last = records::sequence(writing, session)?;
-                chain::compacted(writing, session, last)?;
-            }
+/// Leaves out records, summaries and marks of calls that are not as they were committed.
+fn drop_damaged(writing: &WriteTx<'_>) -> rusqlite::Result<()> {
+    let sessions: Vec<i64> = writing
+        .prepare("SELECT id FROM sessions")?
+        .query_map([], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    for session in sessions {
+        let mut broken = Vec::new();
+        chain::check_all(writing, session, |one| broken.push(one))?;
+        for Broken { number, .. } in broken.iter().filter(|one| one.is_damaged()) {
+            let row = records::row_of(session, *number);
+            writing.execute("DELETE FROM records WHERE id = ?1", [row])?;
         }
-        writing.execute("DELETE FROM records WHERE (id >> 40) NOT IN (SELECT id FROM sessions)", [])?;
-        Ok(())
-    };
-    drop_all().map_err(failed("repair"))?;
-    ledger::doubt_damaged(writing, owner.owners())
+        let mut is_sound = records::summary_is_whole(writing, session)?;
+        if !broken.is_empty() {
+            let last = records::sequence(writing, session)?;
+            chain::compacted(writing, session, last)?;
+            // What is broken yet is where the summary ends.
+            chain::check_all(writing, session, |_| is_sound = false)?;
+        }
+        if !is_sound {
+            records::drop_summary(writing, session)?;
+        }
+    }
+    writing.execute("DELETE FROM records WHERE (id >> 40) NOT IN (SELECT id FROM sessions)", [])?;
+    let calls: Vec<(i64, String)> = writing
+        .prepare("SELECT id, mark FROM calls")?
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<Result<_, _>>()?;
+    for (call, _) in calls.iter().filter(|(_, mark)| serde_json::from_str::<CallMark>(mark).is_err()) {
+        writing.execute("DELETE FROM calls WHERE id = ?1", [call])?;
+    }
+    Ok(())
 }
 
 /// Puts a database in the place of another in one transaction, as others see it.

@@ -104,7 +104,7 @@ fn summaries(conn: &Connection) -> rusqlite::Result<()> {
 }
 
 /// The count of commits, the chains of sessions, and the checksums of rows. Chains begin with what is committed from now on; the rows of
-/// the ledger get their checksums now.
+/// the ledger get their checksums now. Nothing reads `pruned`, and nothing writes it any more.
 fn tail(conn: &Connection) -> rusqlite::Result<()> {
     conn.execute_batch(
         "CREATE TABLE tail (
@@ -222,6 +222,14 @@ fn prepare(conn: &mut Connection, options: &StoreOptions) -> rusqlite::Result<Re
         conn.pragma_update_and_check(None, "max_page_count", most, |_| Ok(()))?;
     }
     migrate(conn)
+}
+
+/// A database in memory with the tables of this version.
+pub(crate) fn empty() -> rusqlite::Result<Connection> {
+    let mut conn = Connection::open_in_memory()?;
+    // One that has no tables is not of a newer version.
+    let _ = migrate(&mut conn)?;
+    Ok(conn)
 }
 
 /// Brings the tables up to date.

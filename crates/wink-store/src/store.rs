@@ -191,7 +191,7 @@ impl SqliteStore {
         let failed_to_start = |error: std::io::Error| StoreError::failed("check", error.to_string());
         let reader =
             Reader::start(schema::open_to_read(&self.path, &self.options)?).map_err(failed_to_start)?;
-        reader.ask("check", maintain::check).await
+        reader.ask("check", |conn| Ok(maintain::check(conn))).await
     }
 
     /// Removes the effects that the [retention](crate::StoreRetention) of this store does not keep. What is known of journals

@@ -85,22 +85,24 @@ impl Default for Tail {
 /// The tail of a database; none, if its tables are older than that.
 pub(crate) fn of(conn: &Connection) -> rusqlite::Result<Option<Tail>> {
     let read = |row: &rusqlite::Row<'_>| -> rusqlite::Result<_> {
-        Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?))
+        // What is of another type was not written by a store: it counts nothing, and equals none.
+        let commits = row.get_ref(0)?.as_i64().unwrap_or_default();
+        Ok((commits, row.get_ref(1)?.as_blob().unwrap_or_default().try_into().unwrap_or([0; DIGEST])))
     };
     let found = conn.prepare_cached("SELECT commits, digest FROM tail")?.query_row([], read).optional()?;
-    Ok(found.map(|(commits, digest)| Tail {
-        commits: u64::try_from(commits).unwrap_or_default(),
-        // One of another length was not written by a store, and equals none.
-        digest: digest.try_into().unwrap_or([0; DIGEST]),
-    }))
+    Ok(found.map(|(commits, digest)| Tail { commits: u64::try_from(commits).unwrap_or_default(), digest }))
 }
 
 /// Sets the tail of a database.
 pub(crate) fn set(conn: &Connection, tail: &Tail) -> rusqlite::Result<()> {
     let commits = i64::try_from(tail.commits).unwrap_or(i64::MAX);
-    conn.prepare_cached("UPDATE tail SET commits = ?1, digest = ?2")?
-        .execute(params![commits, tail.digest])
-        .map(drop)
+    // A repair may have found no row that is whole.
+    conn.prepare_cached(
+        "INSERT INTO tail (id, commits, digest) VALUES (1, ?1, ?2)
+         ON CONFLICT (id) DO UPDATE SET commits = ?1, digest = ?2",
+    )?
+    .execute(params![commits, tail.digest])
+    .map(drop)
 }
 
 /// A checksum of parts, each with its length, so that no two lists of parts have the same bytes.

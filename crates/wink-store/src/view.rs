@@ -72,7 +72,7 @@ impl StoreView {
     /// When a call is running, in any process, or it cannot be read.
     pub fn check(&self) -> Result<CheckReport, StoreError> {
         refuse_in_a_call(&self.path, "check")?;
-        self.read(maintain::check)
+        self.read(|conn| Ok(maintain::check(conn)))
     }
 
     fn read<T>(&self, read: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
