@@ -22,9 +22,8 @@ use world::{Ended, World, captures, dump, is_superuser, left_by, said};
 
 /// What commands do, each in a workspace of its own.
 const SCRIPTS: &[&str] = &[
-    // case 250
+    // A directory that becomes read-only, and one that its owner may not enter.
     "rm m/f1; chmod 555 m",
-    // case 251
     "echo new > m/f1; chmod 000 m",
     // What Go's module cache and Bazel leave.
     "mkdir -p n/b; echo a > n/a; echo c > n/b/c; chmod 444 n/a; chmod 555 n/b n",
