@@ -83,7 +83,7 @@ impl SqliteStore {
     }
 }
 
-/// Nobody may have the store open: a call that is running stands on it.
+/// No process may have the store open: a call that is running stands on it.
 fn refuse_if_open(disk: &HostDisk, owner: &Owner) -> Result<(), StoreError> {
     let names = disk.read_dir(Path::new(STORES));
     for (name, _) in names.map_err(|error| StoreError::failed("repair", error.to_string()))? {

@@ -62,7 +62,7 @@ fn what_a_command_closes_is_committed_rolled_back_and_undone() {
     }
 }
 
-/// Kills whoever does `job` at each of its steps, and whoever opens the workspace then as well, at one step each; then the workspace
+/// Kills the process that does `job` at each of its steps, and the one that opens the workspace then as well, at one step each; then the workspace
 /// must be as it was, or, where the store has the commit, as it became. Says at which steps.
 fn killed_everywhere(
     world: impl Fn() -> World,
@@ -77,7 +77,7 @@ fn killed_everywhere(
         let Ended::Killed(step) = world.user(job, kill_at) else { break };
         // Those who recover die too: each at another step.
         let recovering = world.user("open", 1 + kill_at % 23);
-        // Whoever comes next settles it all, and can use the workspace.
+        // The next process settles it all, and can use the workspace.
         world.done("use");
         let (expected, times) = if world.commits() > commits { (after, "") } else { before };
         let what = format!("{}, {job}, killed at {kill_at} {step}, then {recovering:?}", world.capture);

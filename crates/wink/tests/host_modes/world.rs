@@ -134,7 +134,7 @@ impl World {
 pub(crate) fn is_superuser() -> bool {
     let can = rustix::process::geteuid().is_root();
     if !can {
-        leave_out("an ordinary user", "it takes the superuser to be somebody else");
+        leave_out("an ordinary user", "it takes the superuser to become another user");
     }
     can
 }
@@ -293,7 +293,7 @@ fn user_child() {
             println!("told: {}", layer.unwrap().capture());
         }
         "use" => {
-            // Whoever comes next can do anything: by the file tools, and by a command.
+            // The next process can do anything: by the file tools, and by a command.
             block(files.write_text("again", "")).unwrap();
             let fork = files.fork().unwrap();
             let layer = HostFilesystem::of(&*fork).unwrap().command_layer_by(capture).unwrap();

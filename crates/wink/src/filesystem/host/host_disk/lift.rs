@@ -398,7 +398,7 @@ impl HostDisk {
                 }
                 removed => removed?,
             }
-            // Else it might be found again when somebody has set the mode that something was lifted to.
+            // Else it might be found again when the user has set the mode that something was lifted to.
             fsync(self.resolve.open_dir(self.root.as_fd(), Path::new(STATE))?)?;
             reach("disk.lifting-over");
         }

@@ -129,7 +129,7 @@ impl HostDisk {
         };
         match may {
             Err(Errno::ACCESS | Errno::PERM) => Ok(false),
-            // What else is wrong is told by whoever does it; and an old kernel does not know the question.
+            // The change itself reports what else is wrong; and an old kernel does not know the question.
             _ => Ok(true),
         }
     }
