@@ -470,7 +470,9 @@ fn furnish(dir: &Path, person: Person) -> std::io::Result<BTreeMap<String, Node>
         std::fs::create_dir(top.join("locked.d"))?;
         std::fs::write(top.join("locked.d/file"), "locked")?;
         modes.push((top.join("locked.d/file"), 0o444));
-        for path in [top.join("sparse"), top.join("locked.d")] {
+        // A directory with attributes of its own cannot be moved by a command.
+        let marked = [Some(top.join("sparse")), top.ends_with(LEFT_ALONE).then(|| top.join("locked.d"))];
+        for path in marked.into_iter().flatten() {
             rustix::fs::lsetxattr(path, ATTRIBUTE, b"before", rustix::fs::XattrFlags::empty())?;
         }
         std::fs::write(top.join("hidden"), "hidden")?;
