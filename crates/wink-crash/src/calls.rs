@@ -13,6 +13,47 @@ pub(crate) const RACED: &str = "raced.t";
 /// A group that the ordinary user is in, beside its own.
 pub(crate) const OTHER_GROUP: u32 = 61235;
 
+/// What calls do beyond contents and ordinary modes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reach {
+    /// Directories that their owner cannot change or enter (555, 000), and files that they cannot read (000).
+    pub(crate) locked: bool,
+    /// Extended attributes of files.
+    pub(crate) attributes: bool,
+    /// Other groups, and directories that hand theirs on (setgid).
+    pub(crate) groups: bool,
+    /// Two processes that write one file at once.
+    pub(crate) races: bool,
+}
+
+/// All of it that the runtime is held to.
+pub(crate) const REACH: Reach = Reach { locked: false, attributes: false, groups: false, races: false };
+
+/// A part of [`Reach`], to be tried though the runtime is not held to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Beyond {
+    Locked,
+    Attributes,
+    Groups,
+    Races,
+}
+
+impl Reach {
+    /// All of it that the runtime is held to, and this.
+    pub(crate) fn with(beyond: &[Beyond]) -> Self {
+        let mut reach = REACH;
+        for part in beyond {
+            match part {
+                Beyond::Locked => reach.locked = true,
+                Beyond::Attributes => reach.attributes = true,
+                Beyond::Groups => reach.groups = true,
+                Beyond::Races => reach.races = true,
+            }
+        }
+        reach
+    }
+}
+
 /// One thing for the child to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "tool", content = "arguments", rename_all = "snake_case")]
@@ -104,12 +145,13 @@ fn one_of<T: Default + Copy, const N: usize>(dice: &mut Dice, all: [T; N]) -> T 
 pub(crate) struct Generator {
     dice: Dice,
     next: u64,
+    reach: Reach,
 }
 
 impl Generator {
     /// The same turns for the same seed and the same worlds.
-    pub(crate) fn new(seed: u64) -> Self {
-        Self { dice: Dice::new(seed), next: 0 }
+    pub(crate) fn new(seed: u64, reach: Reach) -> Self {
+        Self { dice: Dice::new(seed), next: 0, reach }
     }
 
     /// The next turn for `world`.
@@ -178,10 +220,12 @@ impl Generator {
             return None;
         }
         let mode = match world.tree.get(&path)? {
+            Node::Dir { .. } if !self.reach.locked => return None,
             Node::Dir { .. } => one_of(&mut self.dice, [0o555, 0o500, 0o000]),
             // In the workspace itself a mode belongs to all names of a file, on an overlay to one.
             Node::File { .. } if path.ends_with(".h") => return None,
-            Node::File { .. } => one_of(&mut self.dice, [0o444, 0o000]),
+            Node::File { .. } if self.reach.locked => one_of(&mut self.dice, [0o444, 0o000]),
+            Node::File { .. } => 0o444,
             Node::Link { .. } => return None,
         };
         let is_open = ancestors(&path).all(|above| above == path || world.lifted(above).is_none());
@@ -268,11 +312,11 @@ impl Generator {
             9 => {
                 let files: Vec<String> = world.files().into_iter().filter(|path| is_alone(path)).collect();
                 match self.dice.pick(&files).cloned() {
-                    Some(path) => Line::Attribute { path, value: self.content() },
-                    None => Line::Put { path: self.path(), content: self.content() },
+                    Some(path) if self.reach.attributes => Line::Attribute { path, value: self.content() },
+                    Some(_) | None => Line::Put { path: self.path(), content: self.content() },
                 }
             }
-            10 if world.caller.is_root => {
+            10 if self.reach.groups && world.caller.is_root => {
                 let path = self.any_path(world);
                 match world.tree.get(&path) {
                     Some(Node::Dir { .. }) => {
@@ -286,7 +330,10 @@ impl Generator {
             _ => {
                 let path = self.any_path(world);
                 let mode = match world.tree.get(&path) {
-                    Some(Node::Dir { .. }) => one_of(&mut self.dice, [0o700, 0o750, 0o755, 0o2755]),
+                    Some(Node::Dir { .. }) if self.reach.groups => {
+                        one_of(&mut self.dice, [0o700, 0o750, 0o755, 0o2755])
+                    }
+                    Some(Node::Dir { .. }) => one_of(&mut self.dice, [0o700, 0o750, 0o755]),
                     // In the workspace itself a mode belongs to all names of a file, on an overlay to one.
                     _ if path.ends_with(".h") => {
                         return Line::Put { path: self.path(), content: self.content() };
