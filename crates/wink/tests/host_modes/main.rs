@@ -161,6 +161,21 @@ fn a_death_at_any_step_of_an_undo_loses_no_mode() {
     }
 }
 
+/// The workspace is restored after the command has failed: what is lifted for that has several places until it is done.
+#[test]
+fn a_death_at_any_step_of_a_restore_loses_no_mode() {
+    if !is_superuser() {
+        return;
+    }
+    for capture in captures() {
+        let before = dump(&World::new(capture).root(), "%T@");
+        for script in [SCRIPTS[4], SCRIPTS[7]] {
+            let both = ((before.as_str(), "%T@"), before.as_str());
+            killed_everywhere(|| World::new(capture), &format!("fail\n{script}"), both, (1..).step_by(2));
+        }
+    }
+}
+
 /// What Go's module cache looks like: directories 0555 on every level, files 0444.
 const TREE: &str = "mkdir -p n/cache/a@v1/b/c n/cache/d@v2; echo a > n/cache/a@v1/a; echo c > n/cache/a@v1/b/c/c; \
                     echo d > n/cache/d@v2/d; find n -type f -exec chmod 444 {} +; find n -type d -exec chmod 555 {} +";

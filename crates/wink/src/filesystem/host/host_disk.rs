@@ -307,6 +307,7 @@ impl Disk for HostDisk {
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.opened(&[from, to], || {
+            self.about_to_be(from, to)?;
             let (from_dir, from_name) = self.parent(from)?;
             let (to_dir, to_name) = self.parent(to)?;
             Ok(linkat(from_dir, from_name, to_dir, to_name, AtFlags::empty())?)
@@ -315,16 +316,14 @@ impl Disk for HostDisk {
 
     fn rename(&self, from: &Path, to: &Path, replace: Replace) -> io::Result<()> {
         self.opened(&[from, to], || {
-            self.about_to_move(from, to)?;
+            self.about_to_be(from, to)?;
             let (from_dir, from_name) = self.parent(from)?;
             let (to_dir, to_name) = self.parent(to)?;
             match replace {
                 Replace::Allowed => Ok(renameat(from_dir, from_name, to_dir, to_name)?),
                 Replace::Refused => rename_refusing(from_dir.as_fd(), from_name, to_dir.as_fd(), to_name),
             }
-        })?;
-        self.has_moved(from, to);
-        Ok(())
+        })
     }
 
     fn unlink(&self, path: &Path) -> io::Result<()> {

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use super::disk::{Disk, Meta};
 use super::fork::journal_error;
-use super::host_disk::Attributes;
 use super::journal::{After, Before, Past, Stamp};
 use super::layer::{Dir, Expected, Layer, Link, Node};
 use super::name::{quoted_path, to_shown};
@@ -394,8 +393,7 @@ impl Base {
                 Node::Link(Arc::new(Link { target, meta: entry.meta, version, _trash: None }))
             }
             EntryKind::Directory => {
-                let attributes = self.disk.dir_attributes(at)?;
-                let attributes = (attributes != Attributes::default()).then(|| Arc::new(attributes));
+                let attributes = self.disk.dir_attributes(at)?.any();
                 let mut dir = Dir { attributes, ..Dir::of_time(entry.meta) };
                 for (name, _) in self.disk.read_dir(at)? {
                     if let Some(node) = self.copied(&at.join(&name), &path.join(&name), names, found)? {

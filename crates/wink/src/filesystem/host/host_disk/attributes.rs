@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::HostDisk;
 
@@ -18,9 +19,9 @@ impl Attributes {
         Some(Self(BTreeMap::from([(name.clone(), list.clone())])))
     }
 
-    /// Whether there are none but those that a new directory has of the one that it is in.
-    pub(in super::super) fn has_only_inherited(&self) -> bool {
-        self.0.keys().all(|name| name.starts_with("system."))
+    /// Themselves, if there are any.
+    pub(in super::super) fn any(self) -> Option<Arc<Self>> {
+        (!self.0.is_empty()).then(|| Arc::new(self))
     }
 }
 

@@ -73,14 +73,20 @@ enum Within {
 
 #[derive(Debug, Clone)]
 struct Lift {
-    /// Where it is now.
-    path: PathBuf,
+    /// Where it is, or was: renames and second names add to them.
+    places: Vec<PathBuf>,
     /// The mode that it has on disk.
     found: u32,
     /// The mode that it is to have.
     mode: u32,
     /// When its inode last changed before it was lifted, and by that.
     changed: (i128, i128),
+}
+
+impl Lift {
+    fn is(&self, (dev, ino): (u64, u64), entry: &Entry) -> bool {
+        (entry.dev, entry.ino, entry.meta.mode) == (dev, ino, self.found)
+    }
 }
 
 /// A line of the record. Of an inode that is there more than once, the last line says the modes, and all of them where it may be.
@@ -155,11 +161,15 @@ impl HostDisk {
         Ok(lifting)
     }
 
-    /// Whether it is a directory that its own mode closes to this user, who owns it.
+    /// Whether its own mode closes it to this user, who owns it: a directory to changes, a file to readers.
     pub(in super::super) fn is_closed(&self, entry: &Entry) -> bool {
         let we = rustix::process::geteuid();
-        entry.kind == EntryKind::Directory
-            && entry.meta.mode & DIR_BITS != DIR_BITS
+        let needed = match entry.kind {
+            EntryKind::Directory => DIR_BITS,
+            EntryKind::File => FILE_BITS & 0o444,
+            EntryKind::Symlink | EntryKind::Other => return false,
+        };
+        entry.meta.mode & needed != needed
             && !we.is_root()
             && entry.meta.owner.is_some_and(|owner| owner.user == we.as_raw())
     }
@@ -196,38 +206,31 @@ impl HostDisk {
         let Some(lift) = found.filter(|lift| lift.found == entry.meta.mode) else { return Ok(false) };
         if lift.mode != mode {
             let lift = Lift { mode, ..lift };
-            self.write_down(key, &lift)?;
+            if let Some(place) = lift.places.last() {
+                self.write_down(key, place, &lift)?;
+            }
             self.lifts.with(|scope| scope.lifted.insert(key, lift));
         }
         Ok(true)
     }
 
-    /// Something is about to be renamed: what of it is lifted may be in its new place from now on.
-    pub(super) fn about_to_move(&self, from: &Path, to: &Path) -> io::Result<()> {
-        for (key, lift) in self.lifted_below(from) {
-            if let Ok(rest) = lift.path.strip_prefix(from) {
-                self.write_down(key, &Lift { path: join(to, rest), ..lift })?;
+    /// Something is about to be renamed, or to get a second name: what of it is lifted may be in its new place from now on.
+    pub(super) fn about_to_be(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let moved = |scope: &mut Scope| {
+            let mut moved = Vec::new();
+            for (key, lift) in &mut scope.lifted {
+                let below =
+                    lift.places.iter().filter_map(|place| Some(join(to, place.strip_prefix(from).ok()?)));
+                let new: Vec<PathBuf> = below.filter(|place| !lift.places.contains(place)).collect();
+                moved.extend(new.iter().map(|place| (*key, place.clone(), lift.clone())));
+                lift.places.extend(new);
             }
+            moved
+        };
+        for (key, place, lift) in self.lifts.with(moved).unwrap_or_default() {
+            self.write_down(key, &place, &lift)?;
         }
         Ok(())
-    }
-
-    /// It was.
-    pub(super) fn has_moved(&self, from: &Path, to: &Path) {
-        for (key, lift) in self.lifted_below(from) {
-            if let Ok(rest) = lift.path.strip_prefix(from) {
-                let path = join(to, rest);
-                self.lifts.with(|scope| scope.lifted.insert(key, Lift { path, ..lift }));
-            }
-        }
-    }
-
-    fn lifted_below(&self, dir: &Path) -> Vec<((u64, u64), Lift)> {
-        let below = |scope: &mut Scope| {
-            let found = scope.lifted.iter().filter(|(_, lift)| lift.path.starts_with(dir));
-            found.map(|(key, lift)| (*key, lift.clone())).collect()
-        };
-        self.lifts.with(below).unwrap_or_default()
     }
 
     /// Lifts what closes these paths: the directories that they are in, or, if those are open, what they name. Whether there was
@@ -274,25 +277,25 @@ impl HostDisk {
         }
         let key = (entry.dev, entry.ino);
         let mut lift =
-            Lift { path: path.to_owned(), found, mode: entry.meta.mode, changed: (entry.changed, 0) };
+            Lift { places: vec![path.to_owned()], found, mode: entry.meta.mode, changed: (entry.changed, 0) };
         // The record is in the root, and in the state directory: those are opened first.
         let is_above_record = Path::new(STATE).starts_with(path);
         if !is_above_record {
-            self.write_down(key, &lift)?;
+            self.write_down(key, path, &lift)?;
             reach("disk.lift-written");
         }
         self.set_real_mode(path, found)?;
         lift.changed.1 = self.stat(path)?.changed;
         if is_above_record {
-            self.write_down(key, &lift)?;
+            self.write_down(key, path, &lift)?;
         }
         self.lifts.with(|scope| scope.lifted.insert(key, lift));
         reach("disk.lifted");
         Ok(true)
     }
 
-    /// Writes a lifted mode down, if that is to outlive this process.
-    fn write_down(&self, (dev, ino): (u64, u64), lift: &Lift) -> io::Result<()> {
+    /// Writes a lifted mode down, and where it is, if that is to outlive this process.
+    fn write_down(&self, (dev, ino): (u64, u64), place: &Path, lift: &Lift) -> io::Result<()> {
         let is_recorded = |scope: &mut Scope| match scope.within {
             Within::Workspace => Some((scope.record.as_ref().map(File::try_clone), false)),
             Within::Command => Some((scope.record.as_ref().map(File::try_clone), true)),
@@ -305,7 +308,7 @@ impl HostDisk {
                 None if is_anew => (self.open_anew()?, true),
                 None => (self.open_record(OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE)?, true),
             };
-            let line = Line { path: lift.path.clone(), dev, ino, found: lift.found, mode: lift.mode };
+            let line = Line { path: place.to_owned(), dev, ino, found: lift.found, mode: lift.mode };
             let mut text = serde_json::to_vec(&line)?;
             text.push(b'\n');
             record.write_all(&text)?;
@@ -321,7 +324,7 @@ impl HostDisk {
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) =>
             {
-                tracing::warn!(%error, path = %lift.path.display(), "its mode is lifted without a record of it");
+                tracing::warn!(%error, path = %place.display(), "its mode is lifted without a record of it");
                 Ok(())
             }
             written => written,
@@ -358,21 +361,17 @@ impl HostDisk {
         let mut text = Vec::new();
         record.read_to_end(&mut text)?;
         // A line that was not finished is one of something that was not lifted.
-        let lines = text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
-        let lines: Vec<Line> = lines.collect();
-        let last: HashMap<(u64, u64), (u32, u32)> =
-            lines.iter().map(|line| ((line.dev, line.ino), (line.found, line.mode))).collect();
-        for line in lines {
-            let key = (line.dev, line.ino);
-            let Some((found, mode)) = last.get(&key).copied() else { continue };
-            let is_there = self
-                .stat(&line.path)
-                .is_ok_and(|entry| (entry.dev, entry.ino, entry.meta.mode) == (key.0, key.1, found));
-            if is_there {
-                let lift = Lift { path: line.path, found, mode, changed: (0, 0) };
-                self.lifts.with(|scope| scope.lifted.insert(key, lift));
-            }
+        let lines = text.split(|byte| *byte == b'\n');
+        let lines = lines.filter_map(|line| serde_json::from_slice::<Line>(line).ok());
+        let mut lifted: HashMap<(u64, u64), Lift> = HashMap::new();
+        for Line { path, dev, ino, found, mode } in lines {
+            let new = Lift { places: Vec::new(), found, mode, changed: (0, 0) };
+            let lift = lifted.entry((dev, ino)).or_insert(new);
+            (lift.found, lift.mode) = (found, mode);
+            lift.places.push(path);
         }
+        lifted.retain(|key, lift| !self.places_of(*key, lift).is_empty());
+        self.lifts.with(|scope| scope.lifted = lifted);
         let record = self.open_record(OFlags::WRONLY | OFlags::APPEND)?;
         self.lifts.with(|scope| scope.record = Some(record));
         Ok(())
@@ -380,14 +379,19 @@ impl HostDisk {
 
     /// Gives everything that this thread lifted the mode that it is to have. Says what it is then.
     fn put_back(&self, scope: Scope) -> io::Result<Vec<(PathBuf, Entry)>> {
-        let mut lifted: Vec<((u64, u64), Lift)> = scope.lifted.into_iter().collect();
+        let there = scope.lifted.iter().map(|(key, lift)| (self.places_of(*key, lift), *key, lift));
+        let mut lifted: Vec<(Vec<&PathBuf>, (u64, u64), &Lift)> = there.collect();
         // What is deeper is out of reach when what it is in is closed.
-        lifted.sort_by_key(|(_, lift)| std::cmp::Reverse(lift.path.iter().count()));
+        let depth = |place: &&PathBuf| std::cmp::Reverse(place.iter().count());
+        lifted.iter_mut().for_each(|(places, ..)| places.sort_by_key(depth));
+        lifted.sort_by_key(|(places, ..)| places.first().map(depth));
         let mut closed = Vec::with_capacity(lifted.len());
-        for (key, lift) in lifted {
-            if let Some(entry) = self.close(key, &lift)? {
+        for (places, key, lift) in lifted {
+            // If it is nowhere it was removed, replaced, or given another mode by another process.
+            let Some(place) = places.first() else { continue };
+            if let Some(entry) = self.close(place, key, lift)? {
                 reach("disk.mode-put-back");
-                closed.push((lift.path, entry));
+                closed.extend(places.into_iter().map(|place| (place.clone(), entry.clone())));
             }
         }
         if scope.record.is_some() || matches!(scope.within, Within::Command) {
@@ -411,20 +415,20 @@ impl HostDisk {
         Ok(unlinkat(&dir, name, AtFlags::empty())?)
     }
 
-    fn close(&self, key: (u64, u64), lift: &Lift) -> io::Result<Option<Entry>> {
-        let is_it = |entry: &Entry| (entry.dev, entry.ino, entry.meta.mode) == (key.0, key.1, lift.found);
-        // Removed, replaced, or given another mode by another process.
-        let Ok(entry) = self.stat(&lift.path) else { return Ok(None) };
-        if !is_it(&entry) {
-            return Ok(None);
-        }
-        let handle = if lift.path == Path::new("") {
+    /// In which of its places a lifted entry is, as it was lifted.
+    fn places_of<'l>(&self, key: (u64, u64), lift: &'l Lift) -> Vec<&'l PathBuf> {
+        let is_there = |place: &&PathBuf| self.stat(place).is_ok_and(|entry| lift.is(key, &entry));
+        lift.places.iter().filter(is_there).collect()
+    }
+
+    fn close(&self, place: &Path, key: (u64, u64), lift: &Lift) -> io::Result<Option<Entry>> {
+        let handle = if place == Path::new("") {
             openat(&self.root, ".", OFlags::RDONLY | SAFELY, Mode::empty())?
         } else {
-            let (dir, name) = self.parent(&lift.path)?;
+            let (dir, name) = self.parent(place)?;
             openat(&dir, name, OFlags::RDONLY | SAFELY, Mode::empty())?
         };
-        if !is_it(&self.real_entry(&fstat(&handle)?)) {
+        if !lift.is(key, &self.real_entry(&fstat(&handle)?)) {
             return Ok(None);
         }
         if lift.found != lift.mode {

@@ -147,11 +147,9 @@ pub(super) fn capture(
         let failed = failed(path, "taken over from the command");
         let node = match entry.kind {
             EntryKind::Directory => {
-                if !base.disk.dir_attributes(&trash.at(path)).map_err(&failed)?.has_only_inherited() {
-                    return Err(attributes(path));
-                }
+                let attributes = base.disk.dir_attributes(&trash.at(path)).map_err(&failed)?.any();
                 let keeps_time = differences.timed.contains(path);
-                Node::Dir(Arc::new(Dir { keeps_time, ..Dir::new(entry.meta) }))
+                Node::Dir(Arc::new(Dir { keeps_time, attributes, ..Dir::new(entry.meta) }))
             }
             EntryKind::Symlink => {
                 let target = base.disk.read_link(&trash.at(path)).map_err(&failed)?;

@@ -47,7 +47,8 @@ impl OverlayLayer {
         Ok(layer)
     }
 
-    /// Whether the command changed something in a directory of the workspace that its mode closes to this user, or removed one.
+    /// Whether the command changed something of the workspace that its mode closes to this user, or in such a directory, or removed
+    /// one.
     fn is_over_closed(&self) -> io::Result<bool> {
         let disk = &self.fork.base.disk;
         let _lifting = disk.lifting_below(&self.dir)?;
@@ -59,11 +60,10 @@ impl OverlayLayer {
                     continue;
                 }
                 let is_dir = kind == EntryKind::Directory;
-                if let Some(there) = look_in_tree(&**disk, &path)?
-                    && there.kind == EntryKind::Directory
-                {
+                if let Some(there) = look_in_tree(&**disk, &path)? {
                     let is_over = is_dir && self.mark(&path, Mark::Opaque)?.as_deref() != Some(b"y");
-                    if disk.is_closed(&there) || (!is_over && self.has_closed(&path)?) {
+                    let loses = there.kind == EntryKind::Directory && !is_over;
+                    if disk.is_closed(&there) || (loses && self.has_closed(&path)?) {
                         return Ok(true);
                     }
                 }
@@ -75,7 +75,7 @@ impl OverlayLayer {
         Ok(false)
     }
 
-    /// Whether there is a closed directory somewhere below one of the workspace.
+    /// Whether something closed is somewhere below a directory of the workspace.
     fn has_closed(&self, dir: &Path) -> io::Result<bool> {
         let disk = &self.fork.base.disk;
         let mut left = vec![dir.to_owned()];
@@ -138,7 +138,7 @@ impl Reading<'_> {
         if self.command.root.map(rights) != Some(rights(entry.meta)) {
             return Err(Failed::Root);
         }
-        self.check_attributes(root, Some(root))?;
+        self.check_attributes(root, root)?;
         Ok(dir)
     }
 
@@ -289,9 +289,10 @@ impl Reading<'_> {
                 if let Some(place) = made {
                     self.wrote(&place, WrittenAs::MadeDirectory);
                 }
-                self.check_attributes(at, None)?;
+                let disk = &self.command.fork.base.disk;
+                let attributes = disk.dir_attributes(&self.command.inside(at)).map_err(failed)?.any();
                 let keeps_time = self.is_time_set(&entry);
-                let dir = self.dir(at, None, Dir { keeps_time, ..Dir::new(entry.meta) })?;
+                let dir = self.dir(at, None, Dir { keeps_time, attributes, ..Dir::new(entry.meta) })?;
                 Ok(Some(Node::Dir(Arc::new(dir))))
             }
         }
@@ -300,7 +301,7 @@ impl Reading<'_> {
     /// A directory through which `source` shows.
     fn over(&mut self, at: &Path, source: &Path, entry: &Entry, found: &Entry) -> Result<Dir, Failed> {
         let mut dir = self.dir(at, Some(source), Dir::over(Arc::from(source)))?;
-        self.check_attributes(at, Some(source))?;
+        self.check_attributes(at, source)?;
         self.wrote(source, WrittenAs::Inside);
         if self.has_other_rights(entry, found) {
             // The command's change, unless another process has been there.
@@ -355,19 +356,15 @@ impl Reading<'_> {
         entry.meta.modified == there.meta.modified && !self.has_other_rights(entry, there)
     }
 
-    /// Nothing keeps the attributes of directories, so a command must leave them as they are.
-    fn check_attributes(&self, at: &Path, source: Option<&Path>) -> Result<(), Failed> {
+    /// Nothing keeps the attributes that a directory of the workspace had, so a command must leave them as they are.
+    fn check_attributes(&self, at: &Path, source: &Path) -> Result<(), Failed> {
         let disk = &self.command.fork.base.disk;
         let failed = |error| Failed::At(at.to_owned(), error);
         let ours = disk.dir_attributes(&self.command.inside(at)).map_err(failed)?;
-        let is_same = match source {
-            Some(source) => match disk.dir_attributes(source) {
-                // Somebody else removed it meanwhile, which is found elsewhere.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => true,
-                theirs => theirs.map_err(failed)? == ours,
-            },
-            // A new one has those that go with the directory that it is in.
-            None => ours.has_only_inherited(),
+        let is_same = match disk.dir_attributes(source) {
+            // Somebody else removed it meanwhile, which is found elsewhere.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+            theirs => theirs.map_err(failed)? == ours,
         };
         if is_same { Ok(()) } else { Err(Failed::Attributes(at.to_owned())) }
     }
