@@ -13,47 +13,6 @@ pub(crate) const RACED: &str = "raced.t";
 /// A group that the ordinary user is in, beside its own.
 pub(crate) const OTHER_GROUP: u32 = 61235;
 
-/// What calls do beyond contents and ordinary modes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Reach {
-    /// Directories that their owner cannot change or enter (555, 000), and files that they cannot read (000).
-    pub(crate) locked: bool,
-    /// Extended attributes of files.
-    pub(crate) attributes: bool,
-    /// Other groups, and directories that hand theirs on (setgid).
-    pub(crate) groups: bool,
-    /// Two processes that write one file at once.
-    pub(crate) races: bool,
-}
-
-/// All of it that the runtime is held to.
-pub(crate) const REACH: Reach = Reach { locked: false, attributes: false, groups: false, races: false };
-
-/// A part of [`Reach`], to be tried though the runtime is not held to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Beyond {
-    Locked,
-    Attributes,
-    Groups,
-    Races,
-}
-
-impl Reach {
-    /// All of it that the runtime is held to, and this.
-    pub(crate) fn with(beyond: &[Beyond]) -> Self {
-        let mut reach = REACH;
-        for part in beyond {
-            match part {
-                Beyond::Locked => reach.locked = true,
-                Beyond::Attributes => reach.attributes = true,
-                Beyond::Groups => reach.groups = true,
-                Beyond::Races => reach.races = true,
-            }
-        }
-        reach
-    }
-}
-
 /// One thing for the child to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "tool", content = "arguments", rename_all = "snake_case")]
@@ -145,13 +104,12 @@ fn one_of<T: Default + Copy, const N: usize>(dice: &mut Dice, all: [T; N]) -> T 
 pub(crate) struct Generator {
     dice: Dice,
     next: u64,
-    reach: Reach,
 }
 
 impl Generator {
     /// The same turns for the same seed and the same worlds.
-    pub(crate) fn new(seed: u64, reach: Reach) -> Self {
-        Self { dice: Dice::new(seed), next: 0, reach }
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { dice: Dice::new(seed), next: 0 }
     }
 
     /// The next turn for `world`.
@@ -199,15 +157,33 @@ impl Generator {
             world.apply("first", &Call::ByHand { path: path.clone(), content });
         }
         let mut lines = Vec::new();
+        let mut opened = Vec::new();
         for _ in 0..1 + self.dice.below(most) {
-            let line = self.line(&world);
-            for lift in lifts(&world, &line).into_iter().chain([line]) {
+            let line = match self.dice.below(4) {
+                0 => self.line_in_closed(&world),
+                _ => None,
+            };
+            let line = line.unwrap_or_else(|| self.line(&world));
+            for lift in lifts(&world, &line) {
+                opened.extend(closing(&world, &lift));
                 world.apply_line(&lift);
                 lines.push(lift);
             }
+            world.apply_line(&line);
+            lines.push(line);
         }
-        if self.dice.below(3) == 0 {
-            lines.extend(self.lock(&world));
+        match self.dice.below(3) {
+            0 => lines.extend(self.lock(&world)),
+            // As programs do that keep read-only trees.
+            1 => {
+                for line in opened.into_iter().rev() {
+                    if closing(&world, &line).is_some() && lifts(&world, &line).is_empty() {
+                        world.apply_line(&line);
+                        lines.push(line);
+                    }
+                }
+            }
+            _ => {}
         }
         Call::Command { first, lines, fail }
     }
@@ -220,12 +196,10 @@ impl Generator {
             return None;
         }
         let mode = match world.tree.get(&path)? {
-            Node::Dir { .. } if !self.reach.locked => return None,
             Node::Dir { .. } => one_of(&mut self.dice, [0o555, 0o500, 0o000]),
             // In the workspace itself a mode belongs to all names of a file, on an overlay to one.
             Node::File { .. } if path.ends_with(".h") => return None,
-            Node::File { .. } if self.reach.locked => one_of(&mut self.dice, [0o444, 0o000]),
-            Node::File { .. } => 0o444,
+            Node::File { .. } => one_of(&mut self.dice, [0o444, 0o000]),
             Node::Link { .. } => return None,
         };
         let is_open = ancestors(&path).all(|above| above == path || world.lifted(above).is_none());
@@ -290,6 +264,15 @@ impl Generator {
         }
     }
 
+    /// A change in a directory that its owner may not change, if there is one.
+    fn line_in_closed(&mut self, world: &World) -> Option<Line> {
+        let is_dir = |path: &&String| matches!(world.tree.get(*path), Some(Node::Dir { .. }));
+        let paths = world.tree.keys().filter(|path| !path.starts_with(LEFT_ALONE));
+        let closed = paths.filter(|path| world.lifted(path).is_some()).filter(is_dir);
+        let dir = self.dice.pick(&closed.collect::<Vec<_>>()).copied()?;
+        Some(Line::Put { path: format!("{dir}/{}.t", self.dice.below(3)), content: self.content() })
+    }
+
     fn line(&mut self, world: &World) -> Line {
         match self.dice.below(12) {
             0..=2 => Line::Put { path: self.odd_path(), content: self.content() },
@@ -312,11 +295,11 @@ impl Generator {
             9 => {
                 let files: Vec<String> = world.files().into_iter().filter(|path| is_alone(path)).collect();
                 match self.dice.pick(&files).cloned() {
-                    Some(path) if self.reach.attributes => Line::Attribute { path, value: self.content() },
-                    Some(_) | None => Line::Put { path: self.path(), content: self.content() },
+                    Some(path) => Line::Attribute { path, value: self.content() },
+                    None => Line::Put { path: self.path(), content: self.content() },
                 }
             }
-            10 if self.reach.groups && world.caller.is_root => {
+            10 if world.caller.is_root => {
                 let path = self.any_path(world);
                 match world.tree.get(&path) {
                     Some(Node::Dir { .. }) => {
@@ -330,10 +313,7 @@ impl Generator {
             _ => {
                 let path = self.any_path(world);
                 let mode = match world.tree.get(&path) {
-                    Some(Node::Dir { .. }) if self.reach.groups => {
-                        one_of(&mut self.dice, [0o700, 0o750, 0o755, 0o2755])
-                    }
-                    Some(Node::Dir { .. }) => one_of(&mut self.dice, [0o700, 0o750, 0o755]),
+                    Some(Node::Dir { .. }) => one_of(&mut self.dice, [0o700, 0o750, 0o755, 0o2755]),
                     // In the workspace itself a mode belongs to all names of a file, on an overlay to one.
                     _ if path.ends_with(".h") => {
                         return Line::Put { path: self.path(), content: self.content() };
@@ -391,6 +371,20 @@ impl Generator {
         let parts = 1 + self.dice.below(6);
         (0..parts).map(|_| format!("{:08x}-", self.dice.any() as u32)).collect()
     }
+}
+
+/// What closes again what this line is about to open.
+fn closing(world: &World, lift: &Line) -> Option<Line> {
+    let Line::Mode { path, .. } = lift else { return None };
+    // In the workspace itself a mode belongs to all names of a file, on an overlay to one.
+    if path.ends_with(".h") {
+        return None;
+    }
+    let mode = match world.tree.get(path)? {
+        Node::File { rights, .. } | Node::Dir { rights } => rights.mode,
+        Node::Link { .. } => return None,
+    };
+    Some(Line::Mode { path: path.clone(), mode })
 }
 
 /// Whether a file has one name only.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use crate::Plant;
 use wink::testing::Dice;
 
-use crate::calls::{Call, Generator, LEFT_ALONE, Reach, Turn};
+use crate::calls::{Call, Generator, LEFT_ALONE, Turn};
 use crate::cells::{self, Cell, Person};
 use crate::effects;
 use crate::judge::{self, Known};
@@ -43,8 +43,6 @@ pub(crate) struct Setup {
     pub(crate) cells: Vec<Cell>,
     /// The kit's program, where every user may run it.
     pub(crate) program: PathBuf,
-    /// What calls do.
-    pub(crate) reach: Reach,
 }
 
 /// How a round ended.
@@ -116,14 +114,15 @@ pub(crate) fn run(setup: &Setup, dir: &Path, report: &mut Report) -> std::io::Re
                     .cycle()
                     .skip(*next)
                     .take(steps.len())
-                    .find(|(_, step)| is_reachable(step, here.cell, setup.reach))
+                    .find(|(_, step)| is_reachable(step, here.cell))
                     .map_or((0, "none"), |(at, step)| (at + 1, *step));
                 *next = after % steps.len().max(1);
                 Death::At { step, nth: 1 + dice.below(3) }
             }
         };
         let raced = match here.kills {
-            0 if setup.reach.races || setup.plant == Some(Plant::LostUpdate) => here.race(&counter, report),
+            // What is planted in traces would be found in the race.
+            0 if setup.plant != Some(Plant::LostTraces) => here.race(&counter, report),
             _ => Ok(()),
         };
         let ended = match raced.and_then(|()| here.round(&death, &counter, report)) {
@@ -172,7 +171,7 @@ pub(crate) fn run(setup: &Setup, dir: &Path, report: &mut Report) -> std::io::Re
     }
     report.never_reached = steps
         .iter()
-        .filter(|step| setup.cells.iter().any(|cell| is_reachable(step, cell, setup.reach)))
+        .filter(|step| setup.cells.iter().any(|cell| is_reachable(step, cell)))
         .filter(|step| !report.steps.contains_key(*step))
         .map(|step| (*step).to_owned())
         .collect();
@@ -180,11 +179,11 @@ pub(crate) fn run(setup: &Setup, dir: &Path, report: &mut Report) -> std::io::Re
 }
 
 /// Whether a step can be reached in workspaces of this kind.
-fn is_reachable(step: &str, cell: &Cell, reach: Reach) -> bool {
+fn is_reachable(step: &str, cell: &Cell) -> bool {
     match step.split_once('.') {
         Some(("scan", _)) => cell.scan,
         // No mode closes anything to the superuser.
-        Some(("disk", _)) => reach.locked && cell.person != Person::Root,
+        Some(("disk", _)) => cell.person != Person::Root,
         Some(("command", what)) => !cell.scan || what != "layer-made",
         Some(_) | None => true,
     }
@@ -209,9 +208,9 @@ impl<'s> Epoch<'s> {
         std::fs::create_dir_all(&dir)?;
         let mut known = Known::default();
         known.world.caller = cell.person.caller();
-        known.world.tree = furnish(&dir, cell.person, setup.reach)?;
+        known.world.tree = furnish(&dir, cell.person)?;
         let seed = setup.seed.wrapping_add(number);
-        let (generator, dice) = (Generator::new(seed, setup.reach), Dice::new(seed));
+        let (generator, dice) = (Generator::new(seed), Dice::new(seed));
         let capture = cell.wanted().to_owned();
         Ok(Self { dir, cell, capture, generator, dice, known, kills: 0, setup })
     }
@@ -449,7 +448,7 @@ impl<'s> Epoch<'s> {
 /// names. Names of files with several end with `.h`, since no command may write to such a file: whether that changes it by its
 /// other names depends on how the command is captured. Some may be moved and removed, the others are
 /// [left alone](crate::calls::LEFT_ALONE).
-fn furnish(dir: &Path, person: Person, reach: Reach) -> std::io::Result<BTreeMap<String, Node>> {
+fn furnish(dir: &Path, person: Person) -> std::io::Result<BTreeMap<String, Node>> {
     let long_past = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
     let mut modes: Vec<(PathBuf, u32)> = Vec::new();
     for top in ["h.d", LEFT_ALONE] {
@@ -471,18 +470,14 @@ fn furnish(dir: &Path, person: Person, reach: Reach) -> std::io::Result<BTreeMap
         std::fs::create_dir(top.join("locked.d"))?;
         std::fs::write(top.join("locked.d/file"), "locked")?;
         modes.push((top.join("locked.d/file"), 0o444));
-        if reach.attributes {
-            for path in [top.join("sparse"), top.join("locked.d")] {
-                rustix::fs::lsetxattr(path, ATTRIBUTE, b"before", rustix::fs::XattrFlags::empty())?;
-            }
+        for path in [top.join("sparse"), top.join("locked.d")] {
+            rustix::fs::lsetxattr(path, ATTRIBUTE, b"before", rustix::fs::XattrFlags::empty())?;
         }
-        if reach.locked {
-            std::fs::write(top.join("hidden"), "hidden")?;
-            modes.extend([(top.join("hidden"), 0o000), (top.join("locked.d"), 0o555)]);
-            std::fs::create_dir(top.join("hidden.d"))?;
-            std::fs::write(top.join("hidden.d/file"), "hidden")?;
-            modes.push((top.join("hidden.d"), 0o000));
-        }
+        std::fs::write(top.join("hidden"), "hidden")?;
+        modes.extend([(top.join("hidden"), 0o000), (top.join("locked.d"), 0o555)]);
+        std::fs::create_dir(top.join("hidden.d"))?;
+        std::fs::write(top.join("hidden.d/file"), "hidden")?;
+        modes.push((top.join("hidden.d"), 0o000));
     }
     person.give(dir)?;
     for (path, mode) in modes {

@@ -52,9 +52,6 @@ struct Options {
     /// A bug to plant. The kit has to find it.
     #[arg(long)]
     plant: Option<Plant>,
-    /// Something that the runtime is not held to yet, to be tried as well.
-    #[arg(long)]
-    beyond: Vec<calls::Beyond>,
     /// For how many seconds a child may say nothing before it is taken to hang.
     #[arg(long, default_value_t = 120)]
     patience: u64,
@@ -197,8 +194,7 @@ fn everything(options: &Options) -> std::io::Result<Report> {
         let &Options { kills, seed, plant, .. } = options;
         let patience = Duration::from_secs(options.patience);
         let program = cells::program_in(&dir)?;
-        let reach = calls::Reach::with(&options.beyond);
-        let setup = drive::Setup { kills, seed, plant, patience, cells: cells.clone(), program, reach };
+        let setup = drive::Setup { kills, seed, plant, patience, cells: cells.clone(), program };
         drive::run(&setup, &dir, &mut report)?;
     }
     // A workspace that was lost is worth a look.

@@ -69,7 +69,7 @@ fn a_directory_whose_mode_is_not_put_back_is_found() {
 
 #[test]
 fn modes_that_a_dead_process_had_lifted_and_that_are_not_put_back_are_found() {
-    finds("state", &["--kills", "150", "--plant", "lost-modes", "--beyond", "locked"]);
+    finds("state", &["--kills", "150", "--plant", "lost-modes"]);
 }
 
 #[test]

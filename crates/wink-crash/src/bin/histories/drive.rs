@@ -67,7 +67,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, Error> {
     let started = Instant::now();
     let until = started + Duration::from_secs(options.seconds);
     let dir = std::env::temp_dir().join(format!("wink-histories-{}", std::process::id()));
-    std::fs::create_dir_all(&dir)?;
+    std::fs::create_dir_all(&dir).map_err(|error| told(&dir, &error))?;
     let mut report = Report { seed: options.seed, ..Report::default() };
     let mut dice = Dice::new(options.seed);
     while Instant::now() < until && report.findings.len() < 100 {
@@ -87,7 +87,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, Error> {
         check(&history).iter().for_each(|what| report.find(round, what));
         // One with a finding is worth a look.
         if report.findings.len() == before || options.plant.is_some() {
-            std::fs::remove_dir_all(&workspace)?;
+            std::fs::remove_dir_all(&workspace).map_err(|error| told(&workspace, &error))?;
             let _ = std::fs::remove_file(effects_file(&workspace));
         }
     }
@@ -100,6 +100,11 @@ pub(crate) fn run(options: &Options) -> Result<Report, Error> {
     }
     report.seconds = started.elapsed().as_secs_f64();
     Ok(report)
+}
+
+/// A failure of the kit itself, and what it was about.
+fn told(path: &Path, error: &std::io::Error) -> String {
+    format!("{}: {error}", path.display())
 }
 
 fn furnish(dir: &Path) -> std::io::Result<()> {
@@ -132,7 +137,7 @@ fn have_work(
 ) -> Result<(), Error> {
     let until = Instant::now() + time;
     let mut names = 0u64;
-    let mut start = |number: usize, dice: &mut Dice| -> std::io::Result<Child> {
+    let mut start = |number: usize, dice: &mut Dice| -> Result<Child, Error> {
         names += 1;
         let left = until.saturating_duration_since(Instant::now());
         let mut command = Command::new(std::env::current_exe()?);
@@ -147,7 +152,8 @@ fn have_work(
                 Plant::NoTurn => "no-turn",
             });
         }
-        command.stdin(Stdio::null()).spawn()
+        let spawned = command.stdin(Stdio::null()).spawn();
+        Ok(spawned.map_err(|error| told(Path::new(command.get_program()), &error))?)
     };
     let mut running = Vec::new();
     for number in 0..options.processes {
@@ -214,11 +220,13 @@ fn read(options: &Options, dir: &Path) -> Result<History, Error> {
             history.in_doubt.push(doubt.key);
         }
         for path in LISTS {
-            let text = std::fs::read_to_string(dir.join(path))?;
+            let text =
+                std::fs::read_to_string(dir.join(path)).map_err(|error| told(Path::new(path), &error))?;
             history.lists.insert(path.to_owned(), text.lines().map(str::to_owned).collect());
         }
         for path in COUNTERS {
-            let text = std::fs::read_to_string(dir.join(path))?;
+            let text =
+                std::fs::read_to_string(dir.join(path)).map_err(|error| told(Path::new(path), &error))?;
             let value = Version::of(path, &text).ok_or_else(|| format!("{path} is {text:?}"))?;
             history.counters.insert(path.to_owned(), value.length);
         }
