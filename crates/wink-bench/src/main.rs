@@ -1,13 +1,13 @@
 //! Wink beside the floor and its peers, in one run.
 //!
-//! `cargo run --release -p wink-bench` prints tables with the targets; `-- --json` prints one JSON object.
+//! `cargo run --profile dist -p wink-bench` prints tables with the targets; `-- --json` prints one JSON object.
 //! Names of rows or of groups of rows (`durable`, `host`) restrict the run to them. The rows `cli` and `mcp` measure the
-//! program `wink` beside this one: `cargo build --release -p wink-cli` first. `scripts/bench` does so, and has the Python
+//! program `wink` beside this one: `cargo build --profile dist -p wink-cli` first. `scripts/bench` does so, and has the Python
 //! original and the Python peers of the rows `loop` in the run. To see where the instructions of one case go:
 //!
 //! ```text
 //! valgrind --tool=callgrind --collect-atstart=no --toggle-collect='*measured_region*' \
-//!     target/release/wink-bench --counted wink call/empty
+//!     target/dist/wink-bench --counted wink call/empty
 //! ```
 
 use std::num::NonZero;
@@ -111,7 +111,7 @@ impl Command {
             Command::Serve(serving) => serving.run()?,
             Command::Measure { rows, format, effort } => {
                 if cfg!(debug_assertions) {
-                    eprintln!("this is a debug build: its figures mean nothing; use `cargo run --release`");
+                    eprintln!("this is a debug build: its figures mean nothing; use `cargo run --profile dist`");
                 }
                 if rows.iter().any(|row| matches!(row.kind(), Kind::Processes | Kind::Sessions)) {
                     eprintln!("measuring {}", program::version()?);

@@ -36,8 +36,8 @@ pub(super) fn wink() -> Result<PathBuf, String> {
     if wink.exists() {
         return Ok(wink);
     }
-    let release = if cfg!(debug_assertions) { "" } else { " --release" };
-    Err(format!("{} is not there; `cargo build{release} -p wink-cli` makes it", wink.display()))
+    let profile = if cfg!(debug_assertions) { "" } else { " --profile dist" };
+    Err(format!("{} is not there; `cargo build{profile} -p wink-cli` makes it", wink.display()))
 }
 
 /// Which one that is.
