@@ -315,7 +315,7 @@ impl Disk for HostDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path, replace: Replace) -> io::Result<()> {
-        self.opened(&[from, to], || {
+        let rename = || {
             self.about_to_be(from, to)?;
             let (from_dir, from_name) = self.parent(from)?;
             let (to_dir, to_name) = self.parent(to)?;
@@ -323,21 +323,24 @@ impl Disk for HostDisk {
                 Replace::Allowed => Ok(renameat(from_dir, from_name, to_dir, to_name)?),
                 Replace::Refused => rename_refusing(from_dir.as_fd(), from_name, to_dir.as_fd(), to_name),
             }
-        })
+        };
+        self.removing(to, || self.opened(&[from, to], rename))
     }
 
     fn unlink(&self, path: &Path) -> io::Result<()> {
-        self.opened(&[path], || {
+        let unlink = || {
             let (dir, name) = self.parent(path)?;
             Ok(unlinkat(dir, name, AtFlags::empty())?)
-        })
+        };
+        self.removing(path, || self.opened(&[path], unlink))
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        self.opened(&[path], || {
+        let remove = || {
             let (dir, name) = self.parent(path)?;
             Ok(unlinkat(dir, name, AtFlags::REMOVEDIR)?)
-        })
+        };
+        self.removing(path, || self.opened(&[path], remove))
     }
 
     fn set_meta(&self, path: &Path, meta: Meta) -> io::Result<()> {

@@ -233,6 +233,20 @@ impl HostDisk {
         Ok(())
     }
 
+    /// Removes the name of something. When that was its last, it is lifted no longer: what the system makes next may get its inode.
+    pub(super) fn removing(&self, path: &Path, remove: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let last = self.lifts.with(|scope| !scope.lifted.is_empty()).unwrap_or(false);
+        let last = last.then(|| self.stat(path).ok()).flatten();
+        let last = last.filter(|entry| entry.kind == EntryKind::Directory || entry.links <= 1);
+        remove()?;
+        let Some(key) = last.map(|entry| (entry.dev, entry.ino)) else { return Ok(()) };
+        match self.lifts.with(|scope| scope.lifted.remove(&key)).flatten() {
+            // As it is, it is to stay.
+            Some(lift) => self.write_down(key, path, &Lift { mode: lift.found, ..lift }),
+            None => Ok(()),
+        }
+    }
+
     /// Lifts what closes these paths: the directories that they are in, or, if those are open, what they name. Whether there was
     /// anything.
     fn open_up(&self, paths: &[&Path]) -> io::Result<bool> {
@@ -504,3 +518,6 @@ impl Drop for Lifting<'_> {
 fn join(dir: &Path, rest: &Path) -> PathBuf {
     if rest == Path::new("") { dir.to_owned() } else { dir.join(rest) }
 }
+
+#[cfg(test)]
+mod tests;
