@@ -4,13 +4,10 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
-mod support;
-
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use support::{Page, prompt, resources};
 use wink::limits::{CancelToken, Deadline, SystemClock};
 use wink::prelude::*;
 use wink::session::SnapshotScope;
@@ -18,6 +15,8 @@ use wink::testing::FakeClock;
 use wink_models::claude::{ClaudeAdapter, Native, native_tools};
 use wink_models::recording::{Recorder, Recording, Scrubber};
 use wink_models::{Adapter, Evaluation, PromptResponse, Secret, Stopped};
+
+use crate::support::{Page, prompt, resources};
 
 const KEY: &str = "sk-a-key-that-nobody-sees";
 

@@ -2,14 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::json;
-use support::{JumpClock, Listed, Note, Silent, calls, error, opens, prompt, resources, says};
 use wink::filesystem::FilesystemExt;
 use wink::limits::{
     Budget, BudgetDimension, BudgetExceededError, BudgetTracker, CancelToken, Clock, Deadline,
@@ -22,6 +19,8 @@ use wink_models::{
     Adapter, BoxModel, Evaluation, Message, ModelAdapter, ModelError, ModelErrorKind, PromptResponse,
     RetryPolicy, RunReport, RunStats, Stop, StopReason, Stopped, Terms,
 };
+
+use crate::support::{JumpClock, Listed, Note, Silent, calls, error, opens, prompt, resources, says};
 
 async fn evaluate(model: BoxModel, evaluation: Evaluation) -> (Result<PromptResponse, Stopped>, Session) {
     let session = Session::builder().clock(JumpClock::new()).build();

@@ -184,7 +184,7 @@ enum Kill {
 /// Whether the other process got to the end; it did, or it was killed.
 fn start(root: &Path, turns: usize, kill: Kill) -> bool {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "in_another_process", "--nocapture"]);
+    command.args(["--exact", "killed::in_another_process", "--nocapture"]);
     command.env(ROOT, root).env(TURNS, turns.to_string()).stdout(Stdio::null()).stderr(Stdio::piped());
     if let Kill::AtStep(at) = kill {
         command.env(DIE_AT, at.to_string());

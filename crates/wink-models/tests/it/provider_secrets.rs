@@ -8,12 +8,9 @@
     reason = "a test may fail"
 )]
 
-mod provider_support;
-
 use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex};
 
-use provider_support::{KEY, WAYS, Way, ask, request, user};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tracing::field::{Field, Visit};
@@ -27,6 +24,8 @@ use wink_fake::{Fake, Script};
 use wink_models::providers::{Endpoint, SetupError, openai};
 use wink_models::recording::{Recorder, Scrubber};
 use wink_models::{Adapter, Evaluation, ModelAdapter, ModelErrorKind as Kind};
+
+use crate::provider_support::{KEY, WAYS, Way, ask, request, user};
 
 const HEADER: &str = "planted-header-value";
 
@@ -103,6 +102,9 @@ async fn logs_recordings_and_stores_have_no_keys() {
     let prompt = PromptTemplate::builder("tests", "secrets").section(section).build().unwrap().prompt();
     let lines = r#"{"tool_calls": [{"id": "1", "name": "tell", "arguments": {}}]}
 {"fault": "unauthorized"}"#;
+    // While there is only one subscriber, `tracing` asks that of the thread that reaches an event first whether anybody wants it, and
+    // other tests have none.
+    let _another = tracing::Dispatch::new(Heard::default());
     for (way, streaming) in WAYS {
         let (heard, recorded, store) = (Heard::default(), Heard::default(), Arc::new(ByteStore::new()));
         let diagnostics = tracing::subscriber::set_default(heard.clone());
@@ -258,7 +260,7 @@ async fn loopback_needs_no_proxy() {
 fn proxies_of_the_environment_are_not_asked_for_loopback() {
     let nobody = "http://127.0.0.1:1";
     let ended = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "loopback_needs_no_proxy"])
+        .args(["--exact", "provider_secrets::loopback_needs_no_proxy"])
         .envs(
             ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY", "all_proxy"].map(|name| (name, nobody)),
         )

@@ -1,6 +1,6 @@
 //! Calls of every kind, and what a model is told of each: the same for whoever carries it there.
 
-#![allow(dead_code, unreachable_pub, reason = "shared by tests")]
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic, reason = "shared by tests")]
 
 use std::sync::{Arc, Mutex};
 

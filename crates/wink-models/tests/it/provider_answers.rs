@@ -8,12 +8,9 @@
     reason = "a test may fail"
 )]
 
-mod provider_support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use provider_support::{Told, WAYS, Way, answer, ask, called, output, request, said, user};
 use serde_json::json;
 use wink::limits::{Budget, BudgetTracker, CancelToken, Clock, SystemClock, TokenUsage};
 use wink::prelude::*;
@@ -23,6 +20,8 @@ use wink_models::providers::Streaming;
 use wink_models::{
     Adapter, Evaluation, Message, Model, ModelAdapter, ModelErrorKind as Kind, ModelResponse, Stop,
 };
+
+use crate::provider_support::{Told, WAYS, Way, answer, ask, called, output, request, said, user};
 
 fn usage() -> TokenUsage {
     TokenUsage { input_tokens: 100, output_tokens: 20, cached_tokens: 0 }

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-#[path = "../../../fuzz/targets/sse.rs"]
+#[path = "../../../../fuzz/targets/sse.rs"]
 mod sse;
 
 #[test]

@@ -2,12 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
 
-mod support;
-
 use std::sync::Arc;
 
 use serde_json::json;
-use support::{Listed, Note, calls, prompt_with, resources, says};
 use wink::BoxFuture;
 use wink::feedback::{Completion, CompletionChecker, CompletionContext};
 use wink::limits::CancelToken;
@@ -18,6 +15,8 @@ use wink::suites::{PlanChecker, PlanningToolsSection};
 use wink_models::{
     Adapter, Evaluation, Message, ModelAdapter, PromptResponse, RunReport, ScriptedModel, StopReason, Stopped,
 };
+
+use crate::support::{Listed, Note, calls, prompt_with, resources, says};
 
 fn reason(came: &Result<PromptResponse, Stopped>) -> &StopReason {
     &came.as_ref().unwrap_err().reason

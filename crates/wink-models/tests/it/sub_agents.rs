@@ -2,12 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
 
-mod support;
-
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
-use support::{Listed, calls, prompt, resources, says};
 use wink::feedback::{Completion, CompletionChecker, CompletionContext};
 use wink::prelude::*;
 use wink::prompt::{Output, PromptTemplateBuilder};
@@ -15,6 +12,8 @@ use wink::session::{Ending, ToolInvoked};
 use wink_models::{
     Adapter, Evaluation, ModelAdapter, ModelResponse, Piece, RunStats, Stream, SubAgent, Terms, Watch,
 };
+
+use crate::support::{Listed, calls, prompt, resources, says};
 
 #[data]
 #[derive(Debug, Clone, PartialEq)]

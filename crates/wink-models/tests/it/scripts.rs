@@ -2,12 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use support::{JumpClock, Listed, Note, Page, calls, error, opens, prompt, resources, says};
 use wink::limits::{Clock, Deadline, SystemClock};
 use wink::prelude::*;
 use wink::session::{SessionBuilder, SnapshotScope};
@@ -16,6 +13,8 @@ use wink_models::{
     Adapter, BoxModel, Called, Evaluation, MainLoop, MainLoopConfig, ModelAdapter, ModelErrorKind,
     PromptResponse, Random, Request, ScriptedModel, Secret, Stopped, SubAgent,
 };
+
+use crate::support::{JumpClock, Listed, Note, Page, calls, error, opens, prompt, resources, says};
 
 async fn run(model: BoxModel) -> Result<PromptResponse, Stopped> {
     let session = Session::builder().clock(JumpClock::new()).build();
@@ -192,7 +191,7 @@ async fn a_replayed_run_has_the_same_session_byte_for_byte() {
 #[tokio::test]
 async fn a_deadline_is_replayed() {
     let ahead = Some(Duration::from_secs(2));
-    let (came, session, text) = recorded(Arc::new(support::Silent), JumpClock::new(), ahead).await;
+    let (came, session, text) = recorded(Arc::new(crate::support::Silent), JumpClock::new(), ahead).await;
     assert_eq!(came.as_ref().unwrap_err().reason.name(), "deadline");
     assert_eq!(replayed(&text, ahead).await, (came, session));
 }

@@ -9,14 +9,13 @@
     reason = "a test"
 )]
 
-mod provider_support;
-
-use provider_support::{Way, ask, request, user};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use wink_models::providers::{Endpoint, Provider, SetupError, Streaming, anthropic, openai};
 use wink_models::{ModelError, ModelErrorKind, ModelResponse, Stop};
+
+use crate::provider_support::{Way, ask, request, user};
 
 /// A provider in front of a server that answers once, with this.
 async fn answered(way: Way, kind: &str, body: String) -> Result<ModelResponse, ModelError> {

@@ -8,14 +8,13 @@
     reason = "a test may fail"
 )]
 
-mod provider_support;
-
 use std::sync::Arc;
 
-use provider_support::{Way, answer, ask, called, output, request, user};
 use serde_json::{Value, json};
 use wink_models::providers::{Streaming, openai};
 use wink_models::{Message, ModelRequest, OutputSpec, Settings};
+
+use crate::provider_support::{Way, answer, ask, called, output, request, user};
 
 /// A conversation with everything in it: parallel calls, one with arguments that are none, and a message after the answers.
 fn conversation() -> ModelRequest {

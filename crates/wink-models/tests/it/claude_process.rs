@@ -305,7 +305,7 @@ fn whoever_comes_after_a_process_that_was_killed_ends_the_program_first() {
         "{BEGIN} {BEFORE} echo half > a.txt; echo > ../began; while true; do echo more >> b.txt; sleep 0.01; done"
     ));
     let mut process = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "as_a_process_that_is_killed"])
+        .args(["--exact", "claude_process::as_a_process_that_is_killed"])
         .env(PLACE, world.dir.path())
         .stdout(std::process::Stdio::null())
         .spawn()

@@ -8,16 +8,13 @@
     reason = "a test may fail"
 )]
 
-#[path = "support/answers.rs"]
-mod answers;
-mod provider_support;
-
 use std::sync::Arc;
 
-use answers::{Unknown, expected, go_through, script};
-use provider_support::{WAYS, Way};
 use serde_json::Value;
 use wink_models::ModelAdapter;
+
+use crate::answers::{Unknown, expected, go_through, script};
+use crate::provider_support::{WAYS, Way};
 
 /// The texts of the answers to calls in the body of a request.
 fn told(way: Way, body: &Value) -> Vec<String> {

@@ -3,11 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
-mod provider_support;
-
 use std::sync::Arc;
 
-use provider_support::{WAYS, Way};
 use wink::BoxFuture;
 use wink_fake::Fake;
 use wink_models::providers::Streaming;
@@ -15,6 +12,8 @@ use wink_models::testing::{
     Line, Replies, Running, Script, Scripted, Setup, Subject, Texts, adapter_contract,
 };
 use wink_models::{Adapter, ModelAdapter, ModelResponse, Stop};
+
+use crate::provider_support::{WAYS, Way};
 
 /// A provider in front of a fake.
 struct Provided(Way, Streaming);

@@ -2,12 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use support::{Listed, Page, Silent, Text, calls, error, prompt_with, resources, says};
 use wink::BoxFuture;
 use wink::executor::{Approval, ApprovalRequest, Approver};
 use wink::filesystem::{WriteMode, WriteOptions};
@@ -21,6 +18,8 @@ use wink_models::recording::{Recorder, Recording, Scrubber};
 use wink_models::{
     Adapter, BoxModel, Evaluation, ModelAdapter, ModelErrorKind, PromptResponse, Stopped, SubAgent,
 };
+
+use crate::support::{Listed, Page, Silent, Text, calls, error, prompt_with, resources, says};
 
 /// What a run came to, and everything in its session and its sub-runs'.
 type Came = (Result<PromptResponse, Stopped>, Vec<String>);

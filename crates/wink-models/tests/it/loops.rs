@@ -2,13 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
 
-mod support;
-
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use support::{JumpClock, Listed, Note, calls, opens, prompt, resources, says};
 use wink::limits::{Budget, BudgetDimension, BudgetExceededError, BudgetTracker, Clock, Deadline};
 use wink::prelude::*;
 use wink::resource::{Binding, ResourceRegistry};
@@ -18,6 +15,8 @@ use wink_models::{
     Adapter, Evaluation, LoopError, MainLoop, MainLoopConfig, ModelAdapter, Request, Share, StopReason,
     SubAgent, Terms,
 };
+
+use crate::support::{JumpClock, Listed, Note, calls, opens, prompt, resources, says};
 
 /// Something that is bound, and can be closed.
 struct Thing(&'static str);

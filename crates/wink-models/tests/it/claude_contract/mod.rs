@@ -12,16 +12,12 @@
     reason = "a test"
 )]
 
-#[path = "../support/answers.rs"]
-mod answers;
-#[path = "../support/claude_subject.rs"]
-mod claude_subject;
 mod program;
 
 use std::os::unix::fs::PermissionsExt;
 
-use answers::{Unknown, expected, go_through};
-use claude_subject::{DIFFERS, adapter};
+use crate::answers::{Unknown, expected, go_through};
+use crate::claude_subject::{DIFFERS, adapter};
 use serde_json::{Value, json};
 use wink::BoxFuture;
 use wink_models::Adapter;
@@ -62,7 +58,7 @@ impl Started {
         let program = dir.path().join("program");
         let (place, test) = (dir.path().display(), std::env::current_exe().unwrap());
         let text = format!(
-            "#!/bin/sh\n{}=\"$(printf '%s\\n' \"$@\")\" {}='{place}' exec '{}' --exact as_the_program --nocapture\n",
+            "#!/bin/sh\n{}=\"$(printf '%s\\n' \"$@\")\" {}='{place}' exec '{}' --exact claude_contract::as_the_program --nocapture\n",
             program::ARGUMENTS,
             program::PLACE,
             test.display()
@@ -109,7 +105,7 @@ async fn every_scenario_comes_to_the_same_session() {
 #[tokio::test]
 async fn the_program_is_told_the_same_text() {
     let setup = Setup { terms: Terms::default(), random: Random::seeded(7) };
-    let started = Started::new(&answers::script(Unknown::Left), setup);
+    let started = Started::new(&crate::answers::script(Unknown::Left), setup);
     go_through(started.adapter()).await;
     let told = started.written("told").into_iter().map(|line| {
         let mut told: Value = serde_json::from_str(&line).unwrap();
