@@ -8,7 +8,7 @@ use wink::filesystem::{LeftAlone, UndoForce};
 use wink::session::{Ending, InvocationId, ToolInvoked};
 use wink::transaction::{KeptEffect, UndoError, UndoReach, Undone};
 
-use crate::world::{Op, Slices, World, has_shell, note, write};
+use crate::undo::world::{Op, Slices, World, has_shell, note, write};
 
 #[tokio::test]
 async fn what_a_call_changed_is_as_before() {
@@ -72,7 +72,7 @@ async fn what_a_call_changed_is_as_before() {
     assert_eq!(world.undos(), std::slice::from_ref(&undone), "it is in the log");
     assert_eq!(*heard.lock().unwrap(), [(undone.id, Some(undone.id))], "and was heard of");
     let said: Vec<String> =
-        world.session.slice::<crate::world::Said>().iter().map(|said| said.0.clone()).collect();
+        world.session.slice::<crate::undo::world::Said>().iter().map(|said| said.0.clone()).collect();
     assert_eq!(said, ["a fact"], "LOG stays");
     let calls: Vec<InvocationId> = world
         .session
@@ -141,7 +141,7 @@ async fn everything_goes_back_to_before_a_call() {
     assert_eq!(failed.event.ending, Ending::Failed);
     let third =
         world.work(&[shell("rm link; ln -s lib link; chmod 711 lib"), Op::Step(1), Op::Total(3)]).await;
-    assert!(world.session.dispatch(crate::world::Note("from outside".into())).is_ok());
+    assert!(world.session.dispatch(crate::undo::world::Note("from outside".into())).is_ok());
     world.put("unrelated", "changed by hand");
     world.put("by-hand", "too");
 
@@ -223,13 +223,13 @@ async fn what_cannot_be_undone_says_why() {
     drop((world, other));
     let workspace = wink_store::Workspace::open(dir.path()).unwrap();
     let session = workspace.session("s").open().await.unwrap();
-    session.know::<crate::world::Note>().unwrap();
+    session.know::<crate::undo::world::Note>().unwrap();
     let resources = workspace.resources().open().await.unwrap();
     let request = wink::transaction::UndoRequest { call, ..request };
     let refused = wink::transaction::undo(&session, &resources, request).await;
     let Err(UndoError::Slices { slices }) = refused else { panic!("{refused:?}") };
     assert_eq!(slices.into_keys().collect::<Vec<_>>(), ["total"]);
-    assert_eq!(session.slice::<crate::world::Note>().len(), 1, "nothing was undone");
+    assert_eq!(session.slice::<crate::undo::world::Note>().len(), 1, "nothing was undone");
 }
 
 #[tokio::test]
@@ -237,7 +237,7 @@ async fn a_workspace_that_remembers_nothing_is_said_to() {
     let dir = tempfile::tempdir().unwrap();
     let store = wink_store::SqliteStore::open(dir.path(), Default::default()).unwrap();
     let session = wink::session::Session::builder().store(Arc::new(store)).id("s").open().await.unwrap();
-    session.know::<crate::world::Note>().unwrap();
+    session.know::<crate::undo::world::Note>().unwrap();
     let files = Arc::new(wink::filesystem::MemoryFilesystem::new());
     let binding = wink::resource::Binding::filesystem(files);
     let resources = wink::resource::ResourceRegistry::of([binding]).unwrap().open().await.unwrap();
@@ -252,7 +252,10 @@ async fn a_workspace_that_remembers_nothing_is_said_to() {
     let undone = wink::transaction::undo(&session, &resources, request).await.unwrap();
     let why = "this workspace does not remember what calls changed in it".to_owned();
     assert_eq!(undone.left, [LeftAlone { what: "files".into(), why }]);
-    assert_eq!((undone.slices, session.slice::<crate::world::Note>().len()), (vec!["note".to_owned()], 0));
+    assert_eq!(
+        (undone.slices, session.slice::<crate::undo::world::Note>().len()),
+        (vec!["note".to_owned()], 0)
+    );
     // Were it to have journals, they could not be undone here.
     let journals = vec![wink::store::JournalId::fresh()];
     let batch = wink::store::Batch { journals, ..batch(vec![]) };

@@ -76,7 +76,7 @@ async fn what_a_failing_disk_refused_never_becomes_true() {
     let place = tempfile::tempdir().unwrap();
     let ended = Command::new("sh")
         // Writing beyond the limit is an error then, and not the end.
-        .args(["-c", "trap '' XFSZ; exec \"$0\" child --exact --nocapture"])
+        .args(["-c", "trap '' XFSZ; exec \"$0\" failing_disk::child --exact --nocapture"])
         .arg(std::env::current_exe().unwrap())
         .env(PLACE, place.path())
         .stdout(Stdio::piped())

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use wink::testing::{FaultyStore, StoreOp, steps};
 use wink::transaction::{CompositeSnapshot, RestoreFailedError, create_snapshot, restore_snapshot};
 
-use crate::world::{Op, Slices, Tree, World, note, write};
+use crate::undo::world::{Op, Slices, Tree, World, note, write};
 
 const JOB: &str = "WINK_TEST_RESTORE_JOB";
 
@@ -103,7 +103,7 @@ fn child() {
 fn run(root: &Path, by_json: bool, step: &str, nth: usize) -> bool {
     let job = Job { root: root.to_owned(), by_json, die_at: (step.to_owned(), nth) };
     let ended = Command::new(std::env::current_exe().unwrap())
-        .args(["restores::child", "--exact", "--nocapture"])
+        .args(["undo::restores::child", "--exact", "--nocapture"])
         .env(JOB, serde_json::to_string(&job).unwrap())
         .output()
         .unwrap();

@@ -7,7 +7,7 @@ use wink::session::Ending;
 use wink::store::{LedgerState, Rows, Store};
 use wink_store::{SqliteStore, StoreOptions, StoreView, Workspace};
 
-use crate::support::{Kept, call, dir_in_memory, executor, fold, forget, paid, pay, workspace_in};
+use crate::tail::support::{Kept, call, dir_in_memory, executor, fold, forget, paid, pay, workspace_in};
 
 /// The header of the log, and of each page in it.
 const HEADER: usize = 32;

@@ -1,6 +1,5 @@
 //! A durable call costs what it changes, however much the workspace, the session and the store have: counted in what the
-//! process reads and writes, which no other load on the machine disturbs. Alone in its program, since that is what is
-//! counted.
+//! process reads and writes, which no other load on the machine disturbs.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test says what is broken by panicking")]
@@ -8,6 +7,8 @@
 use serde_json::json;
 use wink::prelude::*;
 use wink_store::Workspace;
+
+use crate::ALONE;
 
 /// What the session remembers.
 #[data]
@@ -50,6 +51,7 @@ async fn run(executor: &Executor, count: u32) -> [f64; 2] {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_durable_call_costs_the_same_however_much_there_is() {
+    let _alone = ALONE.lock().await;
     let dir = tempfile::tempdir().unwrap();
     let workspace = Workspace::open(dir.path()).unwrap();
     let session = workspace.session("main").open().await.unwrap();

@@ -1,5 +1,4 @@
-//! Opening a session of a workspace reads the same however long its log is: counted in what the process reads. Alone in its
-//! program, since that is what is counted.
+//! Opening a session of a workspace reads the same however long its log is: counted in what the process reads.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test says what is broken by panicking")]
@@ -7,6 +6,8 @@
 use serde_json::json;
 use wink::prelude::*;
 use wink_store::Workspace;
+
+use crate::ALONE;
 
 /// What the session remembers.
 #[data]
@@ -40,6 +41,7 @@ async fn opened(dir: &std::path::Path) -> (u64, usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn opening_reads_the_same_however_long_the_log_is() {
+    let _alone = ALONE.lock().await;
     let dir = tempfile::tempdir().unwrap();
     let fill = async |calls: u32, entries: u32| {
         let workspace = Workspace::open(dir.path()).unwrap();

@@ -90,7 +90,7 @@ async fn opening() {
 fn files_are_made_whole_on_a_full_disk() {
     let dir = tempfile::tempdir().unwrap();
     let script = r#"mount -t tmpfs -o size=4m tmpfs "$1" || exit 77
-        "$0" dying --exact --nocapture; exec "$0" opening --exact --nocapture"#;
+        "$0" full_disk::dying --exact --nocapture; exec "$0" full_disk::opening --exact --nocapture"#;
     let ran = Command::new("unshare")
         .args(["-m", "sh", "-c", script])
         .arg(std::env::current_exe().unwrap())

@@ -186,7 +186,7 @@ fn child() {
 
 fn die(root: &Path, at: &str) {
     let ended = Command::new(std::env::current_exe().unwrap())
-        .args(["child", "--exact", "--nocapture"])
+        .args(["lost::child", "--exact", "--nocapture"])
         .env(JOB, serde_json::to_string(&(root, at)).unwrap())
         .output()
         .unwrap();

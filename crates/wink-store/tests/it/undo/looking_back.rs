@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use wink::filesystem::host::{ChangeKind, PastContent, PastEntry};
 use wink::session::{CallChanges, InvocationId, LogEvent};
 
-use crate::world::{Op, World, has_shell, note, write};
+use crate::undo::world::{Op, World, has_shell, note, write};
 
 /// A path that was changed: what happened, where it was, and what was in it before and after.
 type Told = (ChangeKind, String, Option<String>, Option<String>, Option<String>);

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use wink::session::InvocationId;
 use wink::testing::{FaultyStore, StoreOp, steps};
 
-use crate::world::{Note, Op, Slices, Tree, World, note, write};
+use crate::undo::world::{Note, Op, Slices, Tree, World, note, write};
 
 const JOB: &str = "WINK_TEST_UNDO_JOB";
 
@@ -107,7 +107,7 @@ fn child() {
 fn run(root: &Path, call: InvocationId, then: Then) -> bool {
     let job = Job { root: root.to_owned(), call, then };
     let ended = Command::new(std::env::current_exe().unwrap())
-        .args(["crashes::child", "--exact", "--nocapture"])
+        .args(["undo::crashes::child", "--exact", "--nocapture"])
         .env(JOB, serde_json::to_string(&job).unwrap())
         .output()
         .unwrap();

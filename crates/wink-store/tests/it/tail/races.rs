@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use wink::store::{LedgerRow, LedgerState, OrphanRule, Rows, Store};
 use wink_store::{SqliteStore, StoreOptions, StoreView};
 
-use crate::support::dir_in_memory;
+use crate::tail::support::dir_in_memory;
 
 /// How many stores commit at once, how often each is opened, and what it commits then.
 const WRITERS: usize = 4;

@@ -146,7 +146,7 @@ fn child() {
 fn start(place: &Path, number: usize, dies_at: Option<usize>) -> Child {
     let job = Job { place: place.to_owned(), number, dies_at };
     Command::new(std::env::current_exe().unwrap())
-        .args(["child", "--exact", "--nocapture"])
+        .args(["together::child", "--exact", "--nocapture"])
         .env(JOB, serde_json::to_string(&job).unwrap())
         .stdout(Stdio::null())
         .spawn()

@@ -165,7 +165,7 @@ fn as_child(mut command: Command, job: &Job) -> Child {
 
 fn start(root: &Path, session: &str, number: u32, kind: JobKind) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["child", "--exact", "--nocapture"]);
+    command.args(["workspace::child", "--exact", "--nocapture"]);
     let job = Job { root: root.to_owned(), session: session.to_owned(), number, kind };
     as_child(command, &job)
 }
@@ -316,7 +316,7 @@ fn contents(root: &Path) -> BTreeMap<String, String> {
 #[test]
 fn a_disk_that_fills_up_leaves_whole_calls() {
     let dir = TempDir::new().unwrap();
-    let script = r#"mount -t tmpfs -o size=3m tmpfs "$1" && exec "$0" child --exact --nocapture"#;
+    let script = r#"mount -t tmpfs -o size=3m tmpfs "$1" && exec "$0" workspace::child --exact --nocapture"#;
     let mut command = Command::new("unshare");
     // Whoever is not the superuser mounts in a namespace of their own.
     let rights = if rustix::process::geteuid().is_root() { "-m" } else { "-Urm" };

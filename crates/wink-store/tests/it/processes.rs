@@ -191,7 +191,7 @@ fn start(place: &Path, number: u32, kind: JobKind) -> Child {
 fn start_by(mut command: Command, place: &Path, number: u32, kind: JobKind) -> Child {
     let job = Job { place: place.to_owned(), number, kind };
     command
-        .args(["child", "--exact", "--nocapture"])
+        .args(["processes::child", "--exact", "--nocapture"])
         .env(JOB, serde_json::to_string(&job).unwrap())
         .stdout(Stdio::piped())
         .spawn()

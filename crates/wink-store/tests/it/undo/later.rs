@@ -10,7 +10,7 @@ use wink::session::{Compaction, InvocationId};
 use wink::transaction::{Transaction, UndoError};
 use wink_store::{StoreOptions, WorkspaceOptions};
 
-use crate::world::{Note, Op, Total, World, note, write};
+use crate::undo::world::{Note, Op, Total, World, note, write};
 
 /// Undoing is refused because of exactly these, and changes nothing.
 async fn refused(world: &World, call: InvocationId, files: &[&str], slices: &[&str]) {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use wink::session::InvocationId;
 
-use crate::world::{Op, Slices, Tree, World, has_shell};
+use crate::undo::world::{Op, Slices, Tree, World, has_shell};
 
 fn path() -> impl Strategy<Value = String> {
     let name = prop::sample::select(vec!["a", "b", "c"]);

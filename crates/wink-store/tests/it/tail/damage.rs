@@ -7,7 +7,7 @@ use wink::session::Ending;
 use wink::store::{LedgerRow, LedgerState, Rows, Store, StoredSession};
 use wink_store::{SqliteStore, StoreOptions, StoreView, Workspace};
 
-use crate::support::{Kept, call, dir_in_memory, executor, fold, paid, pay, workspace_in};
+use crate::tail::support::{Kept, call, dir_in_memory, executor, fold, paid, pay, workspace_in};
 
 /// One of so many bytes is flipped; every one, and far more random ones, with `WINK_EVERY_BYTE` set.
 const STEP: usize = 311;

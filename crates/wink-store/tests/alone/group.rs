@@ -10,9 +10,12 @@ use wink::store::{Batch, Record, Store};
 use wink::testing::steps;
 use wink_store::{SqliteStore, StoreOptions};
 
+use crate::ALONE;
+
 #[tokio::test]
 async fn commits_of_many_sessions_at_once_share_transactions() {
     const CALLERS: usize = 64;
+    let _alone = ALONE.lock().await;
     let place = tempfile::tempdir().unwrap();
     let store = Arc::new(SqliteStore::open(place.path(), StoreOptions::default()).unwrap());
     let (begun, committed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));

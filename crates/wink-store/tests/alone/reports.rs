@@ -22,10 +22,9 @@ use wink::testing::{FaultyStore, StoreOp, steps};
 use wink::transaction::{UndoForce, UndoReach, UndoRequest};
 use wink_store::Workspace;
 
-const JOB: &str = "WINK_TEST_REPORTS_JOB";
+use crate::ALONE;
 
-/// Who listens to steps listens to all of this process.
-static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+const JOB: &str = "WINK_TEST_REPORTS_JOB";
 
 /// Writes a file.
 #[tool]
@@ -141,7 +140,7 @@ fn child() {
 
 fn die(root: &Path, at: Option<&str>) {
     let ended = Command::new(std::env::current_exe().unwrap())
-        .args(["child", "--exact", "--nocapture"])
+        .args(["reports::child", "--exact", "--nocapture"])
         .env(JOB, serde_json::to_string(&(root, at)).unwrap())
         .output()
         .unwrap();
