@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod support;
-
 use wink_agent::Agent;
 
 const AGENT: &str = "[agent]\nns = \"a\"\nkey = \"b\"\n[model]\nmodel = \"m\"\n";
@@ -19,8 +17,8 @@ mod with_the_program {
     use wink::prelude::*;
     use wink_models::claude::Native;
 
-    use super::support::{Place, load};
     use super::{AGENT, told};
+    use crate::support::{Place, load};
 
     fn tools(prompt: &Prompt) -> Vec<String> {
         prompt.placed_tools().map(|placed| placed.name().to_string()).collect()

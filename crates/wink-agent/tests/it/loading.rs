@@ -103,7 +103,7 @@ fn keys(schema: &serde_json::Value, found: &mut Vec<String>) {
 
 #[test]
 fn the_reference_has_every_key_and_is_an_agent() {
-    let reference = include_str!("../src/reference.toml");
+    let reference = include_str!("../../src/reference.toml");
     let agent = load(reference);
     assert_eq!(&**agent.name(), "ops/deploy");
     assert_eq!(agent.prompt().display_name(), Some("Deployment"));

@@ -2,20 +2,18 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod support;
-
 use std::time::Duration;
 
 use serde_json::json;
 use wink_agent::{Agent, ModelConfig, ModelProvider, RetryConfig};
 
-use support::load;
+use crate::support::load;
 
 const AGENT: &str = "[agent]\nns = \"a\"\nkey = \"b\"\n";
 
 #[test]
 fn everything_of_a_model_is_read() {
-    let agent = load(include_str!("../src/reference.toml"));
+    let agent = load(include_str!("../../src/reference.toml"));
     let Some(serde_json::Value::Object(extra)) = Some(json!({ "seed": 7 })) else { panic!() };
     assert_eq!(
         agent.model(),

@@ -3,8 +3,6 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-mod support;
-
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -12,7 +10,7 @@ use wink::executor::{Approval, Outcome, approver_fn};
 use wink::prelude::*;
 use wink_agent::{Agent, OpenSession};
 
-use support::Place;
+use crate::support::Place;
 
 const TOOLS: &str = r#"
 [agent]
@@ -53,7 +51,7 @@ async fn open(place: &Place, policy: &str) -> OpenSession {
 }
 
 fn load(policy: &str) -> Agent {
-    support::load(&format!("{TOOLS}\n{policy}\n"))
+    crate::support::load(&format!("{TOOLS}\n{policy}\n"))
 }
 
 fn told(policy: &str) -> String {

@@ -3,8 +3,6 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod support;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,7 +14,7 @@ use wink::tool::Progress;
 use wink_agent::OpenSession;
 use wink_store::{StoreOptions, WorkspaceOptions};
 
-use support::{Place, heard, load, make_pipe};
+use crate::support::{Place, heard, load, make_pipe};
 
 const AGENT: &str = r#"
 [agent]

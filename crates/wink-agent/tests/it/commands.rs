@@ -3,8 +3,6 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -19,7 +17,7 @@ use wink::session::Ending;
 use wink_agent::OpenSession;
 use wink_store::WorkspaceOptions;
 
-use support::{Place, heard, load, make_pipe};
+use crate::support::{Place, heard, load, make_pipe};
 
 /// Where what commands do is found out by what this machine has, and by a scan.
 fn places() -> [Place; 2] {
