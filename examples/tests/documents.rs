@@ -45,6 +45,7 @@ fn places(file: &str) -> Vec<PathBuf> {
         root().join(format!("crates/wink-agent/tests/{path}.rs")),
         root().join(format!("crates/wink-agent/tests/it/{path}.rs")),
         root().join(format!("crates/wink-mcp/tests/{path}.rs")),
+        root().join(format!("crates/wink-mcp/tests/it/{path}.rs")),
         root().join(format!("crates/wink-models/tests/{path}.rs")),
         root().join(format!("crates/wink-models/tests/it/{path}.rs")),
         root().join(format!("crates/wink-cli/tests/{path}.rs")),

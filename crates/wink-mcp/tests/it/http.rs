@@ -2,14 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
 
-mod support;
-
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use support::{Agent, Http, call_params, stateless, text_of};
 use tokio::io::AsyncWriteExt;
 use wink::session::Ending;
+
+use crate::support::{Agent, Http, call_params, stateless, text_of};
 
 /// The headers of a client that has shaken hands, or is about to.
 fn headers(http: &Http, client: Option<&str>) -> Vec<(String, String)> {
@@ -37,7 +36,13 @@ async fn shake(http: &Http) -> String {
     client
 }
 
-async fn shaken_call(http: &Http, client: &str, id: i64, tool: &str, arguments: Value) -> support::Reply {
+async fn shaken_call(
+    http: &Http,
+    client: &str,
+    id: i64,
+    tool: &str,
+    arguments: Value,
+) -> crate::support::Reply {
     let params = json!({ "name": tool, "arguments": arguments });
     let body = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }).to_string();
     http.post("/mcp/main", &headers(http, Some(client)), &body).await
@@ -63,7 +68,7 @@ async fn what_is_told_of_a_task_says_who_answers() {
     let params = call_params("wait", json!({}), knowing.clone());
     let (task, ()) = tokio::join!(http.request("main", "tools/call", params), going);
     let task = task.answer();
-    let about = json!({ "taskId": task["result"]["taskId"], "_meta": support::stateless(knowing) });
+    let about = json!({ "taskId": task["result"]["taskId"], "_meta": crate::support::stateless(knowing) });
     let mut answers = vec![task];
     for method in ["tasks/get", "tasks/cancel"] {
         answers.push(http.request("main", method, about.clone()).await.answer());
@@ -223,7 +228,7 @@ async fn pages_and_names_of_others_are_refused() {
     ] {
         let mut stream = http.connect().await;
         stream.write_all(text.replace(what, instead).as_bytes()).await.unwrap();
-        assert_eq!(support::read_reply(&mut stream).await.status, status, "{instead}");
+        assert_eq!(crate::support::read_reply(&mut stream).await.status, status, "{instead}");
     }
     http.close().await;
 }

@@ -2,17 +2,16 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
 
-mod support;
-
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::{Agent, Client, Http, call_params, read_reply, stateless, text_of};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use wink::filesystem::{Filesystem, FsPath};
 use wink::session::Ending;
+
+use crate::support::{Agent, Client, Http, call_params, read_reply, stateless, text_of};
 
 /// Bytes that are the same every time, and mean nothing.
 struct Noise(u64);

@@ -2,11 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
 
-mod support;
-
 use serde_json::json;
-use support::{Agent, Http, Reply, read_reply, stateless};
 use tokio::io::AsyncWriteExt;
+
+use crate::support::{Agent, Http, Reply, read_reply, stateless};
 
 const PAGE: &str = "https://example.com";
 const ALLOW_ORIGIN: &str = "access-control-allow-origin";

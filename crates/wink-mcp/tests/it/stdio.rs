@@ -2,15 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
 
-mod support;
-
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use serde_json::{Value, json};
-use support::{Agent, Client, call_params, stateless, text_of};
 use wink::session::Ending;
 use wink_mcp::{ServeError, serve_lines};
+
+use crate::support::{Agent, Client, call_params, stateless, text_of};
 
 #[tokio::test]
 async fn every_tool_that_can_be_enabled_is_listed_always_the_same() {

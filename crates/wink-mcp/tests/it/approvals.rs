@@ -2,14 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
 
-mod support;
-
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::{Agent, Client, Http, call_params, text_of};
 use wink::session::Ending;
+
+use crate::support::{Agent, Client, Http, call_params, text_of};
 
 fn asked() -> Value {
     json!({ "elicitation": {} })

@@ -2,17 +2,16 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::{Agent, Client, Http, stateless, text_of};
 use wink::executor::{CallOptions, ToolCall};
 use wink::filesystem::{Filesystem, FsPath};
 use wink::session::ToolInvoked;
 use wink_mcp::{Listing, ServedSession};
+
+use crate::support::{Agent, Client, Http, stateless, text_of};
 
 /// What is called, one after the other.
 const CALLS: &[(&str, &str)] = &[
@@ -153,7 +152,7 @@ async fn every_surface_answers_the_same() {
 #[tokio::test]
 async fn sessions_share_a_listing() {
     let agent = Agent::new().await;
-    let prompt = support::template().prompt();
+    let prompt = crate::support::template().prompt();
     let listing = Listing::of(&prompt);
     let served = || {
         let executor = agent.session.executor().clone();

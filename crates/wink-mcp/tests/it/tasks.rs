@@ -2,15 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::{Agent, Client, call_params, stateless, text_of};
 use wink::session::Ending;
 use wink::testing::ByteStore;
+
+use crate::support::{Agent, Client, call_params, stateless, text_of};
 
 fn knowing() -> Value {
     json!({ "extensions": { "io.modelcontextprotocol/tasks": {} }, "elicitation": {} })

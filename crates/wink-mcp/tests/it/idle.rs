@@ -2,13 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
 
-mod support;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::{Http, Shared, call_params, stateless, template, text_of};
 use tokio::sync::Notify;
 use wink::BoxFuture;
 use wink::executor::Executor;
@@ -18,6 +15,8 @@ use wink::resource::{Binding, ResourceRegistry};
 use wink::session::SessionId;
 use wink::testing::{ByteStore, FakeClock};
 use wink_mcp::{HttpOptions, OpenError, ServedSession, ServerOptions, Sessions};
+
+use crate::support::{Http, Shared, call_params, stateless, template, text_of};
 
 /// Sessions of one store.
 struct Stored {
