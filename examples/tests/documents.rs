@@ -41,6 +41,7 @@ fn places(file: &str) -> Vec<PathBuf> {
         root().join(format!("crates/wink-store/tests/it/{path}.rs")),
         root().join(format!("crates/wink-store/tests/alone/{path}.rs")),
         root().join(format!("crates/wink-sandbox/tests/{path}.rs")),
+        root().join(format!("crates/wink-sandbox/tests/it/{path}.rs")),
         root().join(format!("crates/wink-eval/tests/{path}.rs")),
         root().join(format!("crates/wink-agent/tests/{path}.rs")),
         root().join(format!("crates/wink-agent/tests/it/{path}.rs")),

@@ -123,7 +123,7 @@ fn together(captures: &[&str]) {
     fs::create_dir(dir.path().join("made")).unwrap();
     let start = |(number, capture): (usize, &&str)| {
         Command::new(std::env::current_exe().unwrap())
-            .args(["child", "--exact", "--nocapture"])
+            .args(["processes::child", "--exact", "--nocapture"])
             .env(JOB, format!("{number} {capture} {}", dir.path().display()))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

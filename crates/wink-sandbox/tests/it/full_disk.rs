@@ -143,7 +143,7 @@ fn a_command_on_a_disk_that_fills_up_is_kept_whole_or_not_at_all() {
     }
     let dir = tempfile::tempdir().unwrap();
     for option in ["size=1m", "size=1m,nr_inodes=120"] {
-        let script = r#"mount -t tmpfs -o "$2" tmpfs "$1" && exec "$0" child --exact --nocapture"#;
+        let script = r#"mount -t tmpfs -o "$2" tmpfs "$1" && exec "$0" full_disk::child --exact --nocapture"#;
         let ran = Command::new("unshare")
             .args(["-m", "sh", "-c", script])
             .arg(std::env::current_exe().unwrap())

@@ -101,7 +101,7 @@ impl Drop for Started {
 
 fn start(root: &Path, kind: &str) -> Started {
     let started = Command::new(std::env::current_exe().unwrap())
-        .args(["child", "--exact", "--nocapture"])
+        .args(["killed::child", "--exact", "--nocapture"])
         .env(JOB, format!("{kind} {}", root.display()))
         .stdout(std::process::Stdio::null())
         .spawn();
