@@ -111,7 +111,9 @@ impl Command {
             Command::Serve(serving) => serving.run()?,
             Command::Measure { rows, format, effort } => {
                 if cfg!(debug_assertions) {
-                    eprintln!("this is a debug build: its figures mean nothing; use `cargo run --profile dist`");
+                    eprintln!(
+                        "this is a debug build: its figures mean nothing; use `cargo run --profile dist`"
+                    );
                 }
                 if rows.iter().any(|row| matches!(row.kind(), Kind::Processes | Kind::Sessions)) {
                     eprintln!("measuring {}", program::version()?);
