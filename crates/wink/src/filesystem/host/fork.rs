@@ -235,7 +235,7 @@ impl Shared {
             Merged::OnDisk(merged) => {
                 let OnDisk { held, settled, fork, mut layer, .. } = *merged;
                 let aside = self.base.roll_back(held, &settled)?;
-                layer.renew(|place| self.base.disk.look(place).ok().flatten());
+                layer.renew(|place, _| self.base.disk.look(place).ok().flatten());
                 fork.came_back(ForkState { layer, start: Layer::default() });
                 match aside.is_empty() {
                     true => Ok(()),
@@ -376,8 +376,10 @@ impl Writing {
         let closed =
             lifting.end().map_err(|error| io_error(&FsPath::root(), "given its modes back", &error))?;
         if !closed.is_empty() {
-            let closed: HashMap<PathBuf, Entry> = closed.into_iter().collect();
-            layer.renew(|place| closed.get(place).cloned());
+            // A file may have other names than the one by which it was lifted.
+            let closed: HashMap<(u64, u64), Entry> =
+                closed.into_iter().map(|entry| ((entry.dev, entry.ino), entry)).collect();
+            layer.renew(|_, [dev, ino, ..]| closed.get(&(*dev, *ino)).cloned());
         }
         Ok(())
     }

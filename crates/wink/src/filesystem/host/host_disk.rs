@@ -324,7 +324,7 @@ impl Disk for HostDisk {
                 Replace::Refused => rename_refusing(from_dir.as_fd(), from_name, to_dir.as_fd(), to_name),
             }
         };
-        self.removing(to, || self.opened(&[from, to], rename))
+        self.opened(&[from, to], || self.removing(to, rename))
     }
 
     fn unlink(&self, path: &Path) -> io::Result<()> {
@@ -332,7 +332,7 @@ impl Disk for HostDisk {
             let (dir, name) = self.parent(path)?;
             Ok(unlinkat(dir, name, AtFlags::empty())?)
         };
-        self.removing(path, || self.opened(&[path], unlink))
+        self.opened(&[path], || self.removing(path, unlink))
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
@@ -340,7 +340,7 @@ impl Disk for HostDisk {
             let (dir, name) = self.parent(path)?;
             Ok(unlinkat(dir, name, AtFlags::REMOVEDIR)?)
         };
-        self.removing(path, || self.opened(&[path], remove))
+        self.opened(&[path], || self.removing(path, remove))
     }
 
     fn set_meta(&self, path: &Path, meta: Meta) -> io::Result<()> {

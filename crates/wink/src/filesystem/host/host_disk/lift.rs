@@ -81,9 +81,25 @@ struct Lift {
     mode: u32,
     /// When its inode last changed before it was lifted, and by that.
     changed: (i128, i128),
+    /// How many names it had. Those that are no places of it are looked for when it is in none of them.
+    links: u64,
+}
+
+impl Within {
+    /// The directory that everything is below.
+    fn top(&self) -> PathBuf {
+        match self {
+            Self::Workspace | Self::Command => PathBuf::new(),
+            Self::State(dir) => dir.clone(),
+        }
+    }
 }
 
 impl Lift {
+    fn has_other_names(&self) -> bool {
+        self.links > 1
+    }
+
     fn is(&self, (dev, ino): (u64, u64), entry: &Entry) -> bool {
         (entry.dev, entry.ino, entry.meta.mode) == (dev, ino, self.found)
     }
@@ -98,6 +114,8 @@ struct Line {
     ino: u64,
     found: u32,
     mode: u32,
+    #[serde(default)]
+    links: u64,
 }
 
 /// As long as it lives, this thread lifts. Then what was lifted gets its mode back.
@@ -233,11 +251,12 @@ impl HostDisk {
         Ok(())
     }
 
-    /// Removes the name of something. When that was its last, it is lifted no longer: what the system makes next may get its inode.
+    /// Does what removes the name of something. When that was its last, it is lifted no longer: what the system makes next may get its
+    /// inode.
     pub(super) fn removing(&self, path: &Path, remove: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        let last = self.lifts.with(|scope| !scope.lifted.is_empty()).unwrap_or(false);
-        let last = last.then(|| self.stat(path).ok()).flatten();
-        let last = last.filter(|entry| entry.kind == EntryKind::Directory || entry.links <= 1);
+        let is_any_lifted = self.lifts.with(|scope| !scope.lifted.is_empty()).unwrap_or(false);
+        let found = is_any_lifted.then(|| self.stat(path).ok()).flatten();
+        let last = found.filter(|entry| entry.kind == EntryKind::Directory || entry.links <= 1);
         remove()?;
         let Some(key) = last.map(|entry| (entry.dev, entry.ino)) else { return Ok(()) };
         match self.lifts.with(|scope| scope.lifted.remove(&key)).flatten() {
@@ -286,14 +305,20 @@ impl HostDisk {
             EntryKind::Symlink | EntryKind::Other => return Ok(false),
         };
         let found = entry.meta.mode | bits;
-        if found == entry.meta.mode || self.is_anothers(path)? {
+        if found == entry.meta.mode || self.is_anothers(path)? || loses_setgid(&entry) {
             return Ok(false);
         }
         let key = (entry.dev, entry.ino);
-        let mut lift =
-            Lift { places: vec![path.to_owned()], found, mode: entry.meta.mode, changed: (entry.changed, 0) };
-        // The record is in the root, and in the state directory: those are opened first.
-        let is_above_record = Path::new(STATE).starts_with(path);
+        let mut lift = Lift {
+            places: vec![path.to_owned()],
+            found,
+            mode: entry.meta.mode,
+            changed: (entry.changed, 0),
+            // Those of a directory are no names of it.
+            links: if entry.kind == EntryKind::Directory { 1 } else { entry.links },
+        };
+        // The record is in the root, and in the state directory: those are opened first, and so is itself.
+        let is_above_record = Path::new(STATE).join(RECORD).starts_with(path);
         if !is_above_record {
             self.write_down(key, path, &lift)?;
             reach("disk.lift-written");
@@ -322,7 +347,8 @@ impl HostDisk {
                 None if is_anew => (self.open_anew()?, true),
                 None => (self.open_record(OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE)?, true),
             };
-            let line = Line { path: place.to_owned(), dev, ino, found: lift.found, mode: lift.mode };
+            let &Lift { found, mode, links, .. } = lift;
+            let line = Line { path: place.to_owned(), dev, ino, found, mode, links };
             let mut text = serde_json::to_vec(&line)?;
             text.push(b'\n');
             record.write_all(&text)?;
@@ -378,21 +404,46 @@ impl HostDisk {
         let lines = text.split(|byte| *byte == b'\n');
         let lines = lines.filter_map(|line| serde_json::from_slice::<Line>(line).ok());
         let mut lifted: HashMap<(u64, u64), Lift> = HashMap::new();
-        for Line { path, dev, ino, found, mode } in lines {
-            let new = Lift { places: Vec::new(), found, mode, changed: (0, 0) };
+        for Line { path, dev, ino, found, mode, links } in lines {
+            let new = Lift { places: Vec::new(), found, mode, changed: (0, 0), links };
             let lift = lifted.entry((dev, ino)).or_insert(new);
             (lift.found, lift.mode) = (found, mode);
             lift.places.push(path);
         }
-        lifted.retain(|key, lift| !self.places_of(*key, lift).is_empty());
+        lifted.retain(|key, lift| lift.has_other_names() || !self.places_of(*key, lift).is_empty());
         self.lifts.with(|scope| scope.lifted = lifted);
         let record = self.open_record(OFlags::WRONLY | OFlags::APPEND)?;
         self.lifts.with(|scope| scope.record = Some(record));
         Ok(())
     }
 
+    /// Finds out where files are that are in none of their places, and had other names when they were lifted.
+    fn find_other_names(&self) {
+        let (top, mut lost) = match self.lifts.with(|scope| (scope.within.top(), scope.lifted.clone())) {
+            Some((top, lifted)) => (top, lifted),
+            None => return,
+        };
+        lost.retain(|key, lift| lift.has_other_names() && self.places_of(*key, lift).is_empty());
+        let mut left = vec![top];
+        while let Some(dir) = left.pop().filter(|_| !lost.is_empty()) {
+            // What this user cannot look into has no names that they could have lifted something by.
+            for (name, entry) in self.entries(&dir).unwrap_or_default() {
+                let path = dir.join(name);
+                if entry.kind == EntryKind::Directory && entry.dev == 0 {
+                    left.push(path);
+                } else if lost.remove(&(entry.dev, entry.ino)).is_some() {
+                    let found = |scope: &mut Scope| {
+                        let lift = scope.lifted.get_mut(&(entry.dev, entry.ino));
+                        lift.map(|lift| lift.places.push(path))
+                    };
+                    self.lifts.with(found);
+                }
+            }
+        }
+    }
+
     /// Gives everything that this thread lifted the mode that it is to have. Says what it is then.
-    fn put_back(&self, scope: Scope) -> io::Result<Vec<(PathBuf, Entry)>> {
+    fn put_back(&self, scope: Scope) -> io::Result<Vec<Entry>> {
         let there = scope.lifted.iter().map(|(key, lift)| (self.places_of(*key, lift), *key, lift));
         let mut lifted: Vec<(Vec<&PathBuf>, (u64, u64), &Lift)> = there.collect();
         // What is deeper is out of reach when what it is in is closed.
@@ -405,7 +456,7 @@ impl HostDisk {
             let Some(place) = places.first() else { continue };
             if let Some(entry) = self.close(place, key, lift)? {
                 reach("disk.mode-put-back");
-                closed.extend(places.into_iter().map(|place| (place.clone(), entry.clone())));
+                closed.push(entry);
             }
         }
         if scope.record.is_some() || matches!(scope.within, Within::Command) {
@@ -486,12 +537,15 @@ impl Lifts {
 
 impl Lifting<'_> {
     /// Puts the modes back, unless this thread goes on lifting. Says what had been lifted, and what it is now.
-    pub(in super::super) fn end(mut self) -> io::Result<Vec<(PathBuf, Entry)>> {
+    pub(in super::super) fn end(mut self) -> io::Result<Vec<Entry>> {
         self.put_back()
     }
 
-    fn put_back(&mut self) -> io::Result<Vec<(PathBuf, Entry)>> {
+    fn put_back(&mut self) -> io::Result<Vec<Entry>> {
         self.is_over = true;
+        if self.disk.lifts.with(|scope| scope.depth) == Some(1) {
+            self.disk.find_other_names();
+        }
         let mut scopes = self.disk.lifts.lock();
         let Some(scope) = scopes.get_mut(&self.thread) else { return Ok(Vec::new()) };
         scope.depth -= 1;
@@ -513,6 +567,17 @@ impl Drop for Lifting<'_> {
             tracing::error!(%error, "a mode could not be put back; it is when the workspace is next opened or changed");
         }
     }
+}
+
+/// Whether the system takes the setgid bit away when this user sets the mode, since they are not in the group. It could not be put back.
+fn loses_setgid(entry: &Entry) -> bool {
+    let is_in = |group: u32| {
+        let gid = rustix::fs::Gid::from_raw(group);
+        rustix::process::getegid() == gid || rustix::process::getgroups().is_ok_and(|all| all.contains(&gid))
+    };
+    entry.meta.mode & super::owners::SETGID != 0
+        && !rustix::process::geteuid().is_root()
+        && entry.meta.owner.is_some_and(|owner| !is_in(owner.group))
 }
 
 fn join(dir: &Path, rest: &Path) -> PathBuf {

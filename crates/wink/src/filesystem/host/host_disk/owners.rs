@@ -16,7 +16,7 @@ use crate::filesystem::EntryKind;
 use crate::filesystem::host::disk::{Disk, Entry, OwnedBy};
 
 /// What is made in a directory with it gets the group of that.
-const SETGID: u32 = 0o2000;
+pub(super) const SETGID: u32 = 0o2000;
 
 impl HostDisk {
     /// Makes a new file like the one that it is about to replace: its owner, where this process may give files away, its group and its

@@ -252,11 +252,11 @@ impl Layer {
     /// nothing else.
     ///
     /// The same after modes were lifted and put back.
-    pub(super) fn renew(&mut self, look: impl Fn(&Path) -> Option<Entry>) {
+    pub(super) fn renew(&mut self, look: impl Fn(&Path, &[u64; 5]) -> Option<Entry>) {
         let contents = |version: &FileVersion| version.parts().split_last().map(|(_, rest)| rest.to_vec());
         for (place, expected) in self.records.clone() {
             if let Expected::Exactly(kind, version) = expected
-                && let Some(entry) = look(&place)
+                && let Some(entry) = look(&place, version.parts())
                 && entry.kind == kind
                 && contents(&entry.version()) == contents(&version)
             {

@@ -73,3 +73,37 @@ fn what_is_gone_is_lifted_no_longer() {
     });
     assert_eq!(mode(&dir, "d/closed"), 0o600);
 }
+
+#[test]
+fn a_file_with_other_names_is_put_back_by_those() {
+    let p = Path::new;
+    let second = |dir: &TempDir| {
+        fs::create_dir(dir.path().join("e")).unwrap();
+        fs::hard_link(dir.path().join("d/closed"), dir.path().join("e/second")).unwrap();
+    };
+    let (dir, disk) = workspace();
+    second(&dir);
+    let lifting = disk.lifting().unwrap();
+    assert!(disk.lift(p("d/closed")).unwrap());
+    disk.unlink(p("d/closed")).unwrap();
+    lifting.end().unwrap();
+    assert_eq!(mode(&dir, "e/second"), 0o000);
+
+    let (dir, disk) = workspace();
+    second(&dir);
+    killed_after(&dir, &disk, |disk| disk.unlink(p("d/closed")).unwrap());
+    assert_eq!(mode(&dir, "e/second"), 0o000);
+}
+
+/// A command may have made it, and closed it.
+#[test]
+fn a_record_that_is_closed_itself_is_read() {
+    let (dir, disk) = workspace();
+    let record = dir.path().join(STATE).join(RECORD);
+    fs::write(&record, "").unwrap();
+    fs::set_permissions(&record, fs::Permissions::from_mode(0o000)).unwrap();
+    let lifting = disk.lifting().unwrap();
+    assert!(disk.lift(&Path::new(STATE).join(RECORD)).is_ok());
+    lifting.end().unwrap();
+    assert!(!record.exists());
+}
