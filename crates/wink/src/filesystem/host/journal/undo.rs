@@ -27,18 +27,25 @@ pub(super) fn undo(
     trash: &Path,
     intent: &Intent,
 ) -> Result<Vec<KeptAside>, JournalError> {
-    let taken = intent.steps.iter().filter_map(|step| match step {
-        Record::Take { origin, slot, .. } => Some((*slot, origin.as_path())),
-        _ => None,
-    });
-    let homes: HashMap<u32, &Path> = taken.collect();
+    let mut homes = HashMap::new();
+    let mut moves = HashMap::new();
+    for step in &intent.steps {
+        match step {
+            Record::Take { origin, slot, before, .. } => _ = homes.insert(*slot, (origin.as_path(), before)),
+            Record::Put { path, origin, from: From::Taken(slot), .. } => {
+                moves.insert(*slot, (path.as_path(), origin.as_path()));
+            }
+            _ => {}
+        }
+    }
     let parents = intent.parents.iter().map(|parent| (parent.path.as_path(), &parent.before)).collect();
     let mut work = Work {
         disk,
         place,
         trash,
-        taken: homes.values().copied().collect(),
+        taken: homes.values().map(|(home, _)| *home).collect(),
         homes,
+        moves,
         parents,
         touched: Touched::default(),
         aside: Vec::new(),
@@ -99,8 +106,10 @@ struct Work<'a> {
     disk: &'a dyn Disk,
     place: &'a Place,
     trash: &'a Path,
-    /// Where each thing was taken from.
-    homes: HashMap<u32, &'a Path>,
+    /// Where each thing was taken from, and what it was.
+    homes: HashMap<u32, (&'a Path, &'a Stamp)>,
+    /// Where it was put, and what that was called before.
+    moves: HashMap<u32, (&'a Path, &'a Path)>,
     /// The same places.
     taken: HashSet<&'a Path>,
     /// The directories that things were in.
@@ -214,8 +223,8 @@ impl<'a> Work<'a> {
             return Ok(Undone::Yes);
         }
         let found = match self.find(path, origin, |entry| ours.is_same(entry))? {
-            // Back where it was taken from: who died while undoing this had come so far.
-            Some(at) if self.homes.get(&slot) == Some(&at) && self.is_in_its_directory(at)? => None,
+            // Back where it, or another name of it, was taken from: who died while undoing this had come so far.
+            Some(at) if self.is_home(at, slot, ours)? => None,
             found => found,
         };
         if let Some(at) = found {
@@ -238,6 +247,28 @@ impl<'a> Work<'a> {
             _ if found.is_none() && how == Try::Quietly && path != origin => Ok(Undone::NotYet),
             _ => Ok(Undone::Yes),
         }
+    }
+
+    /// Whether what was taken is back at `at`: that from this slot, or another name of the same file.
+    fn is_home(&self, at: &Path, slot: u32, ours: &Stamp) -> Result<bool, JournalError> {
+        for (other, (home, before)) in &self.homes {
+            if *home != at || (before.dev, before.ino) != (ours.dev, ours.ino) {
+                continue;
+            }
+            // A name that is elsewhere is not here.
+            let is_elsewhere = *other != slot
+                && (self.look(&self.place.taken(*other))?.is_some()
+                    || match self.moves.get(other) {
+                        Some((path, origin)) => {
+                            self.find(path, origin, |entry| ours.is_same(entry))?.is_some()
+                        }
+                        None => false,
+                    });
+            if !is_elsewhere && self.is_in_its_directory(at)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// From the journal to its place, if that is free.
