@@ -35,6 +35,9 @@ fn names(cell: &str) -> Vec<&str> {
 fn places(file: &str) -> Vec<PathBuf> {
     let path = file.replace("::", "/");
     vec![
+        root().join(format!("crates/wink/tests/calls/{path}.rs")),
+        root().join(format!("crates/wink/tests/host/{path}.rs")),
+        root().join(format!("crates/wink/tests/host/{path}/mod.rs")),
         root().join(format!("crates/wink/tests/{path}.rs")),
         root().join(format!("crates/wink/src/{path}.rs")),
         root().join(format!("crates/wink-store/tests/{path}.rs")),
@@ -118,6 +121,7 @@ fn every_link_to_a_file_leads_somewhere() {
         "CHANGELOG.md",
         "CONTRIBUTING.md",
         "docs/cases.md",
+        "docs/testing.md",
         "docs/using-wink.md",
     ] {
         let path = root().join(name);
