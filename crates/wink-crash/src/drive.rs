@@ -35,6 +35,8 @@ pub(crate) struct Setup {
     pub(crate) kills: u64,
     /// Where chance comes from.
     pub(crate) seed: u64,
+    /// The only step to kill children at.
+    pub(crate) at: Option<String>,
     /// The bug to have.
     pub(crate) plant: Option<Plant>,
     /// Nothing a child is asked takes longer, however busy the machine.
@@ -97,7 +99,9 @@ pub(crate) fn run(setup: &Setup, dir: &Path, report: &mut Report) -> std::io::Re
                 Epoch::new(cell, workspace, setup)?
             }
         };
+        let only = steps.iter().find(|step| setup.at.as_deref() == Some(step));
         let death = match dice.below(6) {
+            _ if let Some(step) = only => Death::At { step, nth: 1 + dice.below(3) },
             0 => Death::After(Duration::from_micros(dice.any() % 20_000)),
             // On an overlay nobody has to wait.
             1 => Death::InCommand {

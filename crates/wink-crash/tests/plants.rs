@@ -51,7 +51,7 @@ fn files_in_place_after_the_commit_are_found() {
 
 #[test]
 fn a_claim_that_is_not_written_is_found() {
-    finds("effect", &["--kills", "100", "--plant", "lost-claim"]);
+    finds("effect", &["--kills", "20", "--at", "store.before-commit", "--plant", "lost-claim"]);
 }
 
 #[test]
@@ -94,11 +94,11 @@ fn a_call_that_left_no_mark_is_found() {
 
 #[test]
 fn a_start_that_is_not_written_is_found() {
-    finds("effect", &["--kills", "100", "--plant", "lost-start"]);
+    finds("effect", &["--kills", "20", "--at", "store.before-commit", "--plant", "lost-start"]);
 }
 
 // case 259
 #[test]
 fn doubt_about_a_handler_that_never_started_is_found() {
-    finds("doubt", &["--kills", "150", "--plant", "early-start"]);
+    finds("doubt", &["--kills", "12", "--at", "store.claim-written", "--plant", "early-start"]);
 }
