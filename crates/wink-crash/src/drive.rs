@@ -85,7 +85,9 @@ pub(crate) fn run(setup: &Setup, dir: &Path, report: &mut Report) -> std::io::Re
     let steps = wink::testing::steps::ALL;
     let mut next_step = [0, 0];
     let mut workspace: u64 = 0;
-    let mut cells = setup.cells.iter().cycle();
+    let only = steps.iter().find(|step| setup.at.as_deref() == Some(step));
+    let mut cells =
+        setup.cells.iter().filter(|cell| only.is_none_or(|step| is_reachable(step, cell))).cycle();
     let mut epoch: Option<Epoch> = None;
     // Of the turns that were given up, some steps may need a rare call; none may be missed for ever.
     let mut given_up = 0;
@@ -99,7 +101,6 @@ pub(crate) fn run(setup: &Setup, dir: &Path, report: &mut Report) -> std::io::Re
                 Epoch::new(cell, workspace, setup)?
             }
         };
-        let only = steps.iter().find(|step| setup.at.as_deref() == Some(step));
         let death = match dice.below(6) {
             _ if let Some(step) = only => Death::At { step, nth: 1 + dice.below(3) },
             0 => Death::After(Duration::from_micros(dice.any() % 20_000)),

@@ -10,7 +10,7 @@ use wink::testing::steps;
 /// The process has one listener.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Listens as long as it exists, and nobody else does.
+/// Listens as long as it exists, and no other test does.
 pub(crate) struct Listening {
     _alone: MutexGuard<'static, ()>,
 }

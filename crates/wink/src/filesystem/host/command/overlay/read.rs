@@ -362,7 +362,7 @@ impl Reading<'_> {
         let failed = |error| Failed::At(at.to_owned(), error);
         let ours = disk.dir_attributes(&self.command.inside(at)).map_err(failed)?;
         let is_same = match disk.dir_attributes(source) {
-            // Somebody else removed it meanwhile, which is found elsewhere.
+            // Another process removed it meanwhile, which is found elsewhere.
             Err(error) if error.kind() == io::ErrorKind::NotFound => true,
             theirs => theirs.map_err(failed)? == ours,
         };
